@@ -20,6 +20,10 @@ pub struct ApprovalAsk {
     /// The nested agent that asks, if it is not the main agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
+    /// Not whether the call may run is asked, but for an object that matches this schema, during the call: an MCP server
+    /// asks the person. [`Approve`](ApprovalDecision::Approve) contains it as `arguments`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_schema: Option<Value>,
 }
 
 /// The host's answer.
@@ -104,6 +108,11 @@ pub struct Approval {
 pub trait Approver: Send + Sync {
     /// The decision without a person; `None` if a person must be [asked](Self::ask).
     fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)>;
+
+    /// Whether there is a person to ask.
+    fn has_person(&self) -> bool {
+        false
+    }
 
     /// Asks a person; the default has no person and rejects. `cancel` fires when the answer is no longer needed.
     async fn ask(&self, ask: &ApprovalAsk, cancel: &CancellationToken) -> ApprovalDecision {

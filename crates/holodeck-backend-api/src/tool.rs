@@ -10,7 +10,7 @@ use holodeck_model::{CallDetails, CallRefusal, Passage, SideEffects, ToolKind};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{BackendError, Conversation, Image, Spending, ToolCall};
+use crate::{BackendError, Conversation, ElicitationHost, Image, Spending, ToolCall};
 
 /// Something an agent can call.
 #[async_trait]
@@ -84,6 +84,8 @@ pub struct ToolCx {
     pub conversation: Conversation,
     /// Collects the usage of model calls made for this call.
     pub spending: Spending,
+    /// Reaches the person, if there is one.
+    pub elicitation: Option<Arc<dyn ElicitationHost>>,
 }
 
 impl From<CancellationToken> for ToolCx {

@@ -7,7 +7,7 @@ use holodeck_process::{ChildEnv, ChildProcess, ProcessError, ProcessSpec};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     time::{Instant, sleep, timeout},
 };
 use tokio_util::{
@@ -67,6 +67,17 @@ pub(crate) enum Incoming {
     Decided(Approval),
     Asked(ApprovalAsk),
     Answered {
+        call_id: String,
+        decision: ApprovalDecision,
+    },
+    /// A server asks the person; `call` gets the id of the call during which it does, if that is known.
+    Elicited {
+        ask: Box<ApprovalAsk>,
+        server: String,
+        call: oneshot::Sender<String>,
+    },
+    /// The answer to that.
+    ElicitationAnswered {
         call_id: String,
         decision: ApprovalDecision,
     },

@@ -9,11 +9,11 @@ use std::{
 use futures::FutureExt as _;
 use holodeck_backend_api::{
     Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, CallDetails, CallRefusal, Conversation,
-    DecidedBy, Spending, ToolCx, ToolNames, TurnRequest,
+    DecidedBy, Elicitation, ElicitationAnswer, Spending, ToolCx, ToolNames, TurnRequest,
 };
 use holodeck_model::{Glob, HOLODECK_SERVER, ToolAccess, mcp_tool_name};
 use serde_json::{Map, Value, json};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -93,6 +93,7 @@ impl Caller {
             unit: context.unit,
             conversation: context.conversation,
             spending: context.spending,
+            elicitation: None,
         }
     }
 
@@ -191,6 +192,7 @@ impl Host {
             call_id: request.tool_use_id.unwrap_or_default(),
             description: request.description,
             agent_id: request.agent_id,
+            answer_schema: None,
         }
     }
 
@@ -315,6 +317,7 @@ impl RequestHandler {
                 GOVERNED => Ok(pre_tool_use("ask", "an approval rule names this tool")),
                 _ => Ok(json!({})),
             },
+            HostRequest::Elicitation(question) => Ok(self.elicit(question).await),
             HostRequest::Other { subtype, .. } => Err(format!("unsupported request `{subtype}`")),
         }
     }
@@ -381,6 +384,47 @@ impl RequestHandler {
         })
         .await;
         decision
+    }
+
+    /// Passes the question of a server to the person.
+    async fn elicit(&self, question: Option<Elicitation>) -> Value {
+        let declined = json!({"action": "decline"});
+        let approver = self.caller.approver().or_else(|| self.host.approver.clone());
+        let (Some(question), Some(approver)) = (question, approver.filter(|approver| approver.has_person()))
+        else {
+            return declined;
+        };
+        let mut ask = ApprovalAsk::from(&question);
+        let (call, named) = oneshot::channel();
+        let server = question.server;
+        let asked = Box::new(ask.clone());
+        self.send(Incoming::Elicited {
+            ask: asked,
+            server,
+            call,
+        })
+        .await;
+        let Ok(call_id) = named.await else { return declined };
+        ask.call_id.clone_from(&call_id);
+        let mut guard = WithdrawalGuard {
+            incoming: self.incoming.clone(),
+            call_id: Some(call_id.clone()),
+        };
+        let decision = AssertUnwindSafe(approver.ask(&ask, &self.cancel))
+            .catch_unwind()
+            .await;
+        guard.call_id = None;
+        let decision = decision.unwrap_or(ApprovalDecision::Withdrawn);
+        self.send(Incoming::ElicitationAnswered {
+            call_id,
+            decision: decision.clone(),
+        })
+        .await;
+        match decision.into_answer(ask.arguments) {
+            ElicitationAnswer::Accept(content) => json!({"action": "accept", "content": content}),
+            ElicitationAnswer::Decline => declined,
+            ElicitationAnswer::Cancel => json!({"action": "cancel"}),
+        }
     }
 
     async fn call_own_server(&self, server_name: &str, message: &Value) -> Result<Value, String> {

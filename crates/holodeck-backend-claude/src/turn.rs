@@ -6,6 +6,7 @@ use holodeck_backend_api::{
     ApprovalDecision, BackendError, BackendEvent, CallDetails, CallRefusal, ExecutionResult, MAX_TOOL_CALLS,
     Outcome, ResultFold, StopReason, TurnRequest,
 };
+use holodeck_model::mcp_tool_name;
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -112,6 +113,14 @@ pub(crate) fn run<'a>(
     }
 }
 
+/// The event without the agents it is nested in.
+fn innermost(event: &BackendEvent) -> &BackendEvent {
+    match event {
+        BackendEvent::Nested { event, .. } => innermost(event),
+        event => event,
+    }
+}
+
 /// How the agent's part of a turn ended.
 enum End {
     Answered(StopReason),
@@ -133,6 +142,8 @@ struct Turn<'a> {
     calls: HashMap<String, usize>,
     /// An own tool that could not be run; ends the turn after the result of its call.
     unavailable: Option<(String, Outcome)>,
+    /// Calls without a result: their ids and tools.
+    open_calls: Vec<(String, String)>,
     /// Open questions to a person.
     questions: usize,
     /// Why an approver ended the turn.
@@ -157,6 +168,7 @@ impl<'a> Turn<'a> {
             calls: HashMap::new(),
             unavailable: None,
             details: HashMap::new(),
+            open_calls: Vec::new(),
             questions: 0,
             termination: None,
             core,
@@ -205,11 +217,27 @@ impl<'a> Turn<'a> {
             }
             Incoming::Answered { call_id, decision } => {
                 self.record_decision(&call_id, &decision);
-                self.emit(BackendEvent::ApprovalAnswered { call_id, decision });
-                self.questions = self.questions.saturating_sub(1);
-                if self.questions == 0 {
-                    self.emit(BackendEvent::Resumed);
+                self.emit_answer(call_id, decision);
+                None
+            }
+            Incoming::Elicited {
+                mut ask,
+                server,
+                call,
+            } => {
+                // Without a call the question would belong to nothing, and is declined.
+                if let Some(id) = self.only_call_of(&server) {
+                    ask.call_id.clone_from(&id);
+                    self.process(Incoming::Asked(*ask));
+                    let _ = call.send(id);
                 }
+                None
+            }
+            Incoming::ElicitationAnswered { call_id, decision } => {
+                if let ApprovalDecision::Terminate { reason } = &decision {
+                    self.termination = Some(reason.clone());
+                }
+                self.emit_answer(call_id, decision);
                 None
             }
             Incoming::Unavailable {
@@ -351,7 +379,33 @@ impl<'a> Turn<'a> {
         events
     }
 
+    /// The open call of a server's tool, if there is just one.
+    fn only_call_of(&self, server: &str) -> Option<String> {
+        let prefix = mcp_tool_name(server, "");
+        let mut calls = self
+            .open_calls
+            .iter()
+            .filter(|(_, name)| name.starts_with(&prefix));
+        let only = calls.next().map(|(id, _)| id.clone());
+        only.filter(|_| calls.next().is_none())
+    }
+
+    fn emit_answer(&mut self, call_id: String, decision: ApprovalDecision) {
+        self.emit(BackendEvent::ApprovalAnswered { call_id, decision });
+        self.questions = self.questions.saturating_sub(1);
+        if self.questions == 0 {
+            self.emit(BackendEvent::Resumed);
+        }
+    }
+
     fn emit(&mut self, event: BackendEvent) {
+        match innermost(&event) {
+            BackendEvent::ToolCall(call) => {
+                self.open_calls.push((call.call_id.clone(), call.name.clone()));
+            }
+            BackendEvent::ToolResult(result) => self.open_calls.retain(|(id, _)| *id != result.call_id),
+            _ => {}
+        }
         self.fold.observe(&event);
         self.events.push(event);
     }

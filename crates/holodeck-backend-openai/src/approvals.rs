@@ -86,5 +86,6 @@ fn build_ask(call: &ToolCall) -> ApprovalAsk {
         call_id: call.call_id.clone(),
         description: None,
         agent_id: None,
+        answer_schema: None,
     }
 }

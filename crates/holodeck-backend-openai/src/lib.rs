@@ -16,6 +16,7 @@ mod failure;
 mod message;
 mod number_odds;
 mod parameters;
+mod questions;
 mod session;
 mod tool_calls;
 mod turn;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
 use tracing::Instrument as _;
 
-use crate::{approvals::Decisions, core::Core};
+use crate::{approvals::Decisions, core::Core, questions::Asker};
 
 /// The outcome of a tool call.
 pub(crate) enum CallOutcome {
@@ -26,6 +26,7 @@ pub(crate) fn run<'a>(
     calls: &'a [ToolCall],
     decisions: &'a Decisions,
     cx: &ToolCx,
+    asker: Option<&Asker>,
 ) -> impl Stream<Item = Result<CallOutcome, BackendError>> + Send + use<'a> {
     let stop = cx.cancel.child_token();
     let cx = ToolCx {
@@ -35,7 +36,13 @@ pub(crate) fn run<'a>(
     let permits = Arc::new(Semaphore::new(core.parallel_tool_calls));
     let running: FuturesOrdered<_> = calls
         .iter()
-        .map(|call| run_call(core, call, decisions.of(call), cx.clone(), Arc::clone(&permits)))
+        .map(|call| {
+            let cx = ToolCx {
+                elicitation: asker.map(|asker| asker.of(call)),
+                ..cx.clone()
+            };
+            run_call(core, call, decisions.of(call), cx, Arc::clone(&permits))
+        })
         .collect();
     let guard = stop.drop_guard();
     running.map(move |outcome| {

@@ -1,10 +1,10 @@
-use std::pin::pin;
+use std::{collections::VecDeque, pin::pin};
 
 use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
-    BackendError, BackendEvent, Conversation, ExecutionResult, MAX_TOOL_CALLS, Outcome, ResultFold,
-    StopReason, ToolCx, TurnRequest,
+    ApprovalDecision, BackendError, BackendEvent, Conversation, ExecutionResult, MAX_TOOL_CALLS, Outcome,
+    ResultFold, StopReason, ToolCx, TurnRequest,
 };
 use serde_json::Value;
 
@@ -14,6 +14,7 @@ use crate::{
     core::Core,
     failure,
     message::{self, CallContext, Message, MessageStep, unless_cancelled},
+    questions::{Question, Questions},
     tool_calls::{self, CallOutcome},
     wire_message,
 };
@@ -45,6 +46,7 @@ pub(crate) fn run(
             unit: request.unit.clone(),
             conversation,
             spending: request.spending.clone(),
+            elicitation: None,
         };
         if let Some(message) = core.opening_notice() {
             yield turn.observe(BackendEvent::Notice { message });
@@ -127,8 +129,66 @@ pub(crate) fn run(
             let mut unavailable = None;
             // Sent after all tool results: servers reject another message between them.
             let mut pictures = Vec::new();
-            let mut running = pin!(tool_calls::run(core, &message.calls, &decisions, &cx));
-            while let Some(outcome) = unless_cancelled(&request.cancel, running.next()).await? {
+            // Who is asked by the servers of running tools.
+            let approver = request.approver.as_ref().or(core.approver.as_ref());
+            let person = approver.filter(|approver| approver.has_person());
+            let mut questions = Questions::new();
+            let asker = person.map(|_| questions.asker());
+            let running = tool_calls::run(core, &message.calls, &decisions, &cx, asker.as_ref());
+            let mut running = pin!(running.fuse());
+            // What ended while a person was asked.
+            let mut ended = VecDeque::new();
+            loop {
+                let step = match ended.pop_front() {
+                    Some(outcome) => ToolStep::Ended(Some(outcome)),
+                    None => unless_cancelled(&request.cancel, async {
+                        tokio::select! {
+                            biased;
+                            question = questions.next() => ToolStep::Asked(question),
+                            outcome = running.next() => ToolStep::Ended(outcome),
+                        }
+                    })
+                    .await?,
+                };
+                let outcome = match step {
+                    ToolStep::Ended(None) => break,
+                    ToolStep::Ended(Some(outcome)) => outcome,
+                    ToolStep::Asked(mut question) => {
+                        let Some(person) = person else { continue };
+                        let ask = question.ask.clone();
+                        yield turn.observe(BackendEvent::Paused);
+                        yield turn.observe(BackendEvent::ApprovalAsked(ask.clone()));
+                        let decision = unless_cancelled(&request.cancel, async {
+                            let mut answer = pin!(person.ask(&ask, &request.cancel));
+                            loop {
+                                tokio::select! {
+                                    biased;
+                                    decision = &mut answer => break decision,
+                                    () = question.withdrawn() => break ApprovalDecision::Withdrawn,
+                                    Some(outcome) = running.next() => ended.push_back(outcome),
+                                }
+                            }
+                        })
+                        .await?;
+                        yield turn.observe(BackendEvent::ApprovalAnswered {
+                            call_id: ask.call_id,
+                            decision: decision.clone(),
+                        });
+                        yield turn.observe(BackendEvent::Resumed);
+                        let end = match &decision {
+                            ApprovalDecision::Terminate { reason } => {
+                                Some(Outcome::Terminated { reason: reason.clone() })
+                            }
+                            _ => None,
+                        };
+                        question.answer(decision);
+                        if end.is_some() {
+                            unavailable = end;
+                            break;
+                        }
+                        continue;
+                    }
+                };
                 let (result, failure) = match outcome? {
                     CallOutcome::Answered(result, images) => {
                         if !images.is_empty() {
@@ -167,6 +227,13 @@ struct Turn {
     stop_reason: StopReason,
     /// Index of the message where the exchange about a wrong answer begins.
     repair: Option<usize>,
+}
+
+/// What happens while tools run.
+enum ToolStep {
+    Asked(Question),
+    /// A call ended; `None` after the last one.
+    Ended(Option<Result<CallOutcome, BackendError>>),
 }
 
 /// What to do with a message that calls no tool.

@@ -34,6 +34,8 @@ pub(crate) struct RunQuestions {
     /// Tools that a person approved for longer than one call.
     remembered: Mutex<HashSet<String>>,
     calls: Mutex<HashMap<String, Call>>,
+    /// Questions whose answer was taken. Their events may arrive again, and a call may have several questions.
+    taken: Mutex<HashSet<String>>,
     changed: watch::Sender<()>,
 }
 
@@ -60,6 +62,7 @@ impl RunQuestions {
             patience,
             remembered: Mutex::new(remembered.into_iter().collect()),
             calls: Mutex::default(),
+            taken: Mutex::default(),
             changed: watch::Sender::new(()),
         }
     }
@@ -72,6 +75,9 @@ impl RunQuestions {
                 if event.event().meta.run_id.as_ref() == Some(&self.run_id) =>
             {
                 let Some(call_id) = &asked.tool_use_id else { return };
+                if lock(&self.taken).contains(&asked.approval_id) {
+                    return;
+                }
                 let mut calls = lock(&self.calls);
                 calls.entry(call_id.clone()).or_default().approval_id = Some(asked.approval_id.clone());
             }
@@ -172,12 +178,24 @@ impl Approver for RunQuestions {
         decided.or_else(|| is_remembered().then(|| (ApprovalDecision::approve(), DecidedBy::Person)))
     }
 
+    fn has_person(&self) -> bool {
+        self.policy.as_ref().is_none_or(|policy| policy.has_person())
+    }
+
     async fn ask(&self, ask: &ApprovalAsk, cancel: &CancellationToken) -> ApprovalDecision {
-        tokio::select! {
+        let decision = tokio::select! {
             biased;
             () = cancel.cancelled() => ApprovalDecision::Withdrawn,
             decision = self.answer(&ask.call_id) => decision,
+        };
+        if let Some(Call {
+            approval_id: Some(id),
+            ..
+        }) = lock(&self.calls).remove(&ask.call_id)
+        {
+            lock(&self.taken).insert(id);
         }
+        decision
     }
 }
 

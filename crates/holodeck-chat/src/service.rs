@@ -38,6 +38,12 @@ const MAX_WAITING: usize = 16;
 pub trait CheckArguments: Send + Sync {
     /// Says why a tool does not accept these arguments.
     fn check(&self, tool: &str, arguments: &Value) -> Result<(), String>;
+
+    /// Says why an answer to the question of a server does not match its schema.
+    fn check_answer(&self, schema: &Value, answer: &Value) -> Result<(), String> {
+        let _ = (schema, answer);
+        Ok(())
+    }
 }
 
 /// How a service runs its agent.
@@ -279,12 +285,21 @@ impl AgentRunService {
     /// Answers a question to a person. Changed arguments that the tool does not accept are refused, and the question
     /// stays open.
     pub async fn answer(&self, answer: ApprovalAnswer) -> Result<StoredEvent, RunError> {
-        if let (Resolution::Modify(arguments), Some(tools)) = (&answer.decision, &self.0.options.tools)
+        if let (Resolution::Modify(_) | Resolution::Approve, Some(tools)) =
+            (&answer.decision, &self.0.options.tools)
             && let Some(asked) = self.0.store.approval(&answer.approval_id).await?
             && asked.owner == answer.user
-            && let Err(reason) = tools.check(&asked.request.tool_name, arguments)
         {
-            return Err(RunError::refused(reason));
+            let checked = match (&answer.decision, &asked.request.answer_schema) {
+                (Resolution::Modify(given), Some(schema)) => tools.check_answer(schema, given),
+                (_, Some(schema)) => {
+                    let blank = asked.request.args.clone().unwrap_or_default();
+                    tools.check_answer(schema, &blank)
+                }
+                (Resolution::Modify(given), None) => tools.check(&asked.request.tool_name, given),
+                _ => Ok(()),
+            };
+            checked.map_err(RunError::refused)?;
         }
         Ok(self.0.store.resolve_approval(answer).await?)
     }

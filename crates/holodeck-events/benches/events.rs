@@ -162,6 +162,7 @@ fn call(id: &str) -> [BackendEvent; 4] {
             call_id: id.to_owned(),
             description: None,
             agent_id: None,
+            answer_schema: None,
         }),
         BackendEvent::ApprovalAnswered {
             call_id: id.to_owned(),

@@ -272,6 +272,7 @@ impl RunLog {
                 priority: Some(priority(&ask.tool_name)),
                 tool_use_id: Some(ask.call_id.clone()),
                 args: Some(ask.arguments.clone()),
+                answer_schema: ask.answer_schema.clone(),
                 expires_at: None,
             })
         });

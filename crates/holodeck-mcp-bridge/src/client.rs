@@ -1,6 +1,7 @@
 //! MCP servers of the YAML as tools. Types of rmcp stay in this module.
 
 mod attentive;
+mod calls;
 mod connect;
 mod connection;
 mod content;
@@ -18,7 +19,5 @@ mod watched;
 mod words;
 
 pub use connect::{ConnectError, Connected, FailedServer, McpOptions, McpServer, ServerInfo};
-pub use hosts::{
-    Elicitation, ElicitationAnswer, ElicitationHost, SampledMessage, SamplingAnswer, SamplingHost,
-    SamplingRequest,
-};
+pub use holodeck_backend_api::{Elicitation, ElicitationAnswer, ElicitationHost};
+pub use hosts::{SampledMessage, SamplingAnswer, SamplingHost, SamplingRequest};

@@ -255,6 +255,7 @@ fn ask_about(call: &ToolCall) -> ApprovalAsk {
         call_id: call.call_id.clone(),
         description: None,
         agent_id: None,
+        answer_schema: None,
     }
 }
 

@@ -7,10 +7,12 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::join_all;
 use holodeck_backend_api::{
-    CallRefusal, Tool, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSource, ToolSpec,
+    CallRefusal, Elicitation, ElicitationAnswer, ElicitationHost, Tool, ToolCall, ToolCx, ToolError,
+    ToolHost, ToolOutput, ToolSource, ToolSpec,
 };
 use holodeck_model::{Env, FunctionTool as FunctionConfig, ToolConfig, ToolNames};
-use tokio::time::{sleep, timeout};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Arguments;
@@ -163,8 +165,14 @@ async fn run_call(entry: &Entry, call: &ToolCall, cx: ToolCx) -> Result<ToolOutp
         return Err(ToolError::Cancelled);
     }
     let stop = cx.cancel.child_token();
+    let (asking, is_asking) = watch::channel(0_usize);
+    let elicitation = cx.elicitation.clone().map(|person| {
+        let patient = PatientElicitation { person, asking };
+        Arc::new(patient) as Arc<dyn ElicitationHost>
+    });
     let inner = ToolCx {
         cancel: stop.clone(),
+        elicitation,
         ..cx.clone()
     };
     let running = AssertUnwindSafe(entry.tool.call(arguments, inner)).catch_unwind();
@@ -177,7 +185,7 @@ async fn run_call(entry: &Entry, call: &ToolCall, cx: ToolCx) -> Result<ToolOutp
             let _ = timeout(GRACE, &mut running).await;
             return Err(ToolError::Cancelled);
         }
-        () = sleep(entry.timeout) => {
+        () = time_out(entry.timeout, is_asking) => {
             stop.cancel();
             let _ = timeout(GRACE, &mut running).await;
             return Ok(ToolOutput::error(format!("no answer within {} s", entry.timeout.as_secs_f64())));
@@ -189,6 +197,55 @@ async fn run_call(entry: &Entry, call: &ToolCall, cx: ToolCx) -> Result<ToolOutp
             name: call.name.clone(),
             reason: "it panicked".to_owned(),
         }),
+    }
+}
+
+/// Stops the clock of a call while a person is asked.
+struct PatientElicitation {
+    person: Arc<dyn ElicitationHost>,
+    /// How many questions are open.
+    asking: watch::Sender<usize>,
+}
+
+#[async_trait]
+impl ElicitationHost for PatientElicitation {
+    async fn elicit(&self, question: Elicitation) -> ElicitationAnswer {
+        let _open = OpenQuestion::new(&self.asking);
+        self.person.elicit(question).await
+    }
+}
+
+/// Counts as an open question until it is dropped.
+struct OpenQuestion<'a>(&'a watch::Sender<usize>);
+
+impl<'a> OpenQuestion<'a> {
+    fn new(asking: &'a watch::Sender<usize>) -> Self {
+        asking.send_modify(|open| *open += 1);
+        Self(asking)
+    }
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open = open.saturating_sub(1));
+    }
+}
+
+/// Waits for `limit`, without the time in which a person is asked.
+async fn time_out(limit: Duration, mut is_asking: watch::Receiver<usize>) {
+    let mut left = limit;
+    loop {
+        let began = Instant::now();
+        let asked = timeout(left, is_asking.wait_for(|open| *open > 0))
+            .await
+            .map(|asked| asked.is_ok());
+        left = left.saturating_sub(began.elapsed());
+        match asked {
+            Err(_elapsed) => return,
+            Ok(true) if is_asking.wait_for(|open| *open == 0).await.is_ok() => {}
+            // Nothing can ask any more.
+            Ok(_) => return sleep(left).await,
+        }
     }
 }
 

@@ -59,6 +59,10 @@ impl Approver for PolicyApprover {
         };
         Some((decision, by))
     }
+
+    fn has_person(&self) -> bool {
+        self.context.presence == Presence::Person
+    }
 }
 
 #[cfg(test)]
@@ -86,6 +90,7 @@ mod tests {
                 call_id: "1".to_owned(),
                 description: None,
                 agent_id: None,
+                answer_schema: None,
             })
         };
         tools.iter().map(decide).collect()

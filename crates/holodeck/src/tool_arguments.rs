@@ -24,4 +24,17 @@ impl CheckArguments for ToolArguments {
         let checked = schema.check(arguments);
         checked.map_err(|reason| format!("`{}` does not accept these arguments: {reason}", spec.name))
     }
+
+    fn check_answer(&self, schema: &Value, answer: &Value) -> Result<(), String> {
+        let Ok(format) = SchemaFormat::new(schema) else {
+            return Ok(());
+        };
+        // A field that is left empty is not given.
+        let mut given = answer.clone();
+        if let Some(fields) = given.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        let checked = format.check(&given);
+        checked.map_err(|reason| format!("this is not an answer to the question: {reason}"))
+    }
 }

@@ -1,3 +1,4 @@
+use holodeck_backend_api::Elicitation;
 use serde_json::{Map, Value};
 
 use super::{Frame, fields::Fields as _};
@@ -15,6 +16,8 @@ pub(crate) enum HostRequest {
         input: Value,
         tool_use_id: Option<String>,
     },
+    /// A question of an MCP server to the person; `None` if it has no schema, such as one that opens a page.
+    Elicitation(Option<Elicitation>),
     /// A request of an unknown kind.
     Other {
         subtype: String,
@@ -63,8 +66,17 @@ pub(super) fn host_request(mut body: Map<String, Value>) -> HostRequest {
             input: body.take_value("input").unwrap_or_default(),
             tool_use_id: body.take_text("tool_use_id"),
         },
+        "elicitation" => HostRequest::Elicitation(elicitation(body)),
         _ => HostRequest::Other { subtype, body },
     }
+}
+
+fn elicitation(mut body: Map<String, Value>) -> Option<Elicitation> {
+    Some(Elicitation {
+        server: body.take_text("mcp_server_name")?,
+        message: body.take_text("message")?,
+        schema: body.take_value("requested_schema")?,
+    })
 }
 
 /// Returns the body as an error if it has no request id.

@@ -37,6 +37,7 @@ mod defects_replay;
 mod defects_secrets;
 mod defects_tools;
 mod doctor;
+mod elicitation;
 mod exit_codes;
 mod files;
 mod filtering;

@@ -16,13 +16,13 @@ use crate::{
 };
 
 /// A server that listens.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     address: String,
 }
 
 impl Server {
-    fn start(project: &Project, args: &[&str]) -> Self {
+    pub(crate) fn start(project: &Project, args: &[&str]) -> Self {
         Self::start_with(project, args, &[])
     }
 
@@ -48,7 +48,7 @@ impl Server {
     }
 
     /// The answer to a request: its status line, headers and body.
-    fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
         write!(
@@ -67,7 +67,7 @@ impl Server {
         self.ask("POST", "/v1/sessions/s/messages?wait=true", "", &body)
     }
 
-    fn end(self, name: &str) -> CommandOutput {
+    pub(crate) fn end(self, name: &str) -> CommandOutput {
         signal(&self.child, name);
         CommandOutput::of(&self.child.wait_with_output().unwrap())
     }

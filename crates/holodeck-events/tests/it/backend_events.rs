@@ -74,6 +74,7 @@ pub(crate) fn ask(id: &str, name: &str) -> BackendEvent {
         call_id: id.to_owned(),
         description: None,
         agent_id: None,
+        answer_schema: None,
     })
 }
 

@@ -92,12 +92,17 @@ impl ClientHandler for Handler {
         request: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let declined = || Ok(ElicitResult::new(ElicitationAction::Decline));
-        let Some(host) = &self.elicitation else {
+        let declined = || {
             tracing::info!(
                 server = self.server_name,
                 "declined a question of an MCP server to the person"
             );
+            Ok(ElicitResult::new(ElicitationAction::Decline))
+        };
+        let call = self.server.upgrade().and_then(|server| server.only_call());
+        let over = call.as_ref().map(|call| call.over.clone()).unwrap_or_default();
+        let of_call = call.and_then(|call| call.person);
+        let Some(host) = self.elicitation.clone().or(of_call) else {
             return declined();
         };
         let ElicitRequestParams::FormElicitationParams {
@@ -114,9 +119,14 @@ impl ClientHandler for Handler {
             message,
             schema: schema.clone(),
         };
-        Ok(match host.elicit(question).await {
+        let answer = over.run_until_cancelled(host.elicit(question)).await;
+        Ok(match answer.unwrap_or(ElicitationAnswer::Cancel) {
             ElicitationAnswer::Accept(answer) => {
-                ElicitResult::new(ElicitationAction::Accept).with_content(with_defaults(answer, &schema))
+                let answer = with_defaults(answer, &schema);
+                if !has_required(&answer, &schema) {
+                    return declined();
+                }
+                ElicitResult::new(ElicitationAction::Accept).with_content(answer)
             }
             ElicitationAnswer::Decline => ElicitResult::new(ElicitationAction::Decline),
             ElicitationAnswer::Cancel => ElicitResult::new(ElicitationAction::Cancel),
@@ -188,12 +198,19 @@ fn with_defaults(answer: Value, schema: &Value) -> Value {
     let fields = schema.get("properties").and_then(Value::as_object);
     for (name, field) in fields.unwrap_or(&no_fields) {
         if let Some(default) = field.get("default")
-            && !answer.contains_key(name)
+            && answer.get(name).is_none_or(Value::is_null)
         {
             answer.insert(name.clone(), default.clone());
         }
     }
     Value::Object(answer)
+}
+
+/// Whether an answer has each field that the schema requires.
+fn has_required(answer: &Value, schema: &Value) -> bool {
+    let required = schema.get("required").and_then(Value::as_array);
+    let mut names = required.into_iter().flatten().filter_map(Value::as_str);
+    names.all(|name| answer.get(name).is_some_and(|value| !value.is_null()))
 }
 
 #[cfg(test)]
@@ -214,5 +231,14 @@ mod tests {
             json!({ "age": 1, "name": "Ada" })
         );
         assert_eq!(with_defaults(json!([1]), &schema), json!([1]));
+    }
+
+    #[test]
+    fn an_answer_has_what_the_schema_requires() {
+        let schema =
+            json!({ "type": "object", "required": ["name"], "properties": { "name": { "type": "string" } } });
+        assert!(has_required(&json!({ "name": "Ada" }), &schema));
+        assert!(!has_required(&json!({ "name": null }), &schema));
+        assert!(!has_required(&json!({}), &schema));
     }
 }

@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 use holodeck_backend_api::{Image, Role, ToolCx};
-use serde_json::Value;
 
 /// Samples a model for servers whose tool sets `sampling: allow`. Other servers see no sampling capability.
 #[async_trait]
@@ -48,33 +47,4 @@ pub struct SamplingAnswer {
     pub model: String,
     /// The stop reason, in MCP's words (`endTurn`, `maxTokens`, `stopSequence`).
     pub stop_reason: Option<String>,
-}
-
-/// Answers a server's questions to the person. Without one, every question is declined.
-#[async_trait]
-pub trait ElicitationHost: Send + Sync {
-    /// Answers.
-    async fn elicit(&self, question: Elicitation) -> ElicitationAnswer;
-}
-
-/// A question of a server to the person.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Elicitation {
-    /// The server's name in the YAML.
-    pub server: String,
-    /// The question.
-    pub message: String,
-    /// The schema of the answer: an object with scalar fields.
-    pub schema: Value,
-}
-
-/// The person's answer.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ElicitationAnswer {
-    /// An object that matches the schema; missing fields get the schema's defaults.
-    Accept(Value),
-    /// Declined; the server continues.
-    Decline,
-    /// Cancelled; the server stops its operation.
-    Cancel,
 }

@@ -7,6 +7,7 @@ use rmcp::service::ServiceError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::client::calls::{RunningCall, RunningCalls};
 use crate::client::connection::{Connection, Surroundings};
 use crate::client::content;
 use crate::client::handler::Handler;
@@ -29,6 +30,7 @@ pub(crate) struct Server {
     listed: Mutex<Listed>,
     refreshing: tokio::sync::Mutex<()>,
     refreshes: TaskTracker,
+    calls: RunningCalls,
     closing: CancellationToken,
     /// Lost connections since the last answered request.
     losses: AtomicU64,
@@ -97,6 +99,7 @@ impl Server {
             listed: Mutex::default(),
             refreshing: tokio::sync::Mutex::default(),
             refreshes: TaskTracker::new(),
+            calls: RunningCalls::default(),
             closing: CancellationToken::new(),
             losses: AtomicU64::new(0),
         })
@@ -120,6 +123,7 @@ impl Server {
             Some(sampler) => Some(sampler.begin(cx).await),
             None => None,
         };
+        let _running = self.calls.begin(cx);
         let (connection, number) = self
             .connection(None)
             .await
@@ -205,6 +209,11 @@ impl Server {
         // The model's next message must see the changes of this call.
         self.refresh_if_stale().await;
         Ok(output)
+    }
+
+    /// The running call, if just one runs.
+    pub(crate) fn only_call(&self) -> Option<RunningCall> {
+        self.calls.only()
     }
 
     /// The live connection; opened if it was lost or has the number of a lost one.

@@ -299,6 +299,10 @@ pub struct ApprovalRequested {
     /// The arguments it would run with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Value>,
+    /// Not whether the call may run is asked, but for an object that matches this schema, as `modifiedArgs`: an MCP server
+    /// asks the person during the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_schema: Option<Value>,
     /// How urgent it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,

@@ -243,6 +243,9 @@ impl<'a> Talk<'a> {
         editor: &mut Editor,
         run: &RunHandle,
     ) -> Result<(), Failure> {
+        if asked.answer_schema.is_some() {
+            return self.answer_server(asked, editor, run).await;
+        }
         let tool = printable(&asked.tool_name).into_owned();
         let args = asked.args.as_ref().map(call_arguments).unwrap_or_default();
         let masked = crate::terminal::mask_text(&args).into_owned();
@@ -275,23 +278,71 @@ impl<'a> Talk<'a> {
                 _ => continue,
             };
             decision.reason = (!reason.trim().is_empty()).then(|| reason.trim().to_owned());
-            match self
-                .chat
-                .service()
-                .answer(decision.by(self.user.as_deref()))
-                .await
-            {
-                Ok(_) => return Ok(()),
-                // The arguments are not what the tool accepts: the question is asked again.
-                Err(RunError::Refused { reason }) => self.complain(&reason),
-                Err(RunError::Store(
-                    error @ (StoreError::AlreadyResolved { .. } | StoreError::Expired { .. }),
-                )) => {
-                    self.complain(&error.to_string());
-                    return Ok(());
-                }
-                Err(error) => return Err(Problem::execution(error.to_string()).into()),
+            if self.is_answered(decision).await? {
+                return Ok(());
             }
+        }
+    }
+
+    /// Asks a person what a server wants to know.
+    async fn answer_server(
+        &mut self,
+        asked: &ApprovalRequested,
+        editor: &mut Editor,
+        run: &RunHandle,
+    ) -> Result<(), Failure> {
+        let question = crate::terminal::mask_text(&asked.description).into_owned();
+        self.terminal
+            .write_message(&format!("  ? {}\n", printable(&question)));
+        let mut text = asked.args.as_ref().map(ToString::to_string).unwrap_or_default();
+        loop {
+            let prompt = "    your answer; an empty line declines › ";
+            let Some(given) = editor.ask(prompt, &printable(&text)).await? else {
+                run.cancel();
+                return Ok(());
+            };
+            let decision = if given.trim().is_empty() {
+                Resolution::Reject
+            } else {
+                match serde_json::from_str::<Value>(&given) {
+                    Ok(value) if value.is_object() => Resolution::Modify(value),
+                    Ok(_) => {
+                        self.complain("the answer must be a JSON object");
+                        continue;
+                    }
+                    Err(error) => {
+                        self.complain(&format!("not JSON: {error}"));
+                        continue;
+                    }
+                }
+            };
+            text = given;
+            if self
+                .is_answered(ApprovalAnswer::new(&asked.approval_id, decision))
+                .await?
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Stores an answer; false if the question must be asked again.
+    async fn is_answered(&mut self, answer: ApprovalAnswer) -> Result<bool, Failure> {
+        let answer = answer.by(self.user.as_deref());
+        match self.chat.service().answer(answer).await {
+            Ok(_) => Ok(true),
+            // Not what the tool or the server accepts.
+            Err(RunError::Refused { reason }) => {
+                self.complain(&reason);
+                Ok(false)
+            }
+            Err(RunError::Store(
+                error @ (StoreError::AlreadyResolved { .. } | StoreError::Expired { .. }),
+            )) => {
+                self.complain(&error.to_string());
+                Ok(true)
+            }
+            Err(error) => Err(Problem::execution(error.to_string()).into()),
         }
     }
 

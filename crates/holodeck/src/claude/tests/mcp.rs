@@ -1,13 +1,23 @@
 //! External MCP servers of the YAML.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use holodeck_backend_api::{BackendError, Outcome};
-use holodeck_backend_claude::Limits;
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use holodeck_backend_api::{
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, DecidedBy,
+    Outcome, TurnRequest,
+};
+use holodeck_backend_claude::{ClaudeBackend, Limits, Reuse};
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use tempfile::tempdir;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     http::Http,
@@ -151,5 +161,73 @@ async fn a_server_may_be_remote() {
             request.headers
         );
         assert!(!request.headers.contains("sk-ant"), "{}", request.headers);
+    }
+}
+
+/// Allows every call, and answers what servers ask.
+struct Person {
+    is_present: bool,
+    asked: Mutex<Vec<ApprovalAsk>>,
+}
+
+#[async_trait]
+impl Approver for Person {
+    fn decide(&self, _: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
+        Some((ApprovalDecision::approve(), DecidedBy::Rule))
+    }
+
+    fn has_person(&self) -> bool {
+        self.is_present
+    }
+
+    async fn ask(&self, ask: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
+        self.asked.lock().unwrap().push(ask.clone());
+        ApprovalDecision::Approve {
+            arguments: Some(json!({"name": "Ada", "check": null})),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_question_of_a_server_reaches_the_person_of_the_turn() {
+    let tool = "mcp__everything__trigger-elicitation-request";
+    for (is_present, expected) in [(true, "Name: Ada"), (false, "declined")] {
+        let folder = tempdir().unwrap();
+        let server = AnthropicServer::replies([
+            AnthropicReply::tool_use(tool, &json!({})),
+            AnthropicReply::text("done"),
+        ]);
+        let servers = everything().replace("echo, get-env", "trigger-elicitation-request");
+        let options = agent_at(&server.url(), folder.path(), &servers)
+            .options()
+            .unwrap();
+        let backend = ClaudeBackend::new(options.reuse(Reuse::Never)).unwrap();
+        let person = Arc::new(Person {
+            is_present,
+            asked: Mutex::default(),
+        });
+        let mut request = TurnRequest::new("go");
+        request.approver = Some(Arc::clone(&person) as Arc<dyn Approver>);
+        let events: Vec<_> = backend.start(request).collect().await;
+        let requests = server.finish();
+        let result = &requests[1].last_results()[0];
+        assert!(result.0.contains(expected), "{result:?}");
+        let asked = person.asked.lock().unwrap();
+        assert_eq!(asked.len(), usize::from(is_present));
+        let questions = events.iter().filter_map(|event| match event {
+            Ok(BackendEvent::ApprovalAsked(ask)) => Some(ask),
+            _ => None,
+        });
+        assert!(questions.eq(asked.iter()));
+        if let [ask] = asked.as_slice() {
+            assert_eq!(ask.tool_name, "everything:elicitation");
+            let call = events.iter().find_map(|event| match event {
+                Ok(BackendEvent::ToolCall(call)) => Some(&call.call_id),
+                _ => None,
+            });
+            assert_eq!(Some(&ask.call_id), call);
+            assert!(ask.answer_schema.is_some());
+        }
+        backend.teardown().await.unwrap();
     }
 }
