@@ -23,7 +23,7 @@ pub struct ApprovalAsk {
     /// Not whether the call may run is asked, but for an object that matches this schema, during the call: an MCP server
     /// asks the person. [`Approve`](ApprovalDecision::Approve) contains it as `arguments`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer_schema: Option<Value>,
+    pub answer_schema: Option<Box<Value>>,
 }
 
 /// The host's answer.

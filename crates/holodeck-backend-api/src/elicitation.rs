@@ -45,7 +45,7 @@ impl From<&Elicitation> for ApprovalAsk {
             call_id: String::new(),
             description: Some(format!("`{}` asks: {}", question.server, question.message)),
             agent_id: None,
-            answer_schema: Some(question.schema.clone()),
+            answer_schema: Some(Box::new(question.schema.clone())),
         }
     }
 }

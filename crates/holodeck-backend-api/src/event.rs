@@ -183,7 +183,7 @@ mod tests {
                 call_id: call.call_id.clone(),
                 description: Some("a search".to_owned()),
                 agent_id: Some("a1".to_owned()),
-                answer_schema: Some(json!({"type": "object"})),
+                answer_schema: Some(Box::new(json!({"type": "object"}))),
             }),
             BackendEvent::ApprovalDecided(Approval {
                 call_id: "c1".to_owned(),

@@ -433,5 +433,6 @@ fn merge(known: CallDetails, derived: &CallDetails) -> CallDetails {
         namesakes: derived.namesakes.clone(),
         passages: known.passages,
         redacted: known.redacted,
+        truncated: known.truncated,
     }
 }

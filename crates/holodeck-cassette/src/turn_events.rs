@@ -78,6 +78,7 @@ pub(crate) fn redact(event: &mut BackendEvent, redactor: &Redactor) {
         BackendEvent::ToolCall(call) => mask_value(&mut call.arguments),
         BackendEvent::ApprovalAsked(ask) => {
             mask_value(&mut ask.arguments);
+            ask.answer_schema.as_deref_mut().into_iter().for_each(mask_value);
             ask.description.iter_mut().for_each(mask);
         }
         BackendEvent::ApprovalDecided(Approval { decision, .. })

@@ -136,7 +136,10 @@ impl Masking {
             BackendEvent::ToolResult(result) => self.result(result),
             BackendEvent::ApprovalAsked(ask) => {
                 self.value(&mut ask.arguments);
-                ask.answer_schema.iter_mut().for_each(|schema| self.value(schema));
+                ask.answer_schema
+                    .as_deref_mut()
+                    .into_iter()
+                    .for_each(|schema| self.value(schema));
                 ask.description.iter_mut().for_each(|text| self.text(text));
             }
             BackendEvent::ApprovalDecided(approval) => self.decision(&mut approval.decision),

@@ -4,6 +4,7 @@ use holodeck_backend_api::{
     BackendEvent, ExecutionResult, HistoryFold, HistoryItem, Outcome, Redactions, ResultFold, StopReason,
     ToolCall, ToolResult,
 };
+use holodeck_model::CallDetails;
 use holodeck_model::events::{
     AgentEvent, AgentExecutionResult, Complete, CompleteReason, EventBody, RunTotals,
     ToolResult as ResultBody,
@@ -160,7 +161,10 @@ fn backend_event(body: &EventBody) -> Option<BackendEvent> {
             result: text_of(result),
             is_error: !result.success,
             duration_ms: result.duration_ms,
-            details: result.details.clone(),
+            details: CallDetails {
+                truncated: result.truncated,
+                ..result.details.clone()
+            },
         }),
         _ => return None,
     })

@@ -223,6 +223,7 @@ impl RunLog {
                 ResultSource::Tool => result.is_error.then(|| result.result.clone()),
                 ResultSource::Interruption => Some("interrupted".to_owned()),
             };
+            let mut details = result.details.clone();
             EventBody::ToolResult(ResultBody {
                 tool_use_id: result.call_id.clone(),
                 tool_name: name,
@@ -231,7 +232,8 @@ impl RunLog {
                 error,
                 duration_ms: result.duration_ms,
                 synthetic: source == ResultSource::Interruption,
-                details: result.details.clone(),
+                truncated: std::mem::take(&mut details.truncated),
+                details,
             })
         });
     }
@@ -272,7 +274,7 @@ impl RunLog {
                 priority: Some(priority(&ask.tool_name)),
                 tool_use_id: Some(ask.call_id.clone()),
                 args: Some(ask.arguments.clone()),
-                answer_schema: ask.answer_schema.clone(),
+                answer_schema: ask.answer_schema.as_deref().cloned(),
                 expires_at: None,
             })
         });

@@ -378,7 +378,16 @@ fn by_user(user: Option<&str>) -> String {
     user.map_or_else(String::new, |user| format!(" by {user}"))
 }
 
-/// An event that is stored. Only a store creates one, so it may be delivered.
+/// An event that is stored. Only a store creates one, so it may be delivered, and nothing else can be:
+///
+/// ```compile_fail
+/// use holodeck_events::StoredEvent;
+/// use holodeck_model::events::AgentEvent;
+///
+/// fn deliver(event: AgentEvent) -> StoredEvent {
+///     StoredEvent::from(event)
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredEvent(Arc<Numbered>);
 

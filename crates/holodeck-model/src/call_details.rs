@@ -30,6 +30,9 @@ pub struct CallDetails {
     /// Whether the answer or a passage was masked in the recording it comes from.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub redacted: bool,
+    /// Whether the answer was too long, and its end is missing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
 }
 
 impl CallDetails {

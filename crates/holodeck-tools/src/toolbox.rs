@@ -288,6 +288,7 @@ fn truncate_output(mut output: ToolOutput) -> ToolOutput {
         size <= MAX_OUTPUT_BYTES
     });
     if output.text.len() > MAX_OUTPUT_BYTES {
+        output.details.truncated = true;
         output
             .text
             .truncate(output.text.floor_char_boundary(MAX_OUTPUT_BYTES));

@@ -121,6 +121,11 @@ pub(super) fn block(mut body: Map<String, Value>) -> Block {
             text: body.take_text("thinking").unwrap_or_default(),
             signature: body.take_text("signature").filter(|text| !text.is_empty()),
         },
+        // Only the provider can read its data.
+        "redacted_thinking" => Block::Thinking {
+            text: String::new(),
+            signature: body.take_text("data").filter(|data| !data.is_empty()),
+        },
         "tool_use" => Block::ToolUse {
             id: body.take_text("id").unwrap_or_default(),
             name: body.take_text("name").unwrap_or_default(),

@@ -64,7 +64,7 @@ fn live_events(message: &str) -> Vec<BackendEvent> {
             call_id: call.call_id.clone(),
             description: Some(format!("with {SECRET}")),
             agent_id: None,
-            answer_schema: Some(json!({"type": "object"})),
+            answer_schema: Some(Box::new(json!({"type": "object"}))),
         }),
         BackendEvent::ApprovalAnswered {
             call_id: call.call_id.clone(),

@@ -75,6 +75,9 @@ impl MessageBuilder {
     pub(super) fn thinking(&mut self, message_id: &str) -> Thinking {
         let content = self.reasoning_text();
         let mut blocks = std::mem::take(&mut self.reasoning);
+        let redacted = blocks
+            .iter()
+            .any(|block| block.content.is_empty() && block.signature.is_some());
         let signature = match blocks.as_mut_slice() {
             [only] => only.signature.take(),
             _ => None,
@@ -86,6 +89,7 @@ impl MessageBuilder {
             content,
             message_id: message_id.to_owned(),
             signature,
+            redacted,
             blocks,
         }
     }

@@ -1,4 +1,4 @@
-use holodeck_backend_api::StopReason;
+use holodeck_backend_api::{BackendEvent, StopReason};
 use holodeck_model::events::{EventBody, EventClass};
 use pretty_assertions::assert_eq;
 
@@ -47,6 +47,35 @@ fn e_02_reasoning_before_text() {
             "2 message end_turn \"30 days\"",
             "- complete success end_turn",
         ]
+    );
+}
+
+#[test]
+fn what_a_client_does_not_get_whole_is_marked() {
+    let mut long = result("toolu_1", "search", "30");
+    let BackendEvent::ToolResult(cut) = &mut long else {
+        unreachable!()
+    };
+    cut.details.truncated = true;
+    let emitted = [
+        thinking("hm"),
+        thought("sig"),
+        // The provider keeps the text of this block.
+        thought("encrypted"),
+        call("toolu_1", "search"),
+        stop(StopReason::ToolUse, "msg_1"),
+        long,
+        text("30 days"),
+        stop(StopReason::EndTurn, "msg_2"),
+    ];
+    let shape = record_run(answered(emitted)).shape();
+    assert!(
+        shape.contains(&r#"1 thinking "hm" in 2 blocks redacted"#.to_owned()),
+        "{shape:#?}"
+    );
+    assert!(
+        shape.contains(&r#"3 tool_result toolu_1 ok "30" truncated"#.to_owned()),
+        "{shape:#?}"
     );
 }
 

@@ -163,7 +163,8 @@ pub(crate) fn shape(event: &AgentEvent) -> String {
                 0 => String::new(),
                 blocks => format!(" in {blocks} blocks"),
             };
-            format!("{:?}{signature}{blocks}", thinking.content)
+            let redacted = if thinking.redacted { " redacted" } else { "" };
+            format!("{:?}{signature}{blocks}{redacted}", thinking.content)
         }
         EventBody::Message(message) => {
             let cut = message
@@ -179,7 +180,8 @@ pub(crate) fn shape(event: &AgentEvent) -> String {
         EventBody::ToolUse(call) => format!("{} {}", call.tool_use_id, call.tool_name),
         EventBody::ToolResult(result) => {
             let ok = if result.success { "ok" } else { "failed" };
-            format!("{} {ok} {}", result.tool_use_id, result.result)
+            let cut = if result.truncated { " truncated" } else { "" };
+            format!("{} {ok} {}{cut}", result.tool_use_id, result.result)
         }
         EventBody::ApprovalRequested(ask) => format!(
             "{} {} {}",

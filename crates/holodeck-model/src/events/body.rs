@@ -197,6 +197,9 @@ pub struct Thinking {
     /// The provider's signature, when the turn reasoned in one block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
+    /// Whether the provider withholds the text of a block; its signature stands for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub redacted: bool,
     /// The separate blocks, if there are several: a signature belongs to exactly one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<ReasoningBlock>,
@@ -278,6 +281,9 @@ pub struct ToolResult {
     /// Set if no tool answered: the run ended, and this event only closes the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub synthetic: bool,
+    /// Whether the result was too long, and its end is missing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
     /// Further details of the call.
     #[serde(default, skip_serializing_if = "CallDetails::is_empty")]
     pub details: CallDetails,

@@ -142,7 +142,7 @@ async fn a_long_answer_is_truncated_at_a_character() {
         .call(&call("long", json!({})), ToolCx::default())
         .await
         .unwrap();
-    assert!(answer.is_error);
+    assert!(answer.is_error && answer.details.truncated);
     assert!(
         answer
             .text

@@ -66,6 +66,29 @@ fn a_block_that_never_arrives_complete_is_emitted() {
 }
 
 #[test]
+fn reasoning_that_only_the_provider_can_read_keeps_its_data() {
+    let hidden = json!({"type": "redacted_thinking", "data": "opaque"});
+    let mut frames = vec![
+        message_start("a"),
+        block_start(&hidden),
+        block("a", &hidden),
+        block_stop(),
+        block_start(&json!({"type": "text", "text": "hi"})),
+        block_stop(),
+    ];
+    frames.extend(message_end("end_turn"));
+    assert_eq!(
+        lines(&translate(TranslateOptions::default(), &frames)),
+        [
+            "thinking end Some(\"opaque\")",
+            "text \"hi\"",
+            "usage 9+4 cached 0/0 reasoning 0",
+            "turn end EndTurn a m",
+        ]
+    );
+}
+
+#[test]
 fn reasoning_that_was_given_up_ends_once() {
     let frames = [
         message_start("a"),
