@@ -25,7 +25,6 @@ mod read;
 mod schema;
 mod search;
 mod target;
-mod tls;
 mod write;
 
 /// Name of this store in the YAML.

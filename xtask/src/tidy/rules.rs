@@ -12,9 +12,14 @@ pub(super) const CRATES: &[Crate] = &[
     member("holodeck-model", 0, &[]),
     member("holodeck-backend-api", 0, &["holodeck-model"]),
     member(LANGUAGE, 1, &["holodeck-model"]),
-    member("holodeck-events", 1, &["holodeck-model", "holodeck-backend-api"]),
+    member(
+        "holodeck-events",
+        1,
+        &["holodeck-model", "holodeck-backend-api", "holodeck-postgres"],
+    ),
     member("holodeck-http", 1, &[]),
     member("holodeck-process", 1, &[]),
+    member("holodeck-postgres", 1, &["holodeck-model", "holodeck-http"]),
     member(
         "holodeck-documents",
         1,
@@ -63,6 +68,7 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-backend-api",
             "holodeck-http",
             "holodeck-documents",
+            "holodeck-postgres",
         ],
     ),
     member(
@@ -226,7 +232,7 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     importer("rusqlite", &["holodeck-retrieval", "holodeck-events"], STORE_WHY),
     importer(
         "tokio-postgres",
-        &["holodeck-retrieval", "holodeck-events"],
+        &["holodeck-postgres", "holodeck-retrieval", "holodeck-events"],
         STORE_WHY,
     ),
     importer("pulp", &["holodeck-retrieval"], "only the vector scan needs it"),

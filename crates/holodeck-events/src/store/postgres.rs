@@ -433,7 +433,7 @@ impl EventStore for PostgresStore {
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStore")
-            .field("place", &self.shared.target.place)
+            .field("place", &self.shared.target.place())
             .finish_non_exhaustive()
     }
 }

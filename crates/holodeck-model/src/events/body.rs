@@ -197,7 +197,7 @@ pub struct Thinking {
     /// The provider's signature, when the turn reasoned in one block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
-    /// Whether the provider withholds the text of a block; its signature stands for it.
+    /// Whether the provider withholds the text of a block.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub redacted: bool,
     /// The separate blocks, if there are several: a signature belongs to exactly one.

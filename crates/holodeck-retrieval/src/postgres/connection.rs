@@ -1,14 +1,13 @@
 use std::fmt::Write as _;
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
-use tokio::io::{AsyncRead, AsyncWrite};
+use holodeck_postgres::Messages;
 use tokio::sync::Mutex;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use super::failure::Failure;
 use super::names::quote;
@@ -135,16 +134,8 @@ impl Connection {
     }
 
     async fn open(&self) -> Result<Client, Failure> {
-        let config = &self.target.config;
-        let client = if let Some(tls) = &self.target.tls {
-            let (client, connection) = config.connect(tls.clone()).await?;
-            drive(connection);
-            client
-        } else {
-            let (client, connection) = config.connect(NoTls).await?;
-            drive(connection);
-            client
-        };
+        let (client, messages) = self.target.database.connect().await?;
+        tokio::spawn(drive(messages));
         set_up(&client, &self.target).await?;
         Ok(client)
     }
@@ -166,19 +157,14 @@ impl Connection {
     }
 }
 
-fn drive<S, T>(connection: tokio_postgres::Connection<S, T>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    tokio_postgres::Connection<S, T>: Future<Output = Result<(), tokio_postgres::Error>>,
-{
-    let connection: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(connection);
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
+async fn drive(mut messages: Messages) {
+    while let Some(message) = messages.next().await {
+        if let Err(error) = message {
             // Every caller that waits for an answer gets the error.
             tracing::debug!(%error, "a PostgreSQL connection ended");
+            return;
         }
-    });
+    }
 }
 
 /// Adds the extension's schema to the search path, and removes settings that would disturb a scan.

@@ -1,4 +1,4 @@
-use holodeck_model::io_reason;
+use holodeck_postgres::{describe_error, is_io_error};
 use tokio_postgres::error::SqlState;
 
 use super::target::Target;
@@ -36,7 +36,7 @@ impl Failure {
                     SqlState::CONNECTION_DOES_NOT_EXIST,
                 ]
                 .contains(code),
-                None => error.is_closed() || is_io(error),
+                None => is_io_error(error),
             },
             Self::Ours(_) => false,
         }
@@ -66,32 +66,10 @@ impl Failure {
                 let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
                 format!("{}{hint}", answer.message())
             }
-            None => causes(&error),
+            None => describe_error(&error),
         };
         target.error(reason)
     }
-}
-
-fn is_io(error: &tokio_postgres::Error) -> bool {
-    let source = std::error::Error::source(error);
-    source.is_some_and(|source| source.downcast_ref::<std::io::Error>().is_some())
-}
-
-fn causes(error: &tokio_postgres::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        let cause_text = match cause.downcast_ref::<std::io::Error>() {
-            Some(error) => io_reason(error),
-            None => cause.to_string(),
-        };
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        next = cause.source();
-    }
-    text
 }
 
 fn hint(code: &SqlState, message: &str, target: &Target) -> Option<String> {

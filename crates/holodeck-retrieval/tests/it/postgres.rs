@@ -13,7 +13,6 @@ use crate::conformance::data::{ids, info, put, random, state, with_text};
 use crate::conformance::{Checks, KEYWORDS, Place, READING, SEARCHING, WRITING, check};
 
 mod measured;
-mod tls;
 
 pub(crate) fn store(connection: &str, options: Value, collection: &str) -> PostgresStore {
     let Value::Object(options) = options else {

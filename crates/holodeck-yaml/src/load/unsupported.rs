@@ -86,7 +86,13 @@ impl Loader<'_> {
     }
 
     fn find_unsupported_blocks(&mut self, found: &mut Collector, root: NodeId) {
-        self.report_unsupported(found, root, "deployment", "`deployment`", Need::Warning);
+        self.report_unsupported(
+            found,
+            root,
+            "deployment",
+            "`deployment`, except for `port` and `protocol`,",
+            Need::Warning,
+        );
         self.report_unsupported(
             found,
             root,

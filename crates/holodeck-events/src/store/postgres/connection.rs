@@ -2,23 +2,15 @@
 
 use std::{
     collections::HashMap,
-    error::Error as _,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use futures::{StreamExt as _, channel::mpsc as channel};
-use tokio_postgres::{
-    AsyncMessage, Client, Config, NoTls, Row, Statement,
-    config::{Host, SslMode},
-    error::SqlState,
-    types::ToSql,
-};
+use holodeck_postgres::{ConnectionString, describe_error, is_io_error};
+use tokio_postgres::{AsyncMessage, Client, Row, Statement, error::SqlState, types::ToSql};
 
 use super::StoreError;
-
-/// How long a connection is awaited.
-const CONNECT: Duration = Duration::from_secs(10);
 
 /// What a connection needs, whatever the server's administrator chose: a process that is stopped inside a transaction
 /// must not stop others, and what is delivered must be on the disk first.
@@ -29,51 +21,23 @@ const SETTINGS: &str = "
 
 /// A database, and how to connect to it.
 pub(super) struct Target {
-    config: Config,
-    /// The servers and the database, without a user and a password.
-    pub(super) place: String,
+    database: holodeck_postgres::Target,
 }
 
 impl Target {
     pub(super) fn new(url: &str) -> Result<Self, StoreError> {
-        let refused =
-            |reason: &str| StoreError::failed(format_args!("the URL of the PostgreSQL database {reason}"));
-        let url = url.trim();
-        let rest = url
-            .strip_prefix("postgresql://")
-            .or_else(|| url.strip_prefix("postgres://"));
-        let Some(rest) = rest else {
-            return Err(refused("must begin with postgresql://"));
-        };
-        if rest.split('?').next().unwrap_or_default().matches('@').count() > 1 {
-            // Otherwise a part of the password would become the host name, which is shown.
-            return Err(refused(
-                "has several `@`; write one in a user or a password as %40",
-            ));
-        }
-        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-            let cause = error.source().map(|cause| format!(": {cause}"));
-            refused(&format!("can't be read{}", cause.unwrap_or_default()))
-        })?;
-        if config.get_hosts().is_empty() {
-            return Err(refused("names no host (postgresql://user@host:5432/database)"));
-        }
-        if !is_local(&config) && config.get_ssl_mode() != SslMode::Disable {
-            return Err(refused(
-                "names another machine, and the store of events has no TLS; use a tunnel or a private network, and add `sslmode=disable`",
-            ));
-        }
-        config.ssl_mode(SslMode::Disable);
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT);
-        }
-        if config.get_application_name().is_none() {
-            config.application_name("holodeck");
-        }
+        let refused = |error| StoreError::failed(format_args!("the URL of the PostgreSQL database {error}"));
+        let mut connection = ConnectionString::parse(url).map_err(refused)?;
+        let config = connection.config_mut();
         config.keepalives_idle(Duration::from_secs(30));
         config.tcp_user_timeout(Duration::from_secs(20));
-        let place = place(&config);
-        Ok(Self { config, place })
+        let database = connection.into_target().map_err(refused)?;
+        Ok(Self { database })
+    }
+
+    /// The servers and the database, without a user and a password.
+    pub(super) fn place(&self) -> &str {
+        self.database.place()
     }
 
     /// A new connection.
@@ -86,10 +50,9 @@ impl Target {
     pub(super) async fn connect_with_messages(
         &self,
     ) -> Result<(Db, channel::UnboundedReceiver<String>), Failure> {
-        let (client, mut connection) = self.config.connect(NoTls).await?;
+        let (client, mut messages) = self.database.connect().await?;
         let (sender, receiver) = channel::unbounded();
         tokio::spawn(async move {
-            let mut messages = futures::stream::poll_fn(move |context| connection.poll_message(context));
             // An error is also that of every request that waits for an answer.
             while let Some(Ok(message)) = messages.next().await {
                 if let AsyncMessage::Notification(note) = message {
@@ -110,8 +73,8 @@ impl Target {
         let error = match failure {
             Failure::Refused(error) => return error,
             Failure::Unsure(error) => {
-                let reason = causes(&error);
-                let place = &self.place;
+                let reason = describe_error(&error);
+                let place = self.database.place();
                 return StoreError::failed(format_args!(
                     "PostgreSQL {place}: the connection ended while it stored them ({reason})"
                 ));
@@ -126,9 +89,9 @@ impl Target {
                 let hint = hint(answer.code()).map(|hint| format!("; {hint}"));
                 format!("{}{}", answer.message(), hint.unwrap_or_default())
             }
-            None => causes(&error),
+            None => describe_error(&error),
         };
-        StoreError::failed(format_args!("PostgreSQL {}: {reason}", self.place))
+        StoreError::failed(format_args!("PostgreSQL {}: {reason}", self.database.place()))
     }
 }
 
@@ -214,24 +177,19 @@ impl Failure {
         };
         match error.code() {
             Some(code) => is_lost_code(code) || is_conflict(code),
-            None => is_lost(error),
+            None => is_io_error(error),
         }
     }
 
     /// The failure of a commit.
     pub(super) fn of_commit(self) -> Self {
         match self {
-            Self::Server(error) if error.code().map_or_else(|| is_lost(&error), is_lost_code) => {
+            Self::Server(error) if error.code().map_or_else(|| is_io_error(&error), is_lost_code) => {
                 Self::Unsure(error)
             }
             failure => failure,
         }
     }
-}
-
-fn is_lost(error: &tokio_postgres::Error) -> bool {
-    let is_io = |cause: &(dyn std::error::Error + 'static)| cause.is::<std::io::Error>();
-    error.is_closed() || error.source().is_some_and(is_io)
 }
 
 fn is_lost_code(code: &SqlState) -> bool {
@@ -255,23 +213,6 @@ fn is_conflict(code: &SqlState) -> bool {
     .contains(code)
 }
 
-fn causes(error: &tokio_postgres::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let reason = match cause.downcast_ref::<std::io::Error>() {
-            Some(error) => holodeck_model::io_reason(error),
-            None => cause.to_string(),
-        };
-        if !text.contains(&reason) {
-            text.push_str(": ");
-            text.push_str(&reason);
-        }
-        next = cause.source();
-    }
-    text
-}
-
 fn hint(code: &SqlState) -> Option<&'static str> {
     Some(match code {
         &SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
@@ -286,30 +227,4 @@ fn hint(code: &SqlState) -> Option<&'static str> {
         &SqlState::UNIQUE_VIOLATION => "an event of the append is stored already",
         _ => return None,
     })
-}
-
-fn is_local(config: &Config) -> bool {
-    config.get_hosts().iter().all(|host| match host {
-        Host::Tcp(name) => {
-            let address = name.parse::<std::net::IpAddr>();
-            name == "localhost" || address.is_ok_and(|address| address.is_loopback())
-        }
-        #[cfg(unix)]
-        Host::Unix(_) => true,
-    })
-}
-
-fn place(config: &Config) -> String {
-    let ports = config.get_ports();
-    let hosts = config.get_hosts().iter().enumerate().map(|(at, host)| {
-        let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
-        match host {
-            Host::Tcp(name) => format!("{name}:{port}"),
-            #[cfg(unix)]
-            Host::Unix(path) => format!("{}:{port}", path.display()),
-        }
-    });
-    let hosts: Vec<String> = hosts.collect();
-    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
-    format!("{}/{database}", hosts.join(","))
 }

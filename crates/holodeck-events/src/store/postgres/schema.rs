@@ -105,7 +105,7 @@ pub(super) async fn prepare(db: &Db, target: &Target) -> Result<(), Failure> {
     let Some(row) = row else {
         return Err(StoreError::failed(format_args!(
             "PostgreSQL {}: the search_path names no schema that exists",
-            target.place
+            target.place()
         ))
         .into());
     };
@@ -127,7 +127,7 @@ pub(super) async fn prepare(db: &Db, target: &Target) -> Result<(), Failure> {
         .filter(|version| *version <= MIGRATIONS.len());
     let Some(known) = known else {
         return Err(StoreError::Newer {
-            path: format!("PostgreSQL {}", target.place),
+            path: format!("PostgreSQL {}", target.place()),
         }
         .into());
     };

@@ -105,7 +105,8 @@ async fn errors_name_the_remedy_and_no_password() {
         failure(&at("visitor", "nowhere")).await,
         failure(&at("visitor", "postgres")).await,
         failure(&format!("{}?options=-c%20search_path%3Dnowhere", server.url())).await,
-        failure("postgresql://u:hush@db.example/d").await,
+        failure(&format!("{}?sslmode=require", server.url())).await,
+        failure("postgresql://u:hush@db.example/d?sslmode=maybe").await,
         failure("postgresql://u:hu@sh@127.0.0.1/d").await,
         failure("postgresql://u:hush@127.0.0.1:x/d").await,
         failure("mysql://u:hush@127.0.0.1/d").await,
@@ -116,7 +117,8 @@ async fn errors_name_the_remedy_and_no_password() {
     events could not be stored: PostgreSQL 127.0.0.1:PORT/nowhere: database "nowhere" does not exist; create the database or name another one
     events could not be stored: PostgreSQL 127.0.0.1:PORT/postgres: permission denied for schema public; the user must be allowed to create tables in the schema, or to write the tables holodeck_*
     events could not be stored: PostgreSQL 127.0.0.1:PORT/postgres: the search_path names no schema that exists
-    events could not be stored: the URL of the PostgreSQL database names another machine, and the store of events has no TLS; use a tunnel or a private network, and add `sslmode=disable`
+    events could not be stored: PostgreSQL 127.0.0.1:PORT/postgres: error performing TLS handshake: server does not support TLS
+    events could not be stored: the URL of the PostgreSQL database has the unknown sslmode `maybe`; modes: disable, prefer, require, verify-ca, verify-full
     events could not be stored: the URL of the PostgreSQL database has several `@`; write one in a user or a password as %40
     events could not be stored: the URL of the PostgreSQL database can't be read: invalid value for option `port`
     events could not be stored: the URL of the PostgreSQL database must begin with postgresql://

@@ -1,6 +1,6 @@
 use holodeck_model::{DatabaseConfig, DatabaseProvider};
+use holodeck_postgres::tokio_postgres::config::SslMode;
 use serde_json::{Value, json};
-use tokio_postgres::config::SslMode;
 
 use super::{Target, VectorIndex};
 
@@ -30,9 +30,8 @@ fn both_forms_are_read_and_described_without_the_password() {
     ] {
         let target = of(text);
         assert_eq!(target.describe(), "postgres db.test:6000/kb public.support_kb");
-        assert_eq!(target.config.get_user(), Some("ann"));
-        assert_eq!(target.config.get_ssl_mode(), SslMode::Require);
-        assert!(target.tls.is_some());
+        assert_eq!(target.database.config().get_user(), Some("ann"));
+        assert_eq!(target.database.config().get_ssl_mode(), SslMode::Require);
         assert!(!format!("{target:?}").contains("hush"));
     }
 }
@@ -40,30 +39,32 @@ fn both_forms_are_read_and_described_without_the_password() {
 #[test]
 fn tls_is_used_between_machines_unless_disabled() {
     assert_eq!(
-        of("postgresql://u@127.0.0.1/d").config.get_ssl_mode(),
+        of("postgresql://u@127.0.0.1/d").database.config().get_ssl_mode(),
         SslMode::Disable
     );
     assert_eq!(
-        of("postgresql://u@localhost/d").config.get_ssl_mode(),
+        of("postgresql://u@localhost/d").database.config().get_ssl_mode(),
         SslMode::Disable
     );
     assert_eq!(
-        of("host=/run/postgresql user=u").config.get_ssl_mode(),
+        of("host=/run/postgresql user=u").database.config().get_ssl_mode(),
         SslMode::Disable
     );
     assert_eq!(
-        of("postgresql://u@db.test/d").config.get_ssl_mode(),
+        of("postgresql://u@db.test/d").database.config().get_ssl_mode(),
         SslMode::Prefer
     );
     assert_eq!(
         of("postgresql://u@db.test/d?sslmode=disable")
-            .config
+            .database
+            .config()
             .get_ssl_mode(),
         SslMode::Disable
     );
     assert_eq!(
         of("postgresql://u@localhost/d?sslmode=verify-full")
-            .config
+            .database
+            .config()
             .get_ssl_mode(),
         SslMode::Require
     );

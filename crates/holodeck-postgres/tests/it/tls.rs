@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use holodeck_retrieval::{Filter, VectorStore as _};
+use futures::StreamExt as _;
+use holodeck_postgres::{ConnectionString, Target, describe_error, tokio_postgres::AsyncMessage};
 use holodeck_testkit::PostgresServer;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-
-use super::store;
-use crate::conformance::data::{info, put, random};
 
 #[tokio::test]
 async fn certificates_are_checked() {
@@ -31,24 +28,38 @@ async fn certificates_are_checked() {
             + query
     };
 
+    let open = |url: String| ConnectionString::parse(&url).unwrap().into_target().unwrap();
     for mode in ["require", "verify-ca", "verify-full", "prefer"] {
-        let options = json!({"sslmode": mode, "sslrootcert": root});
-        let store = store(&url("localhost", ""), options, mode);
-        store.prepare(&info(3)).await.unwrap();
-        put(&store, "a", &random("a", 3, 3, 1)).await;
-        let found = store.nearest(&[1.0, 0.0, 0.0], 2, &Filter::default()).await;
-        assert_eq!(found.unwrap().len(), 2);
+        let target = open(url("localhost", &format!("?sslmode={mode}&sslrootcert={root}")));
+        let (client, messages) = target.connect().await.unwrap();
+        let (sender, mut notes) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(messages.for_each(move |message| {
+            if let AsyncMessage::Notification(note) = message.unwrap() {
+                sender.send(note.payload().to_owned()).unwrap();
+            }
+            std::future::ready(())
+        }));
+        let sql = format!("LISTEN tls; NOTIFY tls, '{mode}'");
+        client.batch_execute(&sql).await.unwrap();
+        assert_eq!(notes.recv().await.as_deref(), Some(mode));
     }
-    let refused = async |url: String| {
-        let error = store(&url, json!({}), "kb").info().await.unwrap_err().to_string();
+    let refused = async |target: Target| {
+        let Err(error) = target.connect().await else {
+            panic!("connected to {target:?}")
+        };
+        let error = describe_error(&error);
         assert!(!error.contains(PostgresServer::PASSWORD), "{error}");
         error
     };
     // Signed by an untrusted authority, and for another name.
-    let unknown = refused(url("localhost", "?sslmode=require")).await;
+    let unknown = refused(open(url("localhost", "?sslmode=require"))).await;
     assert!(unknown.contains("UnknownIssuer"), "{unknown}");
-    let misnamed = refused(url("127.0.0.1", &format!("?sslmode=require&sslrootcert={root}"))).await;
+    let misnamed = open(url("127.0.0.1", &format!("?sslmode=require&sslrootcert={root}")));
+    let misnamed = refused(misnamed).await;
     assert!(misnamed.contains("not valid for name"), "{misnamed}");
+    // The server itself has no TLS.
+    let plain = refused(open(format!("{}?sslmode=require", server.url()))).await;
+    assert!(plain.contains("TLS"), "{plain}");
 }
 
 fn acceptor() -> (TlsAcceptor, String) {

@@ -10,14 +10,14 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 
 /// TLS of holodeck-http for the driver.
 #[derive(Clone)]
-pub(super) struct Maker(pub(super) Tls);
+pub(crate) struct Maker(pub(crate) Tls);
 
-pub(super) struct Connector {
+pub(crate) struct Connector {
     tls: Tls,
     host: String,
 }
 
-pub(super) struct Stream<S>(TlsStream<S>);
+pub(crate) struct Stream<S>(TlsStream<S>);
 
 impl<S> MakeTlsConnect<S> for Maker
 where
