@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod approvals;
+mod files;
 mod import;
 mod live;
 mod masking;
@@ -12,7 +13,8 @@ mod service;
 pub use {holodeck_backend_api as api, holodeck_events as events, holodeck_model as model};
 
 pub use approvals::Patience;
+pub use files::{FileError, FileVault, StoredFile, TextEmbedder};
 pub use holodeck_backend_api::Thinking;
-pub use request::{Concurrency, RunError, RunRequest};
+pub use request::{Concurrency, FileSearch, RunError, RunRequest};
 pub use run::RunHandle;
 pub use service::{AgentRunService, CheckArguments, ServiceOptions, run_graph};

@@ -12,6 +12,8 @@ use holodeck_backend_api::{
 use holodeck_events::{EventStore, StoredEvent, history};
 use tokio_util::sync::CancellationToken;
 
+use crate::files::Attachments;
+
 /// Time limit for a backend to end a turn that was cancelled; then the turn is dropped, which ends its process.
 const CANCEL_LIMIT: Duration = Duration::from_secs(4);
 
@@ -19,6 +21,7 @@ const CANCEL_LIMIT: Duration = Duration::from_secs(4);
 pub(crate) struct LiveSessions {
     backend: Arc<dyn AgentBackend>,
     limit: usize,
+    files: Option<Attachments>,
     idle: Mutex<Idle>,
 }
 
@@ -50,10 +53,11 @@ pub(crate) struct Turn {
 
 impl LiveSessions {
     /// Keeps at most `limit` sessions open.
-    pub(crate) fn new(backend: Arc<dyn AgentBackend>, limit: usize) -> Self {
+    pub(crate) fn new(backend: Arc<dyn AgentBackend>, limit: usize, files: Option<Attachments>) -> Self {
         Self {
             backend,
             limit,
+            files,
             idle: Mutex::default(),
         }
     }
@@ -122,7 +126,14 @@ impl LiveSessions {
         let stored = store.read_after(session_id, None).await;
         let stored = stored.map_err(|error| BackendError::session(error.to_string()))?;
         let before = stored.iter().filter(|event| event.index() < first);
-        let opening = Opening::after(history(before.map(StoredEvent::event)));
+        let before = before.map(StoredEvent::event);
+        let opening = match &self.files {
+            Some(files) => {
+                let enriched = files.enrich(before.cloned().collect()).await;
+                Opening::after(history(&enriched))
+            }
+            None => Opening::after(history(before)),
+        };
         self.backend.open_session(opening).await
     }
 

@@ -4,6 +4,8 @@ use holodeck_backend_api::Thinking;
 use holodeck_events::{RecordError, StoreError};
 use holodeck_model::{FileInput, events::AgentExecutionResult};
 
+use crate::FileError;
+
 /// A message to an agent, and how it is answered.
 #[derive(Clone, Debug, Default)]
 #[allow(
@@ -19,8 +21,12 @@ pub struct RunRequest {
     pub user_id: Option<String>,
     /// The client's own id of the message: a message that is sent again is answered once.
     pub client_message_id: Option<String>,
-    /// Files attached to the message.
+    /// Files of this machine attached to the message.
     pub files: Vec<FileInput>,
+    /// The ids of the user's files attached to the message.
+    pub attachments: Vec<String>,
+    /// Searches the user's files for the message if none are attached.
+    pub search: Option<FileSearch>,
     /// Whether the model reasons before it answers; `None`: as the agent's YAML says.
     pub thinking: Option<Thinking>,
 }
@@ -35,6 +41,11 @@ impl RunRequest {
         }
     }
 
+    /// Whether files of the user belong to the message, or may.
+    pub(crate) fn reads_stored_files(&self) -> bool {
+        !self.attachments.is_empty() || self.search.is_some()
+    }
+
     /// Refuses what can never be answered, before anything is stored.
     pub(crate) fn check(&self) -> Result<(), RunError> {
         if self.message.trim().is_empty() {
@@ -43,12 +54,56 @@ impl RunRequest {
         if self.session_id.as_deref().is_some_and(|id| !is_id(id)) {
             return Err(RunError::refused(SESSION_ID_FORM));
         }
+        if self.reads_stored_files() && self.user_id.is_none() {
+            return Err(RunError::UserRequired);
+        }
+        self.search.iter().try_for_each(FileSearch::check)?;
         match self.thinking {
             Some(Thinking::Budget(tokens)) if !THINKING_BUDGET.contains(&tokens) => Err(RunError::refused(
                 format!("`thinkingBudget` must be from 1024 to 100000, got {tokens}"),
             )),
             _ => Ok(()),
         }
+    }
+}
+
+/// A search in a user's files.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "callers construct it as a literal with `..Default::default()`"
+)]
+pub struct FileSearch {
+    /// The lowest score of a file that is attached, from 0 to 1.
+    pub threshold: f64,
+    /// The most files that are attached, up to 20.
+    pub max_files: usize,
+}
+
+impl Default for FileSearch {
+    fn default() -> Self {
+        Self {
+            threshold: 0.7,
+            max_files: 3,
+        }
+    }
+}
+
+impl FileSearch {
+    fn check(&self) -> Result<(), RunError> {
+        if !(0.0..=1.0).contains(&self.threshold) {
+            let got = self.threshold;
+            return Err(RunError::refused(format!(
+                "`semanticThreshold` must be from 0 to 1, got {got}"
+            )));
+        }
+        if !(1..=20).contains(&self.max_files) {
+            let got = self.max_files;
+            return Err(RunError::refused(format!(
+                "`maxSemanticFiles` must be from 1 to 20, got {got}"
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -90,6 +145,18 @@ pub enum RunError {
         /// Why.
         reason: String,
     },
+    /// Files belong to users, and the request names none.
+    #[error("UserId required for file attachments")]
+    UserRequired,
+    /// An attached file does not exist, or belongs to another user.
+    #[error("Access denied or file not found: {id}")]
+    FileNotFound {
+        /// The file's id.
+        id: String,
+    },
+    /// A file can't be used.
+    #[error(transparent)]
+    File(FileError),
     /// It could not be stored, for instance because the conversation is busy.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -121,6 +188,15 @@ impl RunError {
     pub(crate) fn refused(reason: impl Into<String>) -> Self {
         Self::Refused {
             reason: reason.into(),
+        }
+    }
+}
+
+impl From<FileError> for RunError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::NotFound { id } => Self::FileNotFound { id },
+            error => Self::File(error),
         }
     }
 }

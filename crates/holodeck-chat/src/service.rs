@@ -14,7 +14,7 @@ use holodeck_events::{
 };
 use holodeck_model::{
     OnApprovalTimeout, Redactor,
-    events::{AgentExecutionResult, EventBody, SessionStart},
+    events::{AgentExecutionResult, Attachment, EventBody, SessionStart},
 };
 use holodeck_turn::{TurnInput, TurnRunner};
 use serde_json::Value;
@@ -24,6 +24,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     Concurrency, Patience, RunError, RunHandle, RunRequest,
     approvals::RunQuestions,
+    files::{Attachments, FileVault, StoredFile, TextEmbedder, index_file},
     import::{answered, exchanges},
     live::{LiveSessions, Slot, Turn},
     masking::mask_events,
@@ -61,6 +62,10 @@ pub struct ServiceOptions {
     pub policy: Option<Arc<dyn Approver>>,
     /// Checks the arguments that a person changed.
     pub tools: Option<Arc<dyn CheckArguments>>,
+    /// The files of users; without it, only files of this machine can be attached.
+    pub files: Option<FileVault>,
+    /// Finds the files that match a message.
+    pub embedder: Option<Arc<dyn TextEmbedder>>,
     /// How long a person has to decide.
     pub patience: Patience,
     /// What happens to a message while another one is answered.
@@ -84,6 +89,8 @@ impl Default for ServiceOptions {
             turns: None,
             policy: None,
             tools: None,
+            files: None,
+            embedder: None,
             patience: Patience {
                 limit: None,
                 then: OnApprovalTimeout::Reject,
@@ -135,7 +142,8 @@ pub async fn run_graph(
 impl AgentRunService {
     /// A service for one agent.
     pub fn new(backend: Arc<dyn AgentBackend>, store: Arc<dyn EventStore>, options: ServiceOptions) -> Self {
-        let live = Arc::new(LiveSessions::new(backend, options.live_sessions));
+        let files = attachments(&options);
+        let live = Arc::new(LiveSessions::new(backend, options.live_sessions, files));
         Self(Arc::new(Inner {
             store,
             live,
@@ -201,8 +209,8 @@ impl AgentRunService {
                 message: self.masked(&message),
                 run_id: None,
                 user_id: user.map(ToOwned::to_owned),
-                client_message_id: None,
                 approval_timeout: None,
+                ..NewRun::default()
             };
             recording.record(run, answered(self.masked(&answer))).await?;
         }
@@ -229,7 +237,7 @@ impl AgentRunService {
             return Err(RunError::Closing);
         }
         let cancel = self.0.closing.child_token();
-        let turn = self.prepare(&request, &cancel).await?;
+        let (turn, attachments, warnings) = self.prepare(&request, &cancel).await?;
         let new_id = || self.0.options.ids.next().to_string();
         let session_id = request.session_id.clone().unwrap_or_else(new_id);
         let (outcome, ended) = watch::channel(None);
@@ -247,13 +255,15 @@ impl AgentRunService {
             run_id: Some(handle.run_id.clone()),
             user_id: request.user_id,
             client_message_id: request.client_message_id,
+            attachments,
             approval_timeout: self.0.options.patience.limit,
         };
         let (begun, mut has_begun) = watch::channel(false);
         self.runs().insert(handle.run_id.clone(), handle.clone());
         let (inner, task) = (Arc::clone(&self.0), handle.clone());
         self.0.tasks.spawn(async move {
-            let result = inner.run(&task, place, run, turn, begun, sink).await;
+            let question = Question { turn, warnings };
+            let result = inner.run(&task, place, run, question, begun, sink).await;
             inner.forget(&task);
             outcome.send_replace(Some(result));
         });
@@ -318,16 +328,29 @@ impl AgentRunService {
         self.0.tasks.reopen();
     }
 
-    /// The request to the backend, with the attached files.
+    /// The request to the backend with the attached files, what is stored about them, and warnings.
     async fn prepare(
         &self,
         request: &RunRequest,
         cancel: &CancellationToken,
-    ) -> Result<TurnRequest, RunError> {
+    ) -> Result<(TurnRequest, Vec<Attachment>, Vec<String>), RunError> {
+        let attached = if request.reads_stored_files() {
+            let files = attachments(&self.0.options)
+                .ok_or_else(|| RunError::refused("this service keeps no files of users"))?;
+            if request.search.is_some() && files.embedder.is_none() {
+                return Err(RunError::refused(
+                    "`enableAutoSemanticSearch` needs `embedding_provider` in the agent's YAML",
+                ));
+            }
+            Some(files.attach(request, cancel).await?)
+        } else {
+            None
+        };
+        let message = attached.as_ref().map_or(&request.message, |files| &files.message);
         let mut turn = match &self.0.options.turns {
             Some(turns) => {
                 let input = TurnInput {
-                    input: &request.message,
+                    input: message,
                     files: &request.files,
                     unit: None,
                 };
@@ -338,13 +361,38 @@ impl AgentRunService {
                 })?;
                 turn
             }
-            None if request.files.is_empty() => TurnRequest::new(&request.message),
+            None if request.files.is_empty() => TurnRequest::new(message),
             None => return Err(RunError::refused("this service reads no files")),
         };
         turn.cancel = cancel.clone();
         turn.thinking = request.thinking;
         turn.may_forget = true;
-        Ok(turn)
+        let Some(attached) = attached else {
+            return Ok((turn, Vec::new(), Vec::new()));
+        };
+        turn.images.extend(attached.images);
+        let mut attachments = attached.attachments;
+        for file in &mut attachments {
+            file.name = self.masked(&file.name);
+        }
+        Ok((turn, attachments, attached.warnings))
+    }
+
+    /// The files of users.
+    pub fn files(&self) -> Option<&FileVault> {
+        self.0.options.files.as_ref()
+    }
+
+    /// Stores a file of a user, and prepares it for searches. If that fails, the first search does it.
+    pub async fn add_file(&self, user: &str, name: &str, bytes: Vec<u8>) -> Result<StoredFile, RunError> {
+        let files = attachments(&self.0.options)
+            .ok_or_else(|| RunError::refused("this service keeps no files of users"))?;
+        let file = files.vault.put(user, name, bytes).await?;
+        if files.embedder.is_some() {
+            // A search reports the failure.
+            let _ = index_file(&files, user, &file, &self.0.closing).await;
+        }
+        Ok(file)
     }
 
     /// What happens to a message while its conversation is busy.
@@ -392,6 +440,22 @@ impl AgentRunService {
     }
 }
 
+/// What the files of users are read with; `None` if the service keeps none.
+fn attachments(options: &ServiceOptions) -> Option<Attachments> {
+    Some(Attachments {
+        vault: options.files.clone()?,
+        reader: options.turns.as_ref()?.files.clone(),
+        embedder: options.embedder.clone(),
+    })
+}
+
+/// What the backend is asked.
+struct Question {
+    turn: TurnRequest,
+    /// What the person should know about the answer.
+    warnings: Vec<String>,
+}
+
 /// The place of a message among those of its conversation.
 enum Place {
     /// The store refuses it if the conversation is busy.
@@ -408,7 +472,7 @@ impl Inner {
         handle: &RunHandle,
         place: Place,
         run: NewRun,
-        mut turn: TurnRequest,
+        question: Question,
         begun: watch::Sender<bool>,
         client: Option<Arc<dyn EventSink>>,
     ) -> RunOutcome {
@@ -447,6 +511,7 @@ impl Inner {
             begun,
             seen: Mutex::new(Seen::default()),
         };
+        let Question { mut turn, warnings } = question;
         turn.approver = Some(Arc::clone(&questions) as Arc<dyn Approver>);
         let spending = turn.spending.clone();
         let slot = Slot::default();
@@ -470,6 +535,10 @@ impl Inner {
         let start = self.options.session.clone();
         recording.session(&session_id, owner.as_deref(), start).await?;
         let recorded = {
+            let notices = warnings
+                .into_iter()
+                .map(|message| Ok(BackendEvent::Notice { message }));
+            let events = Box::pin(futures::stream::iter(notices).chain(events));
             let events = self.complete(events, spending);
             let record = recording.record(run, events);
             tokio::select! {

@@ -147,6 +147,31 @@ impl Format {
         })
     }
 
+    /// Its media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Markdown => "text/markdown",
+            Self::Text => "text/plain",
+            Self::Html => "text/html",
+            Self::Csv => "text/csv",
+            Self::Tsv => "text/tab-separated-values",
+            Self::Json => "application/json",
+            Self::JsonLines => "application/x-ndjson",
+            Self::Pdf => "application/pdf",
+            Self::Docx => "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+            Self::Pptx => "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+            Self::Xlsx => "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+            Self::Xls => "application/vnd.ms-excel",
+            Self::Ods => "application/vnd.oasis.opendocument.spreadsheet",
+            Self::Image(image) => image.media_type(),
+        }
+    }
+
+    /// The format of a file with this content. Its name decides only between formats of text.
+    pub fn detect(name: &str, bytes: &[u8]) -> Result<Self, Problem> {
+        detect(name, None, bytes).map(|(format, _)| format)
+    }
+
     fn is_text(self) -> bool {
         matches!(
             self,

@@ -375,6 +375,7 @@ impl AgentLog {
             Seal::Cut(interruption) => Some(interruption.clone()),
             _ => None,
         };
+        let citations = log.cite(&sealed.text);
         log.write(self.origin(), || {
             EventBody::Message(AgentMessage {
                 message_id,
@@ -386,6 +387,7 @@ impl AgentLog {
                 usage: sealed.usage.map(Into::into),
                 partial: interruption.is_some(),
                 interruption,
+                citations,
             })
         });
     }

@@ -4,6 +4,7 @@ mod agent_log;
 mod agui;
 mod check;
 mod chunks;
+mod citations;
 mod draft;
 mod fold;
 mod recorder;

@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult, ResultFold, ToolResult};
-use holodeck_model::events::{EventBody, UserMessage};
+use holodeck_model::events::{Attachment, EventBody, UserMessage};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -25,6 +25,8 @@ pub struct NewRun {
     pub user_id: Option<String>,
     /// The client's own id of the message.
     pub client_message_id: Option<String>,
+    /// The files that the model reads with the message.
+    pub attachments: Vec<Attachment>,
     /// How long a person may take to answer a question; `None`: as long as the run lasts.
     pub approval_timeout: Option<Duration>,
 }
@@ -104,9 +106,11 @@ impl RunRecorder {
             content: run.message,
             user_id: run.user_id,
             client_message_id: run.client_message_id,
+            attachments: run.attachments,
         };
+        let files = message.attachments.clone();
         let first = drafts.draft(Origin::RUN, EventBody::UserMessageConfirmed(message));
-        (Self::with_log(RunLog::for_store(drafts)), first)
+        (Self::with_log(RunLog::for_store(drafts, files)), first)
     }
 
     /// A recorder without a store: it returns no events, and keeps only the result and the trajectory. For a piece of
@@ -273,8 +277,13 @@ impl RunRecorder {
         let duration_ms = self.log.duration_ms();
         let notices = self.log.trajectory().notices();
         let warnings = notices.map(ToOwned::to_owned).collect();
+        let cited_files = self.log.cited_files();
         self.log.write(Origin::RUN, || {
-            terminal(&result, error, self.main.last_stop(), warnings, duration_ms)
+            let mut end = terminal(&result, error, self.main.last_stop(), warnings, duration_ms);
+            if let EventBody::Complete(end) = &mut end {
+                end.cited_files = cited_files;
+            }
+            end
         });
         self.result = Some(result);
     }

@@ -4,14 +4,15 @@ use holodeck_backend_api::{
     Approval, ApprovalAsk, ApprovalDecision, CallDetails, DecidedBy, ToolCall, ToolResult,
 };
 use holodeck_model::events::{
-    AgentEvent, ApprovalRequested, ApprovalResolved, Decision, EventBody, IdSource, Priority,
-    ToolResult as ResultBody, ToolUse,
+    AgentEvent, ApprovalRequested, ApprovalResolved, Attachment, CitedFile, Decision, EventBody, IdSource,
+    Priority, ToolResult as ResultBody, ToolUse,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::{
     Draft, Ignored, Trajectory, TrajectoryEvent,
+    citations::Citations,
     draft::{Drafts, Origin},
 };
 
@@ -23,6 +24,7 @@ pub(crate) struct RunLog {
     /// Calls whose id was created here, in order.
     minted: Vec<String>,
     trajectory: Trajectory,
+    files: Citations,
 }
 
 /// A tool call of the run.
@@ -54,13 +56,15 @@ impl RunLog {
             calls: HashMap::new(),
             minted: Vec::new(),
             trajectory: Trajectory::default(),
+            files: Citations::default(),
         }
     }
 
-    /// A log for a store.
-    pub(crate) fn for_store(drafts: Drafts) -> Self {
+    /// A log for a store, of a run that reads `files`.
+    pub(crate) fn for_store(drafts: Drafts, files: Vec<Attachment>) -> Self {
         Self {
             drafts: Some(Box::new(drafts)),
+            files: Citations::of(files),
             ..Self::new()
         }
     }
@@ -68,6 +72,16 @@ impl RunLog {
     /// Whether the events are for a store; without one, their contents are not needed.
     pub(crate) fn has_store(&self) -> bool {
         self.drafts.is_some()
+    }
+
+    /// The files of the run that a message names.
+    pub(crate) fn cite(&mut self, message: &str) -> Vec<CitedFile> {
+        self.files.cite(message)
+    }
+
+    /// The files that the run's messages named.
+    pub(crate) fn cited_files(&mut self) -> Vec<CitedFile> {
+        self.files.take_cited()
     }
 
     pub(crate) fn run_id(&self) -> &str {

@@ -596,6 +596,7 @@ mod tests {
             content: "go".to_owned(),
             user_id: Some("alice".to_owned()),
             client_message_id: Some("c".to_owned()),
+            attachments: Vec::new(),
         };
         let is_same = |again: UserMessage| {
             matches!(

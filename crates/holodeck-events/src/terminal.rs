@@ -47,6 +47,7 @@ pub(crate) fn terminal(
         stop_reason,
         error: error.map(Cow::into_owned),
         warnings,
+        cited_files: Vec::new(),
         totals,
     })
 }

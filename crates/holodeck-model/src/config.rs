@@ -3,6 +3,7 @@
 mod agent;
 mod approvals;
 mod arg_matcher;
+mod attachments;
 mod calibration;
 mod cases;
 mod claude;
@@ -37,6 +38,7 @@ pub use approvals::{
     RuleDecision,
 };
 pub use arg_matcher::{ArgMatcher, Bound};
+pub use attachments::AttachmentsConfig;
 pub use calibration::{CalibrationMinimum, RequireCalibrated};
 pub use cases::{Cases, PlainCase, TextRange};
 pub use claude::{

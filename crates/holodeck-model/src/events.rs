@@ -11,9 +11,9 @@ mod schema;
 mod words;
 
 pub use body::{
-    AgentMessage, ApprovalRequested, ApprovalResolved, Complete, EventBody, EventClass, ForkOrigin,
-    ReasoningBlock, RunError, RunTotals, SessionStart, TextChunk, Thinking, ToolResult, ToolUse, Usage,
-    UserMessage,
+    AgentMessage, ApprovalRequested, ApprovalResolved, Attachment, CitedFile, Complete, EventBody,
+    EventClass, ForkOrigin, ReasoningBlock, RunError, RunTotals, SessionStart, TextChunk, Thinking,
+    ToolResult, ToolUse, Usage, UserMessage,
 };
 pub use event::AgentEvent;
 pub use meta::EventMeta;

@@ -93,6 +93,7 @@ impl ResolvedAgent {
                 execution: config.execution.clone(),
                 observability: None,
                 events: None,
+                attachments: None,
                 serve: None,
                 deployment: None,
                 embedding_provider: None,

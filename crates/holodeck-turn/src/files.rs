@@ -43,11 +43,16 @@ pub struct Question {
     pub problems: Vec<String>,
 }
 
-/// The content of a file.
-struct FileContent {
-    text: String,
-    image: Option<Image>,
-    notes: Vec<String>,
+/// The content of a file as a model gets it.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct FileContent {
+    /// The text; of an image, its description if it has one.
+    pub text: String,
+    /// The image.
+    pub image: Option<Image>,
+    /// What the conversion left out.
+    pub notes: Vec<String>,
 }
 
 impl FileReader {
@@ -91,6 +96,18 @@ impl FileReader {
         }
         question.message.push_str(input);
         question
+    }
+
+    /// Reads content that is not in a file of the YAML; the error says why it can't be read.
+    pub async fn read_bytes(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        cancel: &CancellationToken,
+    ) -> Result<FileContent, String> {
+        let options = ConvertOptions::default();
+        let converting = self.converter.convert_bytes(name, bytes, &options, cancel);
+        self.in_time(converting).await
     }
 
     async fn read(&self, file: &FileInput, cancel: &CancellationToken) -> Result<FileContent, String> {

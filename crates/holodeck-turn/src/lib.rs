@@ -12,7 +12,7 @@ pub use holodeck_documents as documents;
 pub use holodeck_events::{Ignored, Trajectory, TrajectoryEvent, TrajectoryStep};
 
 pub use drive::{FinishedTurn, drive};
-pub use files::{FileReader, Question};
+pub use files::{FileContent, FileReader, Question};
 pub use prices::{PriceError, Prices};
 pub use record::{TurnRecord, describe_error};
 pub use runner::{TurnEnd, TurnInput, TurnRunner};

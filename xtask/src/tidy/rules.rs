@@ -113,6 +113,7 @@ pub(super) const CRATES: &[Crate] = &[
         &[
             "holodeck-model",
             "holodeck-backend-api",
+            "holodeck-documents",
             "holodeck-events",
             "holodeck-turn",
         ],

@@ -9,4 +9,5 @@
 mod approvals;
 mod concurrency;
 mod conversation;
+mod files;
 mod world;

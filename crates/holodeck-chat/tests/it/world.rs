@@ -51,6 +51,12 @@ impl World {
         latest.history.iter().map(describe).collect()
     }
 
+    /// The images of the latest question.
+    pub(crate) fn images(&self) -> usize {
+        let asked = self.asked.lock().unwrap();
+        asked.last().unwrap().images.len()
+    }
+
     pub(crate) fn questions(&self) -> usize {
         self.asked.lock().unwrap().len()
     }

@@ -89,6 +89,7 @@ pub(super) fn end_interrupted(events: &[StoredEvent], clock: &dyn Clock, ids: &d
                 usage: None,
                 partial: true,
                 interruption: Some(Interruption::Crash),
+                citations: Vec::new(),
             };
             add(stream.agent, stream.turn, EventBody::Message(message));
         }

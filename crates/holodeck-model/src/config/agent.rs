@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ApprovalsConfig, Cases, ClaudeConfig, DeploymentConfig, EmbeddingConfig, EvaluationConfig, EventsConfig,
-    ExecutionConfig, InstructionsConfig, Matrix, MetricConfig, ModelConfig, ObservabilityConfig,
-    OpenAiConfig, ResponseFormat, ServeConfig, TestCase, ToolConfig, Turn,
+    ApprovalsConfig, AttachmentsConfig, Cases, ClaudeConfig, DeploymentConfig, EmbeddingConfig,
+    EvaluationConfig, EventsConfig, ExecutionConfig, InstructionsConfig, Matrix, MetricConfig, ModelConfig,
+    ObservabilityConfig, OpenAiConfig, ResponseFormat, ServeConfig, TestCase, ToolConfig, Turn,
 };
 use crate::value::{PathRef, nullable};
 
@@ -54,6 +54,8 @@ pub struct Agent {
     pub observability: Option<ObservabilityConfig>,
     /// Where conversations are kept, and for how long.
     pub events: Option<EventsConfig>,
+    /// Limits of the files that people attach to messages, and where they are kept.
+    pub attachments: Option<AttachmentsConfig>,
     /// How `holodeck serve` offers the agent.
     pub serve: Option<ServeConfig>,
     /// How the agent is deployed.
@@ -96,6 +98,7 @@ impl Agent {
             execution: self.execution.clone(),
             observability: self.observability.clone(),
             events: self.events.clone(),
+            attachments: self.attachments.clone(),
             serve: self.serve.clone(),
             deployment: self.deployment.clone(),
             embedding_provider: self.embedding_provider.clone(),

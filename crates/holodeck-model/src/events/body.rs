@@ -171,6 +171,41 @@ pub struct UserMessage {
     /// The client's own id of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_message_id: Option<String>,
+    /// The files that the model reads with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
+}
+
+/// A file that the model reads with a message, as it was when the message was sent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Attachment {
+    /// The file's id.
+    pub id: String,
+    /// SHA-256 of the content, in hexadecimal.
+    pub hash: String,
+    /// Its name.
+    pub name: String,
+    /// Its media type.
+    pub mime: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Whether the model reads only the beginning.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+    /// How well it matches the message, from 0 to 1, if a search found it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+}
+
+/// A file that an answer names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CitedFile {
+    /// The file's id.
+    pub file_id: String,
+    /// Its name.
+    pub name: String,
 }
 
 /// `thinking_chunk`, `thinking_complete`, `message_chunk`.
@@ -243,6 +278,9 @@ pub struct AgentMessage {
     /// Why it is incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interruption: Option<Interruption>,
+    /// The attached files that it names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub citations: Vec<CitedFile>,
 }
 
 /// `tool_use`.
@@ -358,6 +396,9 @@ pub struct Complete {
     /// What the person should know about the answer, such as that the oldest messages were left out of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// The attached files that the run's messages name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cited_files: Vec<CitedFile>,
     /// What the run used.
     #[serde(flatten)]
     pub totals: RunTotals,
