@@ -107,6 +107,9 @@ impl FileSearch {
     }
 }
 
+/// The user where there are no others: at a terminal, and on a server without tokens.
+pub const LOCAL_USER: &str = "local";
+
 /// Tokens that a client may allow for reasoning.
 const THINKING_BUDGET: RangeInclusive<u32> = 1024..=100_000;
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use holodeck_chat::LOCAL_USER;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
@@ -22,9 +23,6 @@ pub struct Token {
     /// Comparing hashes takes a time that says nothing about the token.
     hash: [u8; 32],
 }
-
-/// The user of a server without tokens.
-pub(crate) const LOCAL_USER: &str = "local";
 
 impl Token {
     /// The token of `user`.

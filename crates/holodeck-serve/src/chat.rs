@@ -7,6 +7,7 @@ use axum::{
     extract::{Path, State},
     response::Response,
 };
+use base64::Engine as _;
 use bytes::Bytes;
 use holodeck_events::{StoredEvent, Subscription};
 use holodeck_model::events::{AgentExecutionResult, EventBody};
@@ -19,6 +20,7 @@ use uuid::Uuid;
 use crate::{
     App,
     extract::Json,
+    files::{Form, UploadedFile, remove_all, store_all},
     guard::User,
     messages::{Message, Started, start},
     problem::{Problem, Result},
@@ -30,7 +32,15 @@ pub(crate) struct ChatRequest {
     message: String,
     session_id: Option<String>,
     #[serde(default)]
-    files: Option<Vec<Value>>,
+    files: Option<Vec<FileContent>>,
+}
+
+/// A file in a JSON body.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FileContent {
+    /// Base64.
+    content: String,
+    filename: Option<String>,
 }
 
 /// A run, its events, and the id that its answer has.
@@ -40,14 +50,53 @@ struct Answer {
     message_id: String,
 }
 
-async fn begin(app: &App, user: &str, agent: &str, request: ChatRequest) -> Result<Answer> {
-    if request.files.is_some_and(|files| !files.is_empty()) {
-        return Err(Problem::not_supported(
-            "this server keeps no files: leave out `files`",
-        ));
+/// What 0.7.1 is asked, in either form.
+struct Asked {
+    message: String,
+    session_id: Option<String>,
+    files: Vec<UploadedFile>,
+}
+
+impl ChatRequest {
+    fn into_asked(self) -> Result<Asked> {
+        let read = |file: FileContent| {
+            let bytes = base64::engine::general_purpose::STANDARD.decode(&file.content);
+            let bytes = bytes.map_err(|_| Problem::invalid("the `content` of a file is not Base64"))?;
+            let name = file.filename.unwrap_or_default();
+            Ok(UploadedFile { name, bytes })
+        };
+        let files = self.files.unwrap_or_default().into_iter().map(read);
+        Ok(Asked {
+            message: self.message,
+            session_id: self.session_id,
+            files: files.collect::<Result<_>>()?,
+        })
     }
-    let message = Message::new(request.message);
-    let started = start(app, user, request.session_id, Some(agent), message).await?;
+}
+
+impl Form {
+    fn into_asked(mut self) -> Result<Asked> {
+        let message = self.take("message");
+        let message = message.ok_or_else(|| Problem::invalid("the form has no field `message`"))?;
+        Ok(Asked {
+            message,
+            session_id: self.take("session_id").filter(|id| !id.is_empty()),
+            files: self.files,
+        })
+    }
+}
+
+async fn begin(app: &App, user: &str, agent: &str, request: Asked) -> Result<Answer> {
+    let service = &app.agent(Some(agent))?.service;
+    let ids = store_all(service, user, request.files).await?;
+    let message = Message::new(request.message).with_attachments(ids.clone());
+    let started = match start(app, user, request.session_id, Some(agent), message).await {
+        Ok(started) => started,
+        Err(problem) => {
+            remove_all(service, user, &ids).await;
+            return Err(problem);
+        }
+    };
     let run = app.store().run(&started.run_id).await?;
     let head = app
         .store()
@@ -85,7 +134,21 @@ pub(crate) async fn chat(
     Path(agent): Path<String>,
     Json(request): Json<ChatRequest>,
 ) -> Result<axum::Json<Value>> {
-    let mut answer = begin(&app, &user, &agent, request).await?;
+    answer_whole(&app, &user, &agent, request.into_asked()?).await
+}
+
+/// As [`chat`], with files in a form.
+pub(crate) async fn chat_form(
+    State(app): State<App>,
+    Extension(User(user)): Extension<User>,
+    Path(agent): Path<String>,
+    form: Form,
+) -> Result<axum::Json<Value>> {
+    answer_whole(&app, &user, &agent, form.into_asked()?).await
+}
+
+async fn answer_whole(app: &App, user: &str, agent: &str, asked: Asked) -> Result<axum::Json<Value>> {
+    let mut answer = begin(app, user, agent, asked).await?;
     let mut calls: Vec<Value> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     while let Some(event) = answer.next().await? {
@@ -106,7 +169,7 @@ pub(crate) async fn chat(
         }
     }
     let session_id = answer.started.session_id.clone();
-    let result = answer.started.finish(&app).await?;
+    let result = answer.started.finish(app).await?;
     Ok(axum::Json(json!({
         "message_id": answer.message_id,
         "content": result.response,
@@ -124,7 +187,21 @@ pub(crate) async fn stream(
     Path(agent): Path<String>,
     Json(request): Json<ChatRequest>,
 ) -> Result<Response> {
-    let answer = begin(&app, &user, &agent, request).await?;
+    answer_in_pieces(&app, &user, &agent, request.into_asked()?).await
+}
+
+/// As [`stream`], with files in a form.
+pub(crate) async fn stream_form(
+    State(app): State<App>,
+    Extension(User(user)): Extension<User>,
+    Path(agent): Path<String>,
+    form: Form,
+) -> Result<Response> {
+    answer_in_pieces(&app, &user, &agent, form.into_asked()?).await
+}
+
+async fn answer_in_pieces(app: &App, user: &str, agent: &str, asked: Asked) -> Result<Response> {
+    let answer = begin(app, user, agent, asked).await?;
     let (sender, receiver) = mpsc::channel(2);
     app.tasks().spawn(produce(app.clone(), answer, sender));
     Ok(frames(receiver))

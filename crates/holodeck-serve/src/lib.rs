@@ -7,6 +7,7 @@ mod awp;
 mod chat;
 mod completions;
 mod extract;
+mod files;
 mod guard;
 mod messages;
 mod metrics;

@@ -5,7 +5,7 @@ use axum::{
     extract::{Path, State},
     response::{IntoResponse as _, Response},
 };
-use holodeck_chat::{RunError, RunHandle, RunRequest, Thinking};
+use holodeck_chat::{FileSearch, RunError, RunHandle, RunRequest, Thinking};
 use holodeck_events::{EventStore, StoreError, StoredEvent, agent_execution_result};
 use holodeck_model::events::AgentExecutionResult;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -32,10 +32,8 @@ pub(crate) struct Message {
     attachments: Vec<String>,
     #[serde(default)]
     enable_auto_semantic_search: bool,
-    #[expect(dead_code, reason = "it is checked with the option it belongs to")]
     semantic_threshold: Option<f64>,
-    #[expect(dead_code, reason = "it is checked with the option it belongs to")]
-    max_semantic_files: Option<u32>,
+    max_semantic_files: Option<usize>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -214,6 +212,11 @@ impl Message {
         }
     }
 
+    /// With files of the user.
+    pub(crate) fn with_attachments(self, attachments: Vec<String>) -> Self {
+        Self { attachments, ..self }
+    }
+
     /// Takes the client's id of the message from the header that is made for it.
     fn take_key(&mut self, key: Option<&HeaderValue>) -> Result<()> {
         let Some(key) = key else { return Ok(()) };
@@ -232,16 +235,25 @@ impl Message {
     }
 
     fn into_request(self, session_id: Option<String>, user: &str) -> Result<RunRequest> {
-        if !self.attachments.is_empty() {
-            return Err(Problem::not_supported(
-                "this server keeps no files: leave out `attachments`",
-            ));
-        }
-        if self.enable_auto_semantic_search {
-            return Err(Problem::not_supported(
-                "this server keeps no files to search: leave out `enableAutoSemanticSearch`",
-            ));
-        }
+        let search = match (
+            self.enable_auto_semantic_search,
+            self.semantic_threshold,
+            self.max_semantic_files,
+        ) {
+            (true, threshold, max_files) => {
+                let defaults = FileSearch::default();
+                Some(FileSearch {
+                    threshold: threshold.unwrap_or(defaults.threshold),
+                    max_files: max_files.unwrap_or(defaults.max_files),
+                })
+            }
+            (false, None, None) => None,
+            (false, ..) => {
+                return Err(Problem::invalid(
+                    "`semanticThreshold` and `maxSemanticFiles` need `enableAutoSemanticSearch`",
+                ));
+            }
+        };
         let thinking = match (self.enable_thinking, self.thinking_budget) {
             (Some(true), budget) => Some(Thinking::Budget(budget.unwrap_or(THINKING_BUDGET))),
             (Some(false), _) => Some(Thinking::Off),
@@ -253,6 +265,8 @@ impl Message {
             message: self.text,
             user_id: Some(user.to_owned()),
             client_message_id: self.client_message_id,
+            attachments: self.attachments,
+            search,
             thinking,
             ..RunRequest::default()
         })

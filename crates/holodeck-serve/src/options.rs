@@ -89,6 +89,8 @@ pub struct ServeOptions {
     pub header_timeout: Duration,
     /// Time limit for the body of a request to arrive.
     pub body_timeout: Duration,
+    /// Time limit for a form with files to arrive.
+    pub upload_timeout: Duration,
     /// The version of the program.
     pub version: String,
 }
@@ -110,6 +112,7 @@ impl Default for ServeOptions {
             max_connections: 4096,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
+            upload_timeout: Duration::from_mins(5),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }

@@ -4,7 +4,7 @@ use axum::{
     body::Body,
     response::{IntoResponse, Response},
 };
-use holodeck_chat::RunError;
+use holodeck_chat::{FileError, RunError};
 use holodeck_events::StoreError;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
@@ -138,7 +138,24 @@ impl From<RunError> for Problem {
                 let result = serde_json::to_value(&*result).unwrap_or_default();
                 Self::new(StatusCode::BAD_GATEWAY, "RUN_FAILED", detail).with("result", result)
             }
+            RunError::UserRequired => Self::new(StatusCode::BAD_REQUEST, "USER_REQUIRED", detail),
+            RunError::FileNotFound { .. } => Self::new(StatusCode::NOT_FOUND, "FILE_NOT_FOUND", detail),
+            RunError::File(error) => error.into(),
             _ => Self::closing(),
+        }
+    }
+}
+
+impl From<FileError> for Problem {
+    fn from(error: FileError) -> Self {
+        let detail = error.to_string();
+        match error {
+            FileError::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", detail),
+            FileError::Unsupported { .. } => {
+                Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_FILE", detail)
+            }
+            FileError::NotFound { .. } => Self::new(StatusCode::NOT_FOUND, "FILE_NOT_FOUND", detail),
+            _ => Self::new(StatusCode::SERVICE_UNAVAILABLE, "PERSISTENCE_FAILED", detail).retry_after(5),
         }
     }
 }

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    App, approvals, awp, chat, completions, guard, messages, operation, page, problem::Problem, runs,
+    App, approvals, awp, chat, completions, files, guard, messages, operation, page, problem::Problem, runs,
     sessions, socket,
 };
 
@@ -127,11 +127,15 @@ fn router(app: &App) -> Router {
             .route("/v1/runs/{id}/cancel", post(runs::cancel))
             .route("/v1/approvals", get(approvals::list))
             .route("/v1/approvals/{id}", post(approvals::answer))
+            .route("/v1/files", get(files::list).post(files::upload))
+            .route("/v1/files/{id}", delete(files::delete))
             .route("/v1/ws", get(socket::connect))
             .route("/v1/models", get(completions::models))
             .route("/v1/chat/completions", post(completions::complete))
             .route("/agent/{agent}/chat", post(chat::chat))
             .route("/agent/{agent}/chat/stream", post(chat::stream))
+            .route("/agent/{agent}/chat/multipart", post(chat::chat_form))
+            .route("/agent/{agent}/chat/stream/multipart", post(chat::stream_form))
             .route("/sessions/{id}", delete(chat::delete));
     }
     if app.options().protocols.ag_ui {

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{AgentBackend, Approver, BackendError, Occasion};
-use holodeck_chat::{AgentRunService, Concurrency, Patience, ServiceOptions};
+use holodeck_chat::{AgentRunService, Concurrency, FileVault, Patience, ServiceOptions};
 use holodeck_events::EventStore;
 use holodeck_model::{
     Env, FileInput, FileType, PathRef, Presence, Provider, ResolvedAgent, SideEffectGate,
@@ -12,8 +12,8 @@ use holodeck_model::{
 use holodeck_yaml::LoadedAgent;
 
 use crate::{
-    OpenAgent, OpenOptions, PolicyApprover, PrepareError, approval_policy, test::turn_runner,
-    tool_arguments::ToolArguments,
+    OpenAgent, OpenOptions, PolicyApprover, PrepareError, approval_policy, attached_files::file_embedder,
+    test::turn_runner, tool_arguments::ToolArguments,
 };
 
 /// How conversations are run.
@@ -30,6 +30,8 @@ pub struct ChatOptions {
     pub presence: Presence,
     /// What happens to a message while another one is answered.
     pub concurrency: Concurrency,
+    /// Where attached files are kept; without it, only files of this machine can be attached, and none is kept.
+    pub files: Option<FileVault>,
 }
 
 /// An open agent with which conversations can be held. [`close`](Self::close) it.
@@ -135,6 +137,11 @@ fn service_options(
             then: approvals.on_timeout,
         },
         concurrency: options.concurrency,
+        embedder: match &options.files {
+            Some(_) => file_embedder(config, env).map_err(|reason| PrepareError::FileSearch { reason })?,
+            None => None,
+        },
+        files: options.files.clone(),
         redactor: Some(open.redactor()),
         chunk_interval: Duration::from_millis(events.chunk_flush_ms.into()),
         ..ServiceOptions::default()
@@ -142,6 +149,7 @@ fn service_options(
     let unstored = ServiceOptions {
         policy: policy(Presence::None),
         concurrency: Concurrency::Reject,
+        files: None,
         live_sessions: 0,
         ..stored.clone()
     };

@@ -9,7 +9,7 @@ use std::{
 };
 
 use holodeck_backend_api::{BackendError, Occasion};
-use holodeck_chat::{AgentRunService, Concurrency};
+use holodeck_chat::{AgentRunService, Concurrency, FileVault};
 use holodeck_events::{EventStore, MemoryStore, Retention, StoreError};
 use holodeck_model::{
     Agent, AuthMode, Env, OnDisconnect, Presence, Provider, ServeConcurrency, ServeConfig, ServeProtocol, env,
@@ -26,6 +26,7 @@ use tokio::{
 use crate::{
     Chat, ChatOptions, OpenOptions, PrepareError,
     event_store::{open_events, retention},
+    file_vault,
 };
 
 /// Runs at the same time where nothing else limits them.
@@ -143,9 +144,10 @@ impl Server {
         let store = open_events(first_file, &first.config, env)
             .await
             .map_err(ServeError::Store)?;
+        let files = file_vault(first_file, &first.config);
         let mut opened = Opened::default();
         for (file, agent) in agents {
-            let agent = open_agent(agent, &file, env, &store, &config, &flags).await;
+            let agent = open_agent(agent, &file, env, &store, &files, &config, &flags).await;
             match agent {
                 Ok((chat, served)) => {
                     opened.chats.push(chat);
@@ -238,6 +240,7 @@ async fn open_agent(
     file: &Path,
     env: &Env,
     store: &Arc<dyn EventStore>,
+    files: &FileVault,
     config: &ServeConfig,
     flags: &ServeFlags,
 ) -> Result<(Chat, ServedAgent), PrepareError> {
@@ -252,6 +255,7 @@ async fn open_agent(
             ServeConcurrency::Enqueue => Concurrency::Enqueue,
             ServeConcurrency::Interrupt => Concurrency::Interrupt,
         },
+        files: Some(files.clone()),
     };
     let chat = Chat::open(agent, env, Arc::clone(store), options).await?;
     let agent = &chat.agent().config;

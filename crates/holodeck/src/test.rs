@@ -114,6 +114,12 @@ pub enum PrepareError {
         /// Why.
         reason: String,
     },
+    /// Attached files can't be searched.
+    #[error("`embedding_provider` can't search attached files: {reason}")]
+    FileSearch {
+        /// Why.
+        reason: String,
+    },
     /// A judge must be calibrated, and is not.
     #[error(transparent)]
     Uncalibrated(#[from] UncalibratedJudges),

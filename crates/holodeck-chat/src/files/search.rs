@@ -18,8 +18,11 @@ pub trait TextEmbedder: Send + Sync {
     /// The model: vectors of another one are not compared with its own.
     fn model(&self) -> String;
 
-    /// A vector for each text; the error says why there is none.
-    async fn embed(&self, texts: &[String], cancel: &CancellationToken) -> Result<Vec<Vec<f32>>, String>;
+    /// A vector for each part of a file; the error says why there is none.
+    async fn embed_parts(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, String>;
+
+    /// The vector of a message that parts are compared with.
+    async fn embed_message(&self, text: &str) -> Result<Vec<f32>, String>;
 }
 
 /// The vectors of a file's parts.
@@ -48,11 +51,7 @@ pub(super) async fn search(
     if own.is_empty() {
         return Err("there are no files to search".to_owned());
     }
-    let question = embedder
-        .embed(&[message.to_owned()], cancel)
-        .await
-        .map_err(failed)?;
-    let question = question.into_iter().next().unwrap_or_default();
+    let question = embedder.embed_message(message).await.map_err(failed)?;
     let mut scored = Vec::new();
     for file in own {
         let index = index(files, owner, &file, cancel).await.map_err(failed)?;
@@ -122,7 +121,7 @@ async fn index(
     let vectors = if texts.is_empty() {
         Vec::new()
     } else {
-        embedder.embed(&texts, cancel).await?
+        embedder.embed_parts(&texts).await?
     };
     let index = FileIndex {
         hash: file.hash.clone(),

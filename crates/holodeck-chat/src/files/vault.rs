@@ -93,7 +93,8 @@ impl FileVault {
         mib(self.limits.max_file_mib)
     }
 
-    pub(super) fn max_total_bytes(&self) -> u64 {
+    /// The largest size of the files of a message in bytes.
+    pub fn max_total_bytes(&self) -> u64 {
         mib(self.limits.max_total_mib)
     }
 

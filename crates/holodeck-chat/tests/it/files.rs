@@ -23,7 +23,6 @@ use holodeck_testkit::{Asked, ScriptedTurn, red_dot};
 use holodeck_turn::{FileReader, Prices, TurnRunner};
 use pretty_assertions::assert_eq;
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 
 use crate::world::World;
 
@@ -40,18 +39,21 @@ impl TextEmbedder for Scores {
         "scores".to_owned()
     }
 
-    async fn embed(&self, texts: &[String], _: &CancellationToken) -> Result<Vec<Vec<f32>>, String> {
+    async fn embed_parts(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, String> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         if self.is_down {
             return Err("connection refused".to_owned());
         }
         let vector = |text: &String| {
-            let score = text
-                .strip_prefix("score ")
-                .map_or(1.0, |score| score.parse().unwrap());
+            let score: f32 = text.strip_prefix("score ").unwrap().parse().unwrap();
             vec![score, f32::sqrt(1.0 - score * score)]
         };
         Ok(texts.iter().map(vector).collect())
+    }
+
+    async fn embed_message(&self, _: &str) -> Result<Vec<f32>, String> {
+        let vectors = self.embed_parts(&["score 1.0".to_owned()]).await?;
+        Ok(vectors.into_iter().next().unwrap())
     }
 }
 

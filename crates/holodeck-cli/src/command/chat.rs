@@ -15,9 +15,10 @@ use std::{
 use holodeck::{
     AnswerSource, Chat, ChatOptions, OpenOptions,
     backend_api::Occasion,
-    conversation::{Concurrency, Thinking},
+    conversation::{Concurrency, LOCAL_USER, Thinking},
     event_store_path,
     events::{EventStore, MemoryStore, SessionInfo},
+    file_vault,
     index::IndexSink,
     model::{Agent, Env, Presence, Provider, ResolvedAgent, printable},
     open_events,
@@ -191,6 +192,7 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
             Presence::None
         },
         concurrency: Concurrency::Reject,
+        files: args.is_stored().then(|| file_vault(&args.agent, &agent.config)),
     };
     build_runtime()?.block_on(async {
         let mut interrupts = Interrupts::listen()?;
@@ -203,11 +205,15 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
         };
         progress.end();
         let chat = opened.map_err(|error| subject.prepare(error))?;
-        let user = known.as_ref().and_then(|known| known.owner.clone());
+        // A conversation that begins here is the one of the local user, whom a server without tokens knows, too.
+        let user = match &known {
+            Some(known) => known.owner.clone(),
+            None => Some(LOCAL_USER.to_owned()),
+        };
         let mut talk = Talk::new(&chat, session_id, user, terminal, &mut interrupts, args.output());
         talk.think(args.thinking);
         for path in &args.attach {
-            talk.attach(path)?;
+            talk.attach(path).await.map_err(Problem::config)?;
         }
         let ended = match once {
             Some(message) => talk.send(&message, None).await.map(|()| talk.exit_code()),

@@ -49,6 +49,7 @@ pub(super) struct Talk<'a> {
     output: Output,
     thinking: Option<Thinking>,
     files: Vec<FileInput>,
+    attachments: Vec<String>,
     has_messages: bool,
     exit: ExitCode,
     is_left: bool,
@@ -72,6 +73,7 @@ impl<'a> Talk<'a> {
             output,
             thinking: None,
             files: Vec::new(),
+            attachments: Vec::new(),
             has_messages: false,
             exit: ExitCode::Passed,
             is_left: false,
@@ -122,10 +124,26 @@ impl<'a> Talk<'a> {
         self.terminal.write_message(&text);
     }
 
-    /// Attaches a file to the next message.
-    pub(super) fn attach(&mut self, path: &Path) -> Result<(), Failure> {
-        let file = holodeck::attached_file(path).map_err(Problem::config)?;
-        self.files.push(file);
+    /// Attaches a file to the next message. A stored conversation keeps it.
+    pub(super) async fn attach(&mut self, path: &Path) -> Result<(), String> {
+        let file = holodeck::attached_file(path)?;
+        let service = self.chat.service();
+        let (Some(vault), Some(user)) = (service.files(), &self.user) else {
+            self.files.push(file);
+            return Ok(());
+        };
+        let shown = path.display();
+        let size = std::fs::metadata(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+        if size.len() > vault.max_file_bytes() {
+            let limit = vault.limits().max_file_mib;
+            return Err(format!(
+                "{shown} is larger than {limit} MiB (`attachments.max_file_mib`)"
+            ));
+        }
+        let bytes = std::fs::read(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+        let stored = service.add_file(user, &path.to_string_lossy(), bytes).await;
+        self.attachments
+            .push(stored.map_err(|error| error.to_string())?.file_id);
         Ok(())
     }
 
@@ -142,6 +160,7 @@ impl<'a> Talk<'a> {
         });
         let request = RunRequest {
             files: mem::take(&mut self.files),
+            attachments: mem::take(&mut self.attachments),
             user_id: self.user.clone(),
             thinking: self.thinking,
             ..RunRequest::new(&self.session_id, message)
@@ -373,17 +392,13 @@ impl<'a> Talk<'a> {
                 self.help();
                 Ok(())
             }
-            Slash::Attach(path) => {
-                let attached = holodeck::attached_file(&path);
-                attached.map(|file| {
-                    self.files.push(file);
-                    let text = format!(
-                        "attached to the next message: {}\n",
-                        printable(&path.to_string_lossy())
-                    );
-                    self.terminal.write_message(&dim(&text));
-                })
-            }
+            Slash::Attach(path) => self.attach(&path).await.map(|()| {
+                let text = format!(
+                    "attached to the next message: {}\n",
+                    printable(&path.to_string_lossy())
+                );
+                self.terminal.write_message(&dim(&text));
+            }),
             Slash::Tools => {
                 self.tools();
                 Ok(())
@@ -533,6 +548,7 @@ impl<'a> Talk<'a> {
             Some(index) => self.fork(Some(index)).await?,
             None => self.session_id = new_id(),
         }
+        self.attachments = message.attachments.iter().map(|file| file.id.clone()).collect();
         Ok(message.content.clone())
     }
 
