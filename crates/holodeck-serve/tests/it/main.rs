@@ -11,6 +11,7 @@ mod ag_ui;
 mod approvals;
 mod completions;
 mod ending;
+mod files;
 mod messages;
 mod resuming;
 mod sockets;

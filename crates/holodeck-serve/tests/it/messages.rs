@@ -339,10 +339,10 @@ async fn options_that_cannot_be_are_refused_before_anything_is_stored() {
             "INVALID_REQUEST",
         ),
         (json!({"message": "a", "thinkingBudget": 2000}), "INVALID_REQUEST"),
-        (json!({"message": "a", "attachments": ["f-1"]}), "NOT_SUPPORTED"),
+        (json!({"message": "a", "attachments": ["f-1"]}), "INVALID_REQUEST"),
         (
             json!({"message": "a", "enableAutoSemanticSearch": true}),
-            "NOT_SUPPORTED",
+            "INVALID_REQUEST",
         ),
         // E-53: who sends is known from the connection.
         (json!({"message": "a", "userId": "bob"}), "INVALID_REQUEST"),
