@@ -175,9 +175,15 @@ pub(super) const LANGUAGE: &str = "holodeck-yaml";
 /// Only for tests. Automation is never shipped and may build on it.
 pub(super) const TESTKIT: &str = "holodeck-testkit";
 
-/// What tests use to get an agent, the form of its answers and its surroundings: any crate that these do not build on
-/// may have them as dev-dependencies.
-pub(super) const FOR_TESTS: &[&str] = &[TESTKIT, LANGUAGE, "holodeck-validators"];
+/// What tests use to get an agent, its files and turns, the form of its answers and its surroundings: any crate that these
+/// do not build on may have them as dev-dependencies.
+pub(super) const FOR_TESTS: &[&str] = &[
+    TESTKIT,
+    LANGUAGE,
+    "holodeck-validators",
+    "holodeck-documents",
+    "holodeck-turn",
+];
 
 const fn member(name: &'static str, layer: u8, may_use: &'static [&'static str]) -> Crate {
     Crate { name, layer, may_use }
