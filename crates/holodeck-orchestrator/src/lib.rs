@@ -5,10 +5,12 @@ mod registry;
 mod select;
 
 #[doc(no_inline)]
-pub use {holodeck_backend_api as api, holodeck_model as model};
+pub use {holodeck_backend_api as api, holodeck_events as events, holodeck_model as model};
 
 pub use quality::{
-    Assessment, ImproveError, Improver, LoopOutput, LoopReport, QualityAssessment, Scorer, ScorerError,
+    Assessment, ImproveError, Improver, InvalidRule, LoopControl, LoopObserver, LoopOutput, LoopReplay,
+    LoopReport, LoopRules, LoopState, LoopStep, LoopVerdict, QualityAssessment, QualityLoop,
+    ReplayedIteration, Scorer, ScorerError, data_block, repair_prompt, replay,
 };
 pub use registry::AgentRegistry;
 pub use select::{ScoreBreakdown, SelectedBy, Selection, SelectionTask, Selector};
