@@ -8,9 +8,9 @@ mod select;
 pub use {holodeck_backend_api as api, holodeck_events as events, holodeck_model as model};
 
 pub use quality::{
-    Assessment, ImproveError, Improver, InvalidRule, LoopControl, LoopObserver, LoopOutput, LoopReplay,
+    AnswerScorer, Assessment, CountingJudge, ImproveError, Improver, InvalidRule, LoopControl, LoopObserver, LoopOutput, LoopReplay,
     LoopReport, LoopRules, LoopState, LoopStep, LoopVerdict, QualityAssessment, QualityLoop,
-    ReplayedIteration, Scorer, ScorerError, data_block, repair_prompt, replay,
+    ReplayedIteration, Scorer, ScorerError, ScorerParts, Signals, data_block, repair_prompt, replay, split_command,
 };
 pub use registry::AgentRegistry;
 pub use select::{ScoreBreakdown, SelectedBy, Selection, SelectionTask, Selector};
