@@ -6,7 +6,7 @@ use holodeck_model::{
 use holodeck_validators::Check;
 use holodeck_yaml::{Load, LoadedAgent};
 
-use crate::{calibrated, graders, index, judges, model_keys, probe, prompts, telemetry};
+use crate::{calibrated, graders, index, judges, model_keys, probe, prompts, quality, telemetry};
 
 /// Loads an agent with its layers; every problem is in the result.
 ///
@@ -89,6 +89,7 @@ fn check(mut load: Load, env: &Env) -> Load {
     check_schemas(&mut load);
     prompts::check(&mut load);
     judges::check(&mut load);
+    quality::check(&mut load);
     index::check_patterns(&mut load, env);
     load
 }
