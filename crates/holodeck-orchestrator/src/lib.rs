@@ -1,14 +1,36 @@
 #![doc = include_str!("../README.md")]
 
+mod chain;
+mod command_line;
+mod evidence;
+mod executor;
+mod facade;
+mod gates;
+mod hooks;
 mod quality;
 mod registry;
 mod select;
+mod telemetry;
+mod test_report;
+mod turn;
 
 #[doc(no_inline)]
 pub use {holodeck_backend_api as api, holodeck_model as model};
 
+pub use chain::{ExecutorCall, ExecutorFailure, ExecutorOutput, FailureClass, LegacyExecutor, SkillsRuntime};
+pub use evidence::{CommandRun, Evidence, EvidenceIssue, KnownTools, ToolInvocation};
+pub use executor::{
+    AgentChoice, AttemptDetails, ExecuteOptions, Refined, Refiner, SdkExecutor, SdkSettings, Specialists,
+    TaskBuilder, selection_task,
+};
+pub use facade::{Execution, ExecutionFacade, FALLBACK_BLOCKED, FacadeError, FacadeSettings, Verdict};
+pub use gates::{Gate, GateResult, GateState};
+pub use hooks::{FLUSH_LIMIT, Hook, HookEvent, HookPoint, HookReport};
 pub use quality::{
     Assessment, ImproveError, Improver, LoopOutput, LoopReport, QualityAssessment, Scorer, ScorerError,
 };
 pub use registry::AgentRegistry;
 pub use select::{ScoreBreakdown, SelectedBy, Selection, SelectionTask, Selector};
+pub use telemetry::{ExecutionEvent, JsonLines, TelemetryRecord, TelemetrySink};
+pub use test_report::TestCounts;
+pub use turn::{ReadyAgent, TurnObserver};
