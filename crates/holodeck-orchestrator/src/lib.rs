@@ -15,7 +15,7 @@ mod test_report;
 mod turn;
 
 #[doc(no_inline)]
-pub use {holodeck_backend_api as api, holodeck_model as model};
+pub use {holodeck_backend_api as api, holodeck_events as events, holodeck_model as model};
 
 pub use chain::{ExecutorCall, ExecutorFailure, ExecutorOutput, FailureClass, LegacyExecutor, SkillsRuntime};
 pub use evidence::{CommandRun, Evidence, EvidenceIssue, KnownTools, ToolInvocation};
@@ -27,7 +27,9 @@ pub use facade::{Execution, ExecutionFacade, FALLBACK_BLOCKED, FacadeError, Faca
 pub use gates::{Gate, GateResult, GateState};
 pub use hooks::{FLUSH_LIMIT, Hook, HookEvent, HookPoint, HookReport};
 pub use quality::{
-    Assessment, ImproveError, Improver, LoopOutput, LoopReport, QualityAssessment, Scorer, ScorerError,
+    Assessment, ImproveError, Improver, InvalidRule, LoopControl, LoopObserver, LoopOutput, LoopReplay,
+    LoopReport, LoopRules, LoopState, LoopStep, LoopVerdict, QualityAssessment, QualityLoop,
+    ReplayedIteration, Scorer, ScorerError, data_block, repair_prompt, replay,
 };
 pub use registry::AgentRegistry;
 pub use select::{ScoreBreakdown, SelectedBy, Selection, SelectionTask, Selector};
