@@ -14,6 +14,6 @@ mod shape;
 mod yaml;
 
 pub use edit::{EditError, add_item, list_items, remove_item};
-pub use load::{Load, load_agent, load_combination, load_labels};
+pub use load::{Load, load_agent, load_combination, load_labels, load_skill};
 pub use loaded::{LoadedAgent, Places};
 pub use schema::{config_json_schema, json_schema};

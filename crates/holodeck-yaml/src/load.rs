@@ -8,10 +8,12 @@ mod layers;
 mod matrix;
 mod read;
 mod settings;
+mod skills;
 mod test_cases;
 mod unsupported;
 
 pub use self::data_set::load_labels;
+pub use self::skills::load_skill;
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
