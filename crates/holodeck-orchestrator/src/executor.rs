@@ -64,8 +64,6 @@ pub struct Refined {
     pub assessment: QualityAssessment,
     /// Everything the loop did.
     pub report: LoopReport,
-    /// Whether another executor should take over, because nothing could be scored.
-    pub should_fallback: bool,
 }
 
 /// Makes what is selected for of a command.
@@ -373,8 +371,8 @@ impl Progress {
                 if let Some(refined) = refined {
                     attempt.termination_reason = Some(refined.report.termination_reason);
                     attempt.iteration_count = refined.report.iteration_count.max(1);
-                    attempt.should_fallback = refined.should_fallback;
-                    if refined.should_fallback {
+                    attempt.should_fallback = refined.report.should_fallback;
+                    if refined.report.should_fallback {
                         attempt.success = false;
                         let reason = refined.report.scorer_error.clone().unwrap_or_default();
                         attempt.fallback_reason = Some(format!("the answer could not be scored: {reason}"));
@@ -440,7 +438,7 @@ impl Run {
         let task = self.context.command.task();
         let first = match self.turn(&ready, &task).await {
             Ok(output) => output,
-            Err(end) => return end,
+            Err((end, _)) => return end,
         };
         let messages = self.watch.message_count();
         let Some(refiner) = &self.inner.settings.refiner else {
@@ -547,23 +545,28 @@ impl Run {
     }
 
     /// Runs one turn and adds what it used.
-    async fn turn(&self, ready: &ReadyAgent, prompt: &str) -> Result<LoopOutput, End> {
+    async fn turn(
+        &self,
+        ready: &ReadyAgent,
+        prompt: &str,
+    ) -> Result<LoopOutput, (End, Option<UsageMetadata>)> {
         let before = self.watch.calls_with_side_effects();
         match self.watch.run(ready, prompt, &self.options.cancel).await {
-            TurnResult::Stopped => Err(End::Cancelled),
+            TurnResult::Stopped => Err((End::Cancelled, None)),
             TurnResult::Ended { record, error } => {
                 let usage = usage_of(&record);
                 self.add_usage(usage);
                 if let Some(error) = error {
-                    return Err(end_of(&error));
+                    return Err((end_of(&error), Some(usage)));
                 }
                 if let Some(end) = end_of_result(&record.result) {
-                    return Err(end);
+                    return Err((end, Some(usage)));
                 }
                 Ok(LoopOutput {
                     text: self.watch.output(),
                     usage: Some(usage),
                     side_effects: self.watch.calls_with_side_effects() > before,
+                    evidence: Some(self.watch.evidence().summary()),
                 })
             }
         }
@@ -649,19 +652,16 @@ impl Improver for Again<'_> {
         iteration: u32,
     ) -> Result<LoopOutput, ImproveError> {
         let prompt = self.refiner.prompt(self.task, output, assessment, iteration);
-        self.run
-            .turn(self.ready, &prompt)
-            .await
-            .map_err(|end| ImproveError {
-                reason: match end {
-                    End::ErrorMessage(reason) | End::Exception { reason, .. } | End::Panicked(reason) => {
-                        reason
-                    }
-                    End::Cancelled => "cancelled".to_owned(),
-                    End::Refused(refusal) => refusal.reason,
-                    End::WouldRun | End::Answered { .. } => String::new(),
-                },
-            })
+        let result = self.run.turn(self.ready, &prompt).await;
+        result.map_err(|(end, usage)| ImproveError {
+            reason: match end {
+                End::ErrorMessage(reason) | End::Exception { reason, .. } | End::Panicked(reason) => reason,
+                End::Cancelled => "cancelled".to_owned(),
+                End::Refused(refusal) => refusal.reason,
+                End::WouldRun | End::Answered { .. } => String::new(),
+            },
+            usage,
+        })
     }
 }
 

@@ -7,9 +7,11 @@ mod executor;
 mod facade;
 mod gates;
 mod hooks;
+mod legacy;
 mod quality;
 mod registry;
 mod select;
+mod skills;
 mod telemetry;
 mod test_report;
 mod turn;
@@ -31,8 +33,10 @@ pub use quality::{
     LoopReport, LoopRules, LoopState, LoopStep, LoopVerdict, QualityAssessment, QualityLoop,
     ReplayedIteration, Scorer, ScorerError, data_block, repair_prompt, replay,
 };
+pub use legacy::{LegacyAgent, LegacyOpening, LegacyProgram};
 pub use registry::AgentRegistry;
 pub use select::{ScoreBreakdown, SelectedBy, Selection, SelectionTask, Selector};
+pub use skills::{SkillAgents, SkillPrograms, SkillTool, Skills};
 pub use telemetry::{ExecutionEvent, JsonLines, TelemetryRecord, TelemetrySink};
 pub use test_report::TestCounts;
 pub use turn::{ReadyAgent, TurnObserver};
