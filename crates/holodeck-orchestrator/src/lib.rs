@@ -10,5 +10,7 @@ pub use {holodeck_backend_api as api, holodeck_model as model};
 pub use quality::{
     Assessment, ImproveError, Improver, LoopOutput, LoopReport, QualityAssessment, Scorer, ScorerError,
 };
-pub use registry::AgentRegistry;
-pub use select::{ScoreBreakdown, SelectedBy, Selection, SelectionTask, Selector};
+pub use registry::{AgentDefinition, AgentRegistry};
+pub use select::{
+    KeywordSelector, RankedAgent, ScoreBreakdown, ScoredAgent, SelectedBy, Selection, SelectionTask, Selector,
+};
