@@ -35,7 +35,7 @@ mod tool_names;
 mod usage;
 mod value;
 
-pub use agent_doc::{AgentDoc, Boost, FocusArea, Tier};
+pub use agent_doc::{AgentDoc, AgentDocPlaces, Boost, FocusArea, RoutingCase, TaskRoute, TaskRouter, Tier};
 pub use approval::{ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate};
 pub use call_details::{CallDetails, CallRefusal, Passage};
 pub use case::{

@@ -34,8 +34,10 @@ pub use quality::{
     ReplayedIteration, Scorer, ScorerError, data_block, repair_prompt, replay,
 };
 pub use legacy::{LegacyAgent, LegacyOpening, LegacyProgram};
-pub use registry::AgentRegistry;
-pub use select::{ScoreBreakdown, SelectedBy, Selection, SelectionTask, Selector};
+pub use registry::{AgentDefinition, AgentRegistry};
+pub use select::{
+    KeywordSelector, RankedAgent, ScoreBreakdown, ScoredAgent, SelectedBy, Selection, SelectionTask, Selector,
+};
 pub use skills::{SkillAgents, SkillPrograms, SkillTool, Skills};
 pub use telemetry::{ExecutionEvent, JsonLines, TelemetryRecord, TelemetrySink};
 pub use test_report::TestCounts;

@@ -169,7 +169,7 @@ pub(crate) fn split_front_matter(text: &str) -> Parts {
     whole
 }
 
-fn is_fence(line: &str) -> bool {
+pub(crate) fn is_fence(line: &str) -> bool {
     let line = line.trim_end();
     line.len() >= 3 && line.bytes().all(|byte| byte == b'-')
 }
