@@ -49,7 +49,7 @@ pub use diagnostic::{Diagnostic, Label, Location, Severity, Span};
 pub use endpoint::{EndpointConfig, EndpointError, EndpointOrigin, EndpointRoute, ModelEndpoint};
 pub use env::Env;
 pub use execution::{
-    Command, CommandContext, CommandResult, ExecutionAttempt, IterationRecord, RoutingDecision,
+    Command, CommandContext, CommandResult, ExecutionAttempt, IterationRecord, RESERVED_FIELDS, RoutingDecision,
     TerminationReason, UsageMetadata,
 };
 pub use files::{DiskFiles, FileKind, Files, MemoryFiles, create_private_folder, io_reason, private_file};

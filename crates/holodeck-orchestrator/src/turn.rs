@@ -31,6 +31,9 @@ pub struct ReadyAgent {
 
 /// Receives every event of every turn of an execution, for instance to store them. It must not block.
 pub trait TurnObserver: Send + Sync {
+    /// A turn begins; the one before is over, whether it ended well or not.
+    fn on_turn(&self) {}
+
     /// Receives an event.
     fn on_event(&self, event: &BackendEvent);
 }
@@ -217,6 +220,9 @@ impl Watch {
             state.messages.clear();
             state.nested.clear();
             state.evidence.learn(agent.tools.clone());
+        }
+        if let Some(turns) = &self.turns {
+            turns.on_turn();
         }
         let input = TurnInput {
             input: prompt,

@@ -161,6 +161,11 @@ impl CheckedAgent {
         })
     }
 
+    /// What creates its backends.
+    pub(crate) fn into_backends(self) -> BackendSelector {
+        self.backends
+    }
+
     pub(crate) fn answers(&self) -> &Answers {
         self.backends.answers()
     }
@@ -172,6 +177,15 @@ impl CheckedAgent {
     /// Builds the indexes, connects the servers and creates the backend. If a later part fails, what was started is
     /// closed again.
     pub(crate) async fn open(self) -> Result<OpenAgent, OpenError> {
+        let answers = self.backends.answers();
+        let replayed = answers.replayed().is_some();
+        let env = self.backends.env();
+        let telemetry = telemetry::start(&self.agent, self.occasion, env, replayed, answers.redactor());
+        self.open_traced(telemetry).await
+    }
+
+    /// As [`open`](Self::open), with an export that is already running.
+    pub(crate) async fn open_traced(self, telemetry: Telemetry) -> Result<OpenAgent, OpenError> {
         let Self {
             agent,
             backends,
@@ -179,9 +193,6 @@ impl CheckedAgent {
             options,
             answers_itself,
         } = self;
-        let redactor = backends.answers().redactor();
-        let replayed = backends.answers().replayed().is_some();
-        let telemetry = telemetry::start(&agent, occasion, backends.env(), replayed, redactor);
         let backends = backends.traced(telemetry.clone());
         if !answers_itself {
             return Ok(OpenAgent {
@@ -307,6 +318,17 @@ impl OpenAgent {
         self.backends.specialist(&self.agent, specialist, occasion).await
     }
 
+    /// A backend for a variant of this agent, such as one with the definition of a specialist: it shares the open servers,
+    /// answers, prices and telemetry.
+    pub(crate) async fn variant(
+        &self,
+        agent: Arc<ResolvedAgent>,
+        occasion: Occasion,
+        tools: Arc<dyn ToolHost>,
+    ) -> Result<Arc<dyn AgentBackend>, BackendError> {
+        self.backends.create(agent, occasion, tools).await
+    }
+
     /// Its tools.
     pub(crate) fn tools(&self) -> &Arc<dyn ToolHost> {
         &self.tools
@@ -342,9 +364,16 @@ impl OpenAgent {
 
     /// Ends the backend, the servers and the export of telemetry, and waits for them.
     pub async fn close(self) -> Result<(), BackendError> {
+        let telemetry = self.telemetry.clone();
+        let result = self.close_traced().await;
+        telemetry::finish(&telemetry).await;
+        result
+    }
+
+    /// As [`close`](Self::close), without the export of telemetry, which the caller ends.
+    pub(crate) async fn close_traced(self) -> Result<(), BackendError> {
         let result = self.backend.teardown().await;
         self.servers.close().await;
-        telemetry::finish(&self.telemetry).await;
         result
     }
 }
