@@ -27,7 +27,11 @@ async fn execute(bench: &Bench, hooks: Vec<Arc<dyn Hook>>, context: &CommandCont
 }
 
 fn editing() -> Bench {
-    Bench::new(|_| ScriptedTurn::text("done").and_called("Edit", json!({"file_path": "a.rs"}), "ok"))
+    Bench::new(|_| {
+        ScriptedTurn::nothing()
+            .and_called("Edit", json!({"file_path": "a.rs"}), "ok")
+            .and_text("done")
+    })
 }
 
 struct Panicking;
