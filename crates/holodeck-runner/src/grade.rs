@@ -283,7 +283,7 @@ impl Graders {
         let (agent_matched, agent_failure) = selection.unwrap_or_default();
         let is_unknown = tools.unknown || (selected_nothing(subject.expected, agent_matched));
         let mut state = state(
-            [tools.matched, approvals.matched(), agent_matched],
+            &[tools.matched, approvals.matched(), agent_matched],
             is_unknown,
             &metrics,
         );
@@ -337,7 +337,7 @@ fn retrieved_passages(turn: &TurnRecord) -> Option<Vec<String>> {
 }
 
 /// A failed check is certain even if other verdicts are unknown; an unknown verdict is never a pass.
-fn state(expectations: [Option<bool>; 3], tools_unknown: bool, metrics: &[MetricResult]) -> CaseState {
+fn state(expectations: &[Option<bool>], tools_unknown: bool, metrics: &[MetricResult]) -> CaseState {
     let any = |passed| metrics.iter().any(|metric| metric.passed == Some(passed));
     if expectations.contains(&Some(false)) || any(false) {
         CaseState::Failed

@@ -9,7 +9,7 @@ mod sections;
 
 use std::{ops::Range, path::Path};
 
-use holodeck_model::{AgentDoc, AgentDocPlaces, Boost, Code, Diagnostic, Env, Files, Layer, Tier};
+use holodeck_model::{AgentDoc, AgentDocPlaces, Boost, Code, Diagnostic, Env, Files, Layer, Sources, Tier};
 
 use self::front_matter::{AgentFrontMatter, SHAPES};
 use crate::{
@@ -27,7 +27,15 @@ pub fn load_agent_doc(path: &Path, core: bool, files: &dyn Files) -> (Option<Age
     let env = Env::default();
     let mut loader = Loader::new(&env, files);
     let doc = loader.agent_doc(path, core);
-    let load = loader.finish(None);
+    // No field of an agent is a secret, so the lines of its file are shown as they are.
+    let mut sources = Sources::default();
+    for (_, source) in loader.tree.sources() {
+        sources.add(source.path.to_path_buf(), source.text.clone());
+    }
+    let load = Load {
+        sources,
+        ..loader.finish(None)
+    };
     (doc.filter(|_| !load.has_errors()), load)
 }
 

@@ -11,8 +11,8 @@ use std::{
 };
 
 use holodeck_model::{
-    AgentDoc, AgentsConfig, Code, Diagnostic, DiskFiles, Files as _, Provider, ResolvedAgent, Sources, TaskRouter,
-    ToolNames, closest, hex,
+    AgentDoc, AgentsConfig, Code, Diagnostic, DiskFiles, Files as _, Provider, ResolvedAgent, RoutingCase,
+    Sources, TaskRouter, ToolNames, closest, hex,
 };
 use holodeck_orchestrator::{AgentDefinition, AgentRegistry, KeywordSelector};
 use holodeck_yaml::{Load, LoadedAgent, load_agent_doc};
@@ -88,7 +88,12 @@ pub(crate) fn task_router(
     let Some(agents) = load_own_agents(agent) else {
         return (None, None);
     };
-    let errors = agents.load.diagnostics.iter().filter(|found| found.is_error()).count();
+    let errors = agents
+        .load
+        .diagnostics
+        .iter()
+        .filter(|found| found.is_error())
+        .count();
     let warning = (errors > 0).then(|| {
         format!("files of specialist agents have errors and are not used ({errors}); `holodeck agents validate` shows them")
     });
@@ -115,7 +120,12 @@ pub(crate) fn check(load: &mut Load) {
         return;
     };
     let mut found = unknown_names(agent, &agents.registry);
-    let errors = agents.load.diagnostics.iter().filter(|found| found.is_error()).count();
+    let errors = agents
+        .load
+        .diagnostics
+        .iter()
+        .filter(|found| found.is_error())
+        .count();
     if errors > 0 {
         let files = if errors == 1 { "a file" } else { "files" };
         let message = format!("{files} of specialist agents cannot be used");
@@ -134,13 +144,22 @@ pub(crate) fn check(load: &mut Load) {
 
 /// Names of specialist agents in the agent's file that no agent has.
 fn unknown_names(agent: &LoadedAgent, registry: &AgentRegistry) -> Vec<Diagnostic> {
-    let Some(config) = agent.config.routing.as_ref().and_then(|routing| routing.agents.as_ref()) else {
+    let Some(config) = agent
+        .config
+        .routing
+        .as_ref()
+        .and_then(|routing| routing.agents.as_ref())
+    else {
         return Vec::new();
     };
     let mut names: Vec<(String, &str)> = Vec::new();
     let default = "routing.agents.default_agent";
     // The default of the default needs no file: without one, nothing is executed by it.
-    if let Some(name) = config.default_agent.as_deref().filter(|_| agent.locate(default).is_some()) {
+    if let Some(name) = config
+        .default_agent
+        .as_deref()
+        .filter(|_| agent.locate(default).is_some())
+    {
         names.push((default.to_owned(), name));
     }
     for (index, name) in config.exclude.iter().enumerate() {
@@ -183,6 +202,11 @@ pub fn load_own_agents(agent: &ResolvedAgent) -> Option<LoadedAgents> {
     let folders = agent_folders(agent)?;
     let config = agent.config.routing.as_ref()?.agents.clone()?;
     Some(load_agents(&folders, config))
+}
+
+/// Reads tasks with the agent expected for each from a YAML, CSV or JSON Lines file; see [`evaluate_routing`].
+pub fn load_task_file(path: &Path) -> (Vec<RoutingCase>, Load) {
+    holodeck_yaml::load_routing_cases(path, &DiskFiles)
 }
 
 /// The specialist agents in these folders and the folders below them. The result does not depend on the order in which

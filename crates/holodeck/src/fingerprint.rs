@@ -104,7 +104,10 @@ impl Parts<'_> {
         self.add("claude", &config.claude.as_ref().map(claude_settings));
         self.add("openai", &config.openai);
         let routing = config.routing.as_ref();
-        self.add("routing.agents", &routing.and_then(|routing| routing.agents.as_ref()));
+        self.add(
+            "routing.agents",
+            &routing.and_then(|routing| routing.agents.as_ref()),
+        );
         for (name, database) in &agent.vectorstores {
             self.add(format!("vectorstore {name}"), database);
         }

@@ -44,8 +44,8 @@ mod turn_key;
 mod unsupported;
 
 pub use agents::{
-    Abstention, AgentFolder, Confusion, LoadedAgents, RoutingReport, RoutingResult, agent_folders, definition,
-    evaluate_routing, load_agents, load_own_agents, snapshot_files,
+    Abstention, AgentFolder, Confusion, LoadedAgents, RoutingReport, RoutingResult, agent_folders,
+    definition, evaluate_routing, load_agents, load_own_agents, load_task_file, snapshot_files,
 };
 pub use answers::{AnswerError, AnswerSource, Answers, redactor};
 pub use approvals::{PolicyApprover, approval_policy};

@@ -4,8 +4,8 @@ use std::{path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendFactory as _, EventStream, Explanation, NoTools, Occasion, Opening,
-    ToolHost, TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendFactory as _, EventStream, Explanation, NoTools,
+    Occasion, Opening, ToolHost, TurnRequest,
 };
 use holodeck_model::{Env, Provider, Redactor, ResolvedAgent, SideEffectGate};
 use holodeck_otel_bridge::Telemetry;
@@ -241,7 +241,11 @@ impl CheckedAgent {
 /// Whether every planned case checks only which specialist agent is selected.
 fn checks_only_selection(agent: &ResolvedAgent, planned: Option<&[usize]>) -> bool {
     let cases = &agent.config.test_cases;
-    let mut planned = planned.unwrap_or_default().iter().filter_map(|index| cases.get(*index)).peekable();
+    let mut planned = planned
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|index| cases.get(*index))
+        .peekable();
     planned.peek().is_some() && planned.all(|case| case.checks_only_selection())
 }
 
@@ -250,7 +254,9 @@ struct NoBackend;
 
 impl NoBackend {
     fn error() -> BackendError {
-        BackendError::init(Explanation::new("the agent was not opened, because no case asks it"))
+        BackendError::init(Explanation::new(
+            "the agent was not opened, because no case asks it",
+        ))
     }
 }
 

@@ -18,7 +18,7 @@ use holodeck_yaml::LoadedAgent;
 use serde_json::{Value, json};
 
 use crate::{
-    AnswerSource, Answers, DryRun, OpenAgent, OpenError, OpenOptions,
+    AnswerSource, Answers, DryRun, OpenAgent, OpenError, OpenOptions, agents,
     answers::redactor,
     backends::BackendSelector,
     calibrated::{UncalibratedJudges, refuse_uncalibrated},
@@ -29,7 +29,7 @@ use crate::{
     graders::GraderPrograms,
     index::Rebuild,
     judges::{self, AgentJudges, judge_models},
-    agents, model_keys,
+    model_keys,
     open::CheckedAgent,
     prices::prices,
     telemetry::{self, TracedRun},

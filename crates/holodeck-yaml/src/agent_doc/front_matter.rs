@@ -17,7 +17,6 @@ pub(super) static SHAPES: LazyLock<Shapes> = LazyLock::new(|| read_shapes(&raw::
 /// The front matter of a specialist agent. The keys of Claude Code that have no effect here are accepted too.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[expect(dead_code, reason = "the lists are read from the tree, with their places")]
 pub(super) struct AgentFrontMatter {
     /// Its name. Default: the name of the file.
     #[schemars(regex(pattern = r"\S"))]
