@@ -29,9 +29,9 @@ pub use facade::{Execution, ExecutionFacade, FALLBACK_BLOCKED, FacadeError, Faca
 pub use gates::{Gate, GateResult, GateState};
 pub use hooks::{FLUSH_LIMIT, Hook, HookEvent, HookPoint, HookReport};
 pub use quality::{
-    Assessment, ImproveError, Improver, InvalidRule, LoopControl, LoopObserver, LoopOutput, LoopReplay,
+    AnswerScorer, Assessment, CountingJudge, ImproveError, Improver, InvalidRule, LoopControl, LoopObserver, LoopOutput, LoopReplay,
     LoopReport, LoopRules, LoopState, LoopStep, LoopVerdict, QualityAssessment, QualityLoop,
-    ReplayedIteration, Scorer, ScorerError, data_block, repair_prompt, replay,
+    ReplayedIteration, Scorer, ScorerError, ScorerParts, Signals, data_block, repair_prompt, replay, split_command,
 };
 pub use legacy::{LegacyAgent, LegacyOpening, LegacyProgram};
 pub use registry::{AgentDefinition, AgentRegistry};

@@ -7,13 +7,16 @@ mod prompt;
 mod replay;
 mod rules;
 mod run;
+mod scorer;
+mod signals;
 mod state;
 
 use std::{future::Future, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_events::{Clock, SystemClock};
-use holodeck_model::{IterationRecord, JsonMap, TerminationReason, UsageMetadata};
+use holodeck_model::{IterationRecord, JsonMap, SideEffects, TerminationReason, UsageMetadata};
+use holodeck_turn::TurnRecord;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +24,8 @@ pub use prompt::{data_block, repair_prompt};
 pub use replay::{LoopReplay, ReplayedIteration, replay};
 pub use rules::{InvalidRule, LoopRules};
 pub use run::QualityLoop;
+pub use scorer::{AnswerScorer, CountingJudge, ScorerParts};
+pub use signals::{Signals, split_command};
 pub use state::{LoopState, LoopStep, LoopVerdict};
 
 /// An output of a loop: what the caller scores and improves.
@@ -34,6 +39,9 @@ pub struct LoopOutput {
     pub side_effects: bool,
     /// What was observed while it was produced.
     pub evidence: Option<JsonMap>,
+    /// The turn that produced it, for scorers that look at more than the text.
+    #[serde(skip)]
+    pub turn: Option<Arc<TurnRecord>>,
 }
 
 impl LoopOutput {
@@ -42,6 +50,22 @@ impl LoopOutput {
         Self {
             text: text.into(),
             ..Self::default()
+        }
+    }
+
+    /// The answer of a turn of an agent, with what the turn used.
+    pub fn of_turn(turn: Arc<TurnRecord>) -> Self {
+        let asked = turn.result.num_turns > 0 || turn.usage.is_some();
+        let mut calls = turn.result.tool_results.iter();
+        Self {
+            text: turn.result.response.clone(),
+            usage: asked.then_some(UsageMetadata {
+                usage: turn.usage,
+                cost_usd: turn.cost_usd,
+            }),
+            side_effects: calls.any(|call| call.details.side_effects == Some(SideEffects::Possible)),
+            evidence: None,
+            turn: Some(turn),
         }
     }
 }
