@@ -2,6 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::{BackendError, BackendEvent, EventStream, ExecutionResult};
 use holodeck_model::events::{AgentEvent, EventBody, PersistenceState, RunError, SessionStart};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::{
@@ -21,6 +22,7 @@ pub struct Recording<'a> {
     sink: Option<&'a dyn EventSink>,
     limit: Option<Duration>,
     chunk_interval: Duration,
+    extra: Option<&'a (dyn Fn() -> Map<String, Value> + Sync)>,
 }
 
 /// Receives events once they are stored. It cannot change what is recorded, and must not block: a slow reader keeps a
@@ -99,6 +101,7 @@ impl<'a> Recording<'a> {
             sink: None,
             limit: None,
             chunk_interval: Duration::ZERO,
+            extra: None,
         }
     }
 
@@ -117,6 +120,13 @@ impl<'a> Recording<'a> {
     /// Collects pieces of text for `interval`, or up to 4 KiB, before they are stored and delivered; neighbours become one.
     pub fn with_chunk_interval(mut self, interval: Duration) -> Self {
         self.chunk_interval = interval;
+        self
+    }
+
+    /// Adds fields to the last event of each run; `extra` is called when it is about to be stored. Readers keep fields that
+    /// they do not know.
+    pub fn with_extra(mut self, extra: &'a (dyn Fn() -> Map<String, Value> + Sync)) -> Self {
+        self.extra = Some(extra);
         self
     }
 
@@ -158,9 +168,9 @@ impl<'a> Recording<'a> {
                 None => Some(stream.next().await),
             };
             match next {
-                Some(Ok(BackendEvent::End(result))) => chunks.add(recorder.complete(*result)),
+                Some(Ok(BackendEvent::End(result))) => chunks.add(self.extended(recorder.complete(*result))),
                 Some(Ok(event)) => chunks.add(recorder.observe(&event)),
-                Some(Err(error)) => chunks.add(recorder.fail(failure.insert(error))),
+                Some(Err(error)) => chunks.add(self.extended(recorder.fail(failure.insert(error)))),
                 None => chunks.expire(),
             }
             self.store(&recorder, chunks.take_due(), &mut checker).await?;
@@ -175,6 +185,15 @@ impl<'a> Recording<'a> {
             backend_session_id,
             trajectory,
         })
+    }
+
+    /// The drafts with the extra fields of the last event.
+    fn extended(&self, mut drafts: Vec<Draft>) -> Vec<Draft> {
+        let last = drafts.last_mut().filter(|draft| draft.event.body.is_terminal());
+        if let (Some(last), Some(extra)) = (last, self.extra) {
+            last.event.extra = extra();
+        }
+        drafts
     }
 
     /// Stores, then delivers.

@@ -1,8 +1,21 @@
 //! Selects the specialist for a task: a pure function of its inputs.
 
+mod categories;
+mod components;
+mod keyword;
+mod phrases;
+mod prepared;
+mod review;
+
+#[cfg(test)]
+mod tests;
+
 use std::path::PathBuf;
 
+use holodeck_model::Tier;
 use serde::Serialize;
+
+pub use keyword::KeywordSelector;
 
 /// What is selected for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,6 +45,8 @@ pub struct Selection {
     pub use_sdk: bool,
     /// The agent.
     pub agent: Option<String>,
+    /// Its rank.
+    pub tier: Option<Tier>,
     /// How confident the selection is, 0–1.
     pub confidence: f64,
     /// What selected it.
@@ -51,6 +66,19 @@ pub struct RankedAgent {
     pub agent: String,
     /// Its score, 0–1.
     pub score: f64,
+}
+
+/// An agent with its score and how the score was reached.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ScoredAgent {
+    /// The agent.
+    pub agent: String,
+    /// Its rank.
+    pub tier: Tier,
+    /// Its score, 0–1.
+    pub score: f64,
+    /// How the score was reached.
+    pub breakdown: ScoreBreakdown,
 }
 
 /// What selected an agent.
@@ -87,4 +115,21 @@ pub struct ScoreBreakdown {
     pub core: f64,
     /// From boosting words.
     pub boost: f64,
+}
+
+impl ScoreBreakdown {
+    /// The parts with their names, in the order of the fields.
+    pub fn parts(&self) -> [(&'static str, f64); 9] {
+        [
+            ("triggers", self.triggers),
+            ("category", self.category),
+            ("description", self.description),
+            ("tools", self.tools),
+            ("focus", self.focus),
+            ("files", self.files),
+            ("tier", self.tier),
+            ("core", self.core),
+            ("boost", self.boost),
+        ]
+    }
 }

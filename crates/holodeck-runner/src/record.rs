@@ -3,7 +3,7 @@
 use holodeck_backend_api::Redactions;
 use holodeck_model::{
     ApprovalDetail, ArgMatchDetail, CaseIdentity, CaseState, ConversationEnd, ExecutionState, Failure,
-    FailureKind, MetricResult, Redactor, TokenUsage, UnitKey,
+    FailureKind, MetricResult, Redactor, TaskRoute, TokenUsage, UnitKey,
 };
 use holodeck_turn::TurnRecord;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,9 @@ pub struct UnitRecord {
     /// The simulated user that wrote the questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<UserRecord>,
+    /// The specialist agent that was selected for the first question, if the case expects one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<TaskRoute>,
     /// The quality loop that chose its answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality_loop: Option<Box<LoopRecord>>,
@@ -164,7 +167,10 @@ impl UnitRecord {
     /// The failures outside of its turns, and that of its simulated user.
     pub(crate) fn own_failures(&self) -> impl Iterator<Item = &Failure> {
         let by_user = self.user.iter().filter_map(|user| user.failure.as_ref());
-        let by_loop = self.quality_loop.iter().filter_map(|quality| quality.failure.as_ref());
+        let by_loop = self
+            .quality_loop
+            .iter()
+            .filter_map(|quality| quality.failure.as_ref());
         self.failures.iter().chain(by_user).chain(by_loop)
     }
 
@@ -227,6 +233,9 @@ impl UnitRecord {
     pub(crate) fn mask(&mut self, redactor: &Redactor) {
         mask_failures(redactor, &mut self.failures);
         mask_optional(redactor, &mut self.name);
+        if let Some(route) = &mut self.route {
+            redactor.mask_text(&mut route.reason);
+        }
         if let Some(user) = &mut self.user {
             mask_optional(redactor, &mut user.closing);
             mask_failures(redactor, user.failure.as_mut_slice());
@@ -271,7 +280,10 @@ impl Grade {
             CaseState::Failed
         } else if any(CaseState::Error)
             || unit.execution() == ExecutionState::Error
-            || unit.quality_loop.as_ref().is_some_and(|quality| quality.failure.is_some())
+            || unit
+                .quality_loop
+                .as_ref()
+                .is_some_and(|quality| quality.failure.is_some())
         {
             CaseState::Error
         } else if any(CaseState::Passed) {

@@ -9,16 +9,17 @@ use holodeck_backend_api::{AgentBackend, BackendError};
 use holodeck_eval::Programs;
 use holodeck_model::{
     CaseIdentity, Combination, NotRun, REPORT_SCHEMA_VERSION, Redactor, Replayed, ReportHead, ReportSummary,
-    ResolvedAgent, RunMetadata,
+    ResolvedAgent, RunMetadata, TaskRouter,
 };
 use holodeck_turn::TurnRunner;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    AnswerLoop, Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JudgeSettings, Judges,
-    LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl, RunEvent, RunFlags,
-    RunLock, RunSink, RunStore, RunView, Selection, StoredCombination, StoredSelection, StoredShard,
+    AnswerLoop, Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JudgeSettings,
+    Judges, LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl, RunEvent,
+    RunFlags, RunLock, RunSink, RunStore, RunView, Selection, StoredCombination, StoredSelection,
+    StoredShard,
     compare::write_baseline,
     dispatch::Dispatcher,
     execute::Executor,
@@ -51,6 +52,8 @@ pub struct TestRequest {
     pub judge: Option<JudgeSettings>,
     /// The models that play users, if a case has one.
     pub users: Option<Arc<dyn Judges>>,
+    /// Selects specialist agents, if a case expects one.
+    pub router: Option<Arc<dyn TaskRouter>>,
     /// What improves the answers of cases, if the agent has a quality loop.
     pub answer_loop: Option<Arc<dyn AnswerLoop>>,
     /// The programs that grade.
@@ -340,6 +343,7 @@ pub async fn run_tests(
         backend: Arc::clone(&request.backend),
         turns: request.turns.clone(),
         users: request.users.clone(),
+        router: request.router.clone(),
         answer_loop: request.answer_loop.clone(),
         notices: notify,
     });

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod agents;
 mod answer_format;
 mod answers;
 mod approvals;
@@ -33,6 +34,7 @@ mod prices;
 mod probe;
 mod prompts;
 mod quality;
+mod routed;
 mod sampling;
 mod serve;
 mod servers;
@@ -42,6 +44,10 @@ mod tool_arguments;
 mod turn_key;
 mod unsupported;
 
+pub use agents::{
+    Abstention, AgentFolder, Confusion, LoadedAgents, RoutingReport, RoutingResult, agent_folders,
+    definition, evaluate_routing, load_agents, load_own_agents, load_task_file, snapshot_files,
+};
 pub use answers::{AnswerError, AnswerSource, Answers, redactor};
 pub use approvals::{PolicyApprover, approval_policy};
 pub use ask::{AskError, ask, ask_with_index_progress};
@@ -72,6 +78,10 @@ pub use load::{check_equal_cases, doctor, load, load_combination};
 pub use matrix::{MatrixRun, ShardGroups, find_run, shards_by_combination};
 pub use open::{OpenAgent, OpenError, OpenOptions, Preparing};
 pub use quality::LoopSetupError;
+pub use routed::{
+    EXECUTION_FIELD, LoadedSkills, MAX_DELEGATION, RoutedAgent, RoutedError, RoutedExecution, RoutedOptions,
+    RoutedPlan, RoutingOverrides, execution_json, is_routed, load_own_skills,
+};
 pub use serve::{ServeError, ServeFlags, Server};
 pub use servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};
 pub use test::{

@@ -2,7 +2,11 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use holodeck_backend_api::{AgentBackend, BackendError, BackendFactory as _, Occasion, ToolHost};
+use async_trait::async_trait;
+use holodeck_backend_api::{
+    AgentBackend, AgentSession, BackendError, BackendFactory as _, EventStream, Explanation, NoTools,
+    Occasion, Opening, ToolHost, TurnRequest,
+};
 use holodeck_model::{Env, Provider, Redactor, ResolvedAgent, SideEffectGate};
 use holodeck_otel_bridge::Telemetry;
 use holodeck_turn::{PriceError, Prices};
@@ -90,6 +94,8 @@ pub(crate) struct CheckedAgent {
     backends: BackendSelector,
     occasion: Occasion,
     options: OpenOptions,
+    /// Whether the agent itself answers; otherwise nothing is opened for it.
+    answers_itself: bool,
 }
 
 impl CheckedAgent {
@@ -109,12 +115,17 @@ impl CheckedAgent {
             .places(agent.places.clone())
             .side_effects(options.side_effects)
             .prices(prices);
+        let answers_itself = !checks_only_selection(&agent, planned);
         let checked = Self {
             agent,
             backends,
             occasion,
             options,
+            answers_itself,
         };
+        if !answers_itself {
+            return Ok(checked);
+        }
         let config = &checked.agent.config;
         let budget = config.openai.as_ref().and_then(|openai| openai.max_budget_usd);
         if budget.is_some() && config.model.provider != Provider::Anthropic {
@@ -170,6 +181,11 @@ impl CheckedAgent {
         Ok(model_keys::check_loop_judges(&self.agent, &self.backends)?)
     }
 
+    /// What creates its backends.
+    pub(crate) fn into_backends(self) -> BackendSelector {
+        self.backends
+    }
+
     pub(crate) fn answers(&self) -> &Answers {
         self.backends.answers()
     }
@@ -181,16 +197,34 @@ impl CheckedAgent {
     /// Builds the indexes, connects the servers and creates the backend. If a later part fails, what was started is
     /// closed again.
     pub(crate) async fn open(self) -> Result<OpenAgent, OpenError> {
+        let answers = self.backends.answers();
+        let replayed = answers.replayed().is_some();
+        let env = self.backends.env();
+        let telemetry = telemetry::start(&self.agent, self.occasion, env, replayed, answers.redactor());
+        self.open_traced(telemetry).await
+    }
+
+    /// As [`open`](Self::open), with an export that is already running.
+    pub(crate) async fn open_traced(self, telemetry: Telemetry) -> Result<OpenAgent, OpenError> {
         let Self {
             agent,
             backends,
             occasion,
             options,
+            answers_itself,
         } = self;
-        let redactor = backends.answers().redactor();
-        let replayed = backends.answers().replayed().is_some();
-        let telemetry = telemetry::start(&agent, occasion, backends.env(), replayed, redactor);
         let backends = backends.traced(telemetry.clone());
+        if !answers_itself {
+            return Ok(OpenAgent {
+                agent: agent.agent,
+                backends: backends.places(Places::default()),
+                backend: Arc::new(NoBackend),
+                tools: Arc::new(NoTools),
+                servers: McpServers::default(),
+                telemetry,
+                warnings: Vec::new(),
+            });
+        }
         let setup = ToolSetup {
             agent: &agent,
             backends: &backends,
@@ -221,6 +255,47 @@ impl CheckedAgent {
             telemetry,
             warnings,
         })
+    }
+}
+
+/// Whether every planned case checks only which specialist agent is selected.
+fn checks_only_selection(agent: &ResolvedAgent, planned: Option<&[usize]>) -> bool {
+    let cases = &agent.config.test_cases;
+    let mut planned = planned
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|index| cases.get(*index))
+        .peekable();
+    planned.peek().is_some() && planned.all(|case| case.checks_only_selection())
+}
+
+/// The backend of a run whose cases do not ask the agent.
+struct NoBackend;
+
+impl NoBackend {
+    fn error() -> BackendError {
+        BackendError::init(Explanation::new(
+            "the agent was not opened, because no case asks it",
+        ))
+    }
+}
+
+#[async_trait]
+impl AgentBackend for NoBackend {
+    async fn initialize(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn start(&self, _: TurnRequest) -> EventStream<'_> {
+        Box::pin(futures::stream::iter([Err(Self::error())]))
+    }
+
+    async fn open_session(&self, _: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
+        Err(Self::error())
+    }
+
+    async fn teardown(&self) -> Result<(), BackendError> {
+        Ok(())
     }
 }
 
@@ -269,6 +344,17 @@ impl OpenAgent {
         self.backends.specialist(&self.agent, specialist, occasion).await
     }
 
+    /// A backend for a variant of this agent, such as one with the definition of a specialist: it shares the open servers,
+    /// answers, prices and telemetry.
+    pub(crate) async fn variant(
+        &self,
+        agent: Arc<ResolvedAgent>,
+        occasion: Occasion,
+        tools: Arc<dyn ToolHost>,
+    ) -> Result<Arc<dyn AgentBackend>, BackendError> {
+        self.backends.create(agent, occasion, tools).await
+    }
+
     /// Its tools.
     pub(crate) fn tools(&self) -> &Arc<dyn ToolHost> {
         &self.tools
@@ -304,9 +390,16 @@ impl OpenAgent {
 
     /// Ends the backend, the servers and the export of telemetry, and waits for them.
     pub async fn close(self) -> Result<(), BackendError> {
+        let telemetry = self.telemetry.clone();
+        let result = self.close_traced().await;
+        telemetry::finish(&telemetry).await;
+        result
+    }
+
+    /// As [`close`](Self::close), without the export of telemetry, which the caller ends.
+    pub(crate) async fn close_traced(self) -> Result<(), BackendError> {
         let result = self.backend.teardown().await;
         self.servers.close().await;
-        telemetry::finish(&self.telemetry).await;
         result
     }
 }

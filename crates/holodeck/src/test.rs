@@ -8,17 +8,17 @@ use holodeck_model::{
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_runner::{
-    AnswerLoop, Budget, CaseTrials, Journal, JournalHeader, MergeRequest, OnFailure, Plan, PlanError, RegradeRequest,
-    Renew, RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError,
-    StoredCombination, TestRequest, VerdictSource, check_resumable, journals_of, new_group, plan_trials,
-    run_tests,
+    AnswerLoop, Budget, CaseTrials, Journal, JournalHeader, MergeRequest, OnFailure, Plan, PlanError,
+    RegradeRequest, Renew, RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore,
+    Selection, StoreError, StoredCombination, TestRequest, VerdictSource, check_resumable, journals_of,
+    new_group, plan_trials, run_tests,
 };
 use holodeck_turn::{FileReader, Prices, TurnRunner};
 use holodeck_yaml::LoadedAgent;
 use serde_json::{Value, json};
 
 use crate::{
-    AnswerSource, Answers, DryRun, OpenAgent, OpenError, OpenOptions,
+    AnswerSource, Answers, DryRun, OpenAgent, OpenError, OpenOptions, agents,
     answers::redactor,
     backends::BackendSelector,
     calibrated::{UncalibratedJudges, refuse_uncalibrated},
@@ -230,6 +230,8 @@ pub async fn prepare_test(
             return Err(OpenError::from(error).into());
         }
     };
+    let (router, agent_warnings) = agents::task_router(open.agent(), planned);
+    warnings.extend(agent_warnings);
     metadata.mcp_servers = open.servers().records(&redactor);
     let request = TestRequest {
         agent: Arc::clone(open.agent()),
@@ -241,6 +243,7 @@ pub async fn prepare_test(
         judge: AgentJudges::settings(open.agent(), Some(planned), open.backends(), &turns),
         answer_loop,
         users: AgentJudges::users(open.agent(), Some(planned), open.backends(), &turns),
+        router,
         programs,
         replayed,
         selection,

@@ -80,6 +80,9 @@ pub struct Agent {
 impl Agent {
     /// The metrics that judge a turn: those of the turn, else of its case, else of the agent.
     pub fn metrics_for<'a>(&'a self, case: &'a TestCase, turn: Option<&'a Turn>) -> &'a [MetricConfig] {
+        if case.checks_only_selection() {
+            return &[];
+        }
         [turn.map(|turn| &turn.evaluations), Some(&case.evaluations)]
             .into_iter()
             .flatten()

@@ -148,6 +148,9 @@ pub struct SelectionWeights {
     /// Its focus areas.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub focus: f64,
+    /// Its files, if the working directory has some of them.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub files: f64,
 }
 
 impl Default for SelectionWeights {
@@ -158,6 +161,7 @@ impl Default for SelectionWeights {
             description: 0.15,
             tools: 0.15,
             focus: 0.1,
+            files: 0.1,
         }
     }
 }

@@ -92,6 +92,7 @@ fn unit_with_answer(stage: &GradingStage, text: &str) -> UnitRecord {
     };
     text.clone_into(&mut turn.result.response);
     UnitRecord {
+        route: None,
         key: UnitKey {
             case: case.id,
             trial: 0,
@@ -103,7 +104,7 @@ fn unit_with_answer(stage: &GradingStage, text: &str) -> UnitRecord {
         turns: vec![turn],
         failures: Vec::new(),
         user: None,
-            quality_loop: None,
+        quality_loop: None,
     }
 }
 

@@ -51,6 +51,7 @@ impl Project {
             backend: Arc::new(backend.clone()) as Arc<dyn AgentBackend>,
             judge: None,
             users: None,
+            router: None,
             answer_loop: None,
             programs: Arc::new(NoPrograms),
             replayed: None,

@@ -1,0 +1,16 @@
+//! Commands through the facade, with scripted backends and no network.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    missing_docs,
+    reason = "tests"
+)]
+
+mod bench;
+mod facade;
+mod gates;
+mod observers;
+mod programs;
