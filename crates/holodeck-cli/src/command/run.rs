@@ -1,5 +1,7 @@
 //! `holodeck run`: asks one question and streams the answer.
 
+mod improve;
+
 use std::{
     io::{self, Read as _},
     path::Path,
@@ -16,6 +18,7 @@ use holodeck::{
 };
 use tokio::sync::Notify;
 
+use self::improve::LoopArgs;
 use super::{
     as_argument, build_runtime,
     chat::{self, ChatArgs, EventFormat},
@@ -48,6 +51,8 @@ pub(crate) struct RunArgs {
     /// Time out the answer after this many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
+    #[command(flatten)]
+    quality: LoopArgs,
 }
 
 /// Size limit of a question on stdin; no model accepts more.
@@ -66,13 +71,14 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
             );
         }
     };
+    let env = holodeck::environment(path).map_err(Problem::from)?;
     if args.save || args.events.is_some() {
+        improve::refuse_conversation(path, &env)?;
         let args = ChatArgs::question(path.to_path_buf(), question.clone())
             .saved(args.save)
             .writing(args.json, args.events, args.timeout);
         return chat::run(&args, terminal);
     }
-    let env = holodeck::environment(path).map_err(Problem::from)?;
     let mut agent = load(path, &env, terminal)?;
     let settings = &mut Arc::make_mut(&mut agent.agent).execution;
     settings.llm_timeout.override_with(args.timeout);
@@ -80,6 +86,17 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
         argument: as_argument(path),
     };
     let question = read_question(question)?;
+    if holodeck::is_routed(&agent.config) {
+        let asking = improve::Asking {
+            quality: &args.quality,
+            json: args.json,
+            timeout: args.timeout,
+        };
+        return improve::run(agent, &env, &question, &asking, terminal);
+    }
+    if let Some(flag) = args.quality.given() {
+        return Err(Problem::config(format!("`{flag}` needs `quality_loop` in the agent file")).into());
+    }
     let has_format = agent.response_format.is_some();
     let style = ProgressStyle::fitting(terminal, env.get("TERM"));
     let indexing = Arc::new(IndexProgress::new(style, terminal));
