@@ -41,10 +41,7 @@ pub(crate) fn loop_report(report: &LoopReport) -> String {
 
 /// What a loop around a test case did.
 pub(crate) fn loop_summary(summary: &LoopSummary) -> String {
-    let count = words::count(
-        usize::try_from(summary.iterations).unwrap_or(usize::MAX),
-        "iteration",
-    );
+    let count = words::count(summary.scores.len(), "iteration");
     let mut text = format!(
         "loop {}, {} after {count}",
         scores(summary.scores.iter().copied()),

@@ -55,6 +55,8 @@ mod mcp;
 mod mocks;
 mod project;
 mod prompts;
+mod quality_loop;
+mod quality_tests;
 mod reports;
 mod resume;
 mod retrieval;

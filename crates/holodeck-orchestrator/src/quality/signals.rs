@@ -83,6 +83,13 @@ impl Signals {
                 commands.push((kind, words));
             }
         }
+        // A child's working directory may not be empty, as the folder of a file in the current one is.
+        let folder = if folder.as_os_str().is_empty() {
+            PathBuf::from(".")
+        } else {
+            folder
+        };
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
         Ok((!commands.is_empty()).then_some(Self {
             commands,
             folder,

@@ -125,7 +125,11 @@ fn check_noise(agent: &LoadedAgent, config: &QualityLoopConfig, found: &mut Vec<
 
 /// A metric that drives the loop and also decides about the test measures how well the loop works, not the agent.
 fn warn_gating(agent: &LoadedAgent, config: &QualityLoopConfig, found: &mut Vec<Diagnostic>) {
-    if agent.config.test_cases.is_empty() {
+    let cases = &agent.config.test_cases;
+    // A case with metrics of its own is not gated by those of the agent.
+    let gated = cases.detailed().filter(|(_, case)| case.evaluations.is_empty()).count();
+    let plain = cases.len().saturating_sub(cases.detailed().count());
+    if gated + plain == 0 {
         return;
     }
     for (index, name) in config.scorer.metrics.iter().enumerate() {
