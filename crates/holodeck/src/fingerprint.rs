@@ -18,7 +18,7 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{Answers, agents, judges, turn_key::claude_settings};
+use crate::{Answers, agents, judges, quality, turn_key::claude_settings};
 
 pub(crate) use files::{FileDigests, files_of_claude, files_of_tools};
 
@@ -108,6 +108,11 @@ impl Parts<'_> {
             "routing.agents",
             &routing.and_then(|routing| routing.agents.as_ref()),
         );
+        if let Some(quality) = quality::enabled(agent) {
+            let metrics: Vec<_> = quality::loop_metrics(agent, quality).collect();
+            let judges = judges::loop_judge_models(agent);
+            self.add("quality_loop", &json!([quality, metrics, judges]));
+        }
         for (name, database) in &agent.vectorstores {
             self.add(format!("vectorstore {name}"), database);
         }

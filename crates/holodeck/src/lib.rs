@@ -33,6 +33,7 @@ mod open;
 mod prices;
 mod probe;
 mod prompts;
+mod quality;
 mod routed;
 mod sampling;
 mod serve;
@@ -68,7 +69,6 @@ pub use holodeck_events as events;
 pub use holodeck_mcp_bridge::{Registry, RegistryError, RegistryServer, Unusable};
 pub use holodeck_model as model;
 pub use holodeck_orchestrator as orchestrator;
-pub use holodeck_orchestrator as orchestrator;
 pub use holodeck_runner as runner;
 pub use holodeck_validators::{Check, CheckState};
 pub use holodeck_yaml as yaml;
@@ -77,6 +77,7 @@ pub use live::ask_briefly;
 pub use load::{check_equal_cases, doctor, load, load_combination};
 pub use matrix::{MatrixRun, ShardGroups, find_run, shards_by_combination};
 pub use open::{OpenAgent, OpenError, OpenOptions, Preparing};
+pub use quality::LoopSetupError;
 pub use routed::{
     EXECUTION_FIELD, LoadedSkills, MAX_DELEGATION, RoutedAgent, RoutedError, RoutedExecution, RoutedOptions,
     RoutedPlan, RoutingOverrides, execution_json, is_routed, load_own_skills,

@@ -13,11 +13,11 @@ use holodeck_turn::{PriceError, Prices};
 use holodeck_yaml::{LoadedAgent, Places};
 
 use crate::{
-    AnswerError, AnswerSource, Answers, ToolSetupError, UnsupportedParts,
+    AnswerError, AnswerSource, Answers, LoopSetupError, ToolSetupError, UnsupportedParts,
     backends::{BackendSelector, ReadyTools, Specialist, ToolSetup, prepare_tools},
     index::{IndexSink, Rebuild},
     mcp::McpServers,
-    model_keys, prices, telemetry,
+    model_keys, prices, quality, telemetry,
     unsupported::refuse_unsupported,
 };
 
@@ -77,6 +77,9 @@ pub enum OpenError {
         /// The day of the list.
         as_of: String,
     },
+    /// The quality loop.
+    #[error(transparent)]
+    QualityLoop(#[from] LoopSetupError),
     /// The tools.
     #[error(transparent)]
     Tools(#[from] ToolSetupError),
@@ -129,6 +132,7 @@ impl CheckedAgent {
             // This budget is that of a turn, which asks no judge.
             checked.require_prices("openai.max_budget_usd", Some(&[]))?;
         }
+        checked.check_loop(planned)?;
         checked.backends.check_key(&checked.agent)?;
         if occasion == Occasion::Test {
             model_keys::check_judges(&checked.agent, planned, &checked.backends)?;
@@ -164,6 +168,22 @@ impl CheckedAgent {
     /// What creates its backends.
     pub(crate) fn into_backends(self) -> BackendSelector {
         self.backends
+    }
+
+    /// Checks what the quality loop needs, where there is one.
+    fn check_loop(&self, planned: Option<&[usize]>) -> Result<(), OpenError> {
+        let Some(config) = quality::enabled(&self.agent).filter(|_| self.occasion == Occasion::Run) else {
+            // In a test, its judges are checked with the others.
+            let budget = quality::enabled(&self.agent).and_then(|config| config.budget.max_cost_usd);
+            return match (budget, self.occasion) {
+                (Some(_), Occasion::Test) => self.require_prices("quality_loop.budget.max_cost_usd", planned),
+                _ => Ok(()),
+            };
+        };
+        if config.budget.max_cost_usd.is_some() {
+            self.require_prices("quality_loop.budget.max_cost_usd", None)?;
+        }
+        Ok(model_keys::check_loop_judges(&self.agent, &self.backends)?)
     }
 
     pub(crate) fn answers(&self) -> &Answers {

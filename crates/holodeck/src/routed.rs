@@ -20,7 +20,7 @@ use holodeck_backend_api::Occasion;
 use holodeck_model::{Agent, CommandContext, Env, ExecutorKind, Redactor, ResolvedAgent};
 use holodeck_orchestrator::{
     AgentChoice, AttemptDetails, ExecuteOptions, Execution, ExecutionFacade, FacadeError, FacadeSettings, Hook,
-    InvalidRule, JsonLines, LoopRules, QualityLoop, Refiner, Scorer, SdkExecutor, SdkSettings, Selector, Skills,
+    InvalidRule, JsonLines, LoopObserver, LoopRules, QualityLoop, Refiner, Scorer, SdkExecutor, SdkSettings, Selector, Skills,
     SkillsRuntime, TelemetryRecord, TelemetrySink, TurnObserver, Verdict, selection_task,
 };
 use holodeck_otel_bridge::Telemetry;
@@ -44,7 +44,7 @@ use self::{
     skills::AgentsOfSkills,
     specialists::Variants,
 };
-use crate::{answers::redactor, event_store, index::IndexSink, load_own_agents, snapshot_files, telemetry};
+use crate::{answers::redactor, event_store, index::IndexSink, load_own_agents, quality::enabled, snapshot_files, telemetry};
 
 /// Whether a question to an agent is a command: the agent has `routing:` or an enabled `quality_loop:`.
 pub fn is_routed(agent: &Agent) -> bool {
@@ -70,6 +70,8 @@ pub struct RoutedOptions {
     pub hooks: Vec<Arc<dyn Hook>>,
     /// Scores answers, in place of the scorer of `quality_loop:`.
     pub scorer: Option<Arc<dyn Scorer>>,
+    /// Observes the iterations of the loop.
+    pub on_iteration: Option<LoopObserver>,
     /// The score that is good enough, in place of that of the YAML.
     pub threshold: Option<f64>,
     /// How many answers are scored at most, in place of that of the YAML.
@@ -105,9 +107,6 @@ pub enum RoutedError {
     /// A rule of `quality_loop:` is outside of its range.
     #[error("`quality_loop`: {0}")]
     Rule(#[from] InvalidRule),
-    /// The scorer of `quality_loop:` cannot be used.
-    #[error("`quality_loop.scorer`: {0}")]
-    Scorer(String),
 }
 
 /// A command that was executed and stored.
@@ -168,11 +167,12 @@ impl RoutedAgent {
             timeout: options.timeout,
             telemetry: telemetry.clone(),
             open: OnceCell::new(),
+            scorers: OnceCell::new(),
             agent,
         });
         let config = &variants.agent.config;
         let routing = config.routing.clone();
-        let refiner = refiner(&variants.agent, &options)?;
+        let refiner = refiner(&variants, &options)?;
         let settings = RoutingSettings::new(config, env, &options.overrides);
         let mut sdk = SdkSettings::default();
         sdk.enabled = settings.enabled;
@@ -338,10 +338,16 @@ impl RoutedAgent {
         } = self;
         drop((facade, sdk));
         open_legacy.close().await;
-        if let Some(open) = Arc::into_inner(variants).and_then(|variants| variants.open.into_inner())
-            && let Err(error) = open.close_traced().await
-        {
-            tracing::warn!(target: "holodeck::routing", %error, "the agent did not end cleanly");
+        if let Some(variants) = Arc::into_inner(variants) {
+            if let Some(scorers) = variants.scorers.into_inner() {
+                // The scores are there already.
+                let _ = scorers.close().await;
+            }
+            if let Some(open) = variants.open.into_inner()
+                && let Err(error) = open.close_traced().await
+            {
+                tracing::warn!(target: "holodeck::routing", %error, "the agent did not end cleanly");
+            }
         }
         telemetry::finish(&telemetry).await;
     }
@@ -367,18 +373,20 @@ pub fn execution_json(context: &CommandContext, execution: &Execution) -> Value 
 }
 
 /// The loop of an agent.
-fn refiner(agent: &LoadedAgent, options: &RoutedOptions) -> Result<Option<Arc<dyn Refiner>>, RoutedError> {
-    let Some(config) = agent.config.quality_loop.as_ref().filter(|quality| quality.enabled) else {
+fn refiner(variants: &Arc<Variants>, options: &RoutedOptions) -> Result<Option<Arc<dyn Refiner>>, RoutedError> {
+    let Some(config) = enabled(&variants.agent) else {
         return Ok(None);
-    };
-    let Some(scorer) = options.scorer.clone() else {
-        return Err(RoutedError::Scorer("no scorer".to_owned()));
     };
     let mut rules = LoopRules::of(config);
     rules.threshold = options.threshold.unwrap_or(rules.threshold);
     rules.max_iterations = options.max_iterations.unwrap_or(rules.max_iterations);
     let quality = QualityLoop::new(rules)?;
-    Ok(Some(Arc::new(LoopRefiner { quality, scorer })))
+    Ok(Some(Arc::new(LoopRefiner {
+        quality,
+        scorer: options.scorer.clone(),
+        variants: Arc::clone(variants),
+        observer: options.on_iteration.clone(),
+    })))
 }
 
 /// The sinks of `telemetry:` and `observability:`.

@@ -22,6 +22,7 @@ use crate::{
     backends::BackendSelector,
     index::IndexSink,
     open::CheckedAgent,
+    quality::AnswerScorers,
     test::turn_runner,
 };
 
@@ -37,6 +38,7 @@ pub(super) struct Variants {
     pub(super) timeout: Option<Duration>,
     pub(super) telemetry: Telemetry,
     pub(super) open: OnceCell<OpenAgent>,
+    pub(super) scorers: OnceCell<AnswerScorers>,
 }
 
 impl Variants {
@@ -76,6 +78,8 @@ impl Variants {
 
     async fn variant(&self, definition: AgentDefinition) -> Result<ReadyAgent, BackendError> {
         let open = self.opened().await?;
+        // What the loop needs is checked before anything is asked.
+        self.scorers().await?;
         let mut agent = self.agent.without_cases();
         if !definition.prompt.is_empty() {
             agent.instructions.text = definition.prompt;
