@@ -20,6 +20,7 @@ mod matrix;
 mod problem;
 mod progress;
 mod reference;
+mod routing;
 mod settings;
 mod style;
 mod summary;
@@ -38,6 +39,7 @@ pub(crate) use matrix::{MatrixRow, combination, matrix, matrix_plan, matrix_plan
 pub(crate) use problem::problem;
 pub(crate) use progress::{Highlights, Progress, Style as ProgressStyle};
 pub(crate) use reference::{command_reference, diagnostic_reference};
+pub(crate) use routing::{attempt, execution, routing_plan};
 pub(crate) use settings::settings;
 pub(crate) use style::{dim, failed_text, hint, strong};
 pub(crate) use summary::{FailureList, Summary, hints, summary};

@@ -51,6 +51,11 @@ pub fn is_routed(agent: &Agent) -> bool {
     agent.routing.is_some() || agent.quality_loop.as_ref().is_some_and(|quality| quality.enabled)
 }
 
+/// A new id that correlates everything that is recorded about an execution.
+pub fn new_session_id() -> String {
+    Uuid::new_v4().to_string()
+}
+
 /// How commands are executed.
 #[derive(Clone, Default)]
 #[allow(
