@@ -58,6 +58,7 @@ mod prompts;
 mod reports;
 mod resume;
 mod retrieval;
+mod routing;
 mod run;
 mod sampling;
 mod serve;
