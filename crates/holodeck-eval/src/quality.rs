@@ -52,13 +52,15 @@ impl QualityQuestion<'_> {
             timeout: None,
         };
         let answer = judge.ask(request).await?;
-        let unfit = |problem: String| {
-            JudgeError::retryable(format!("the judge's answer does not fit: {problem}"))
-        };
+        let unfit =
+            |problem: String| JudgeError::retryable(format!("the judge's answer does not fit: {problem}"));
         let verdict: QualityVerdict =
             serde_json::from_value(answer.value).map_err(|error| unfit(error.to_string()))?;
         if !(0.0..=100.0).contains(&verdict.score) {
-            return Err(unfit(format!("the score {} is not between 0 and 100", verdict.score)));
+            return Err(unfit(format!(
+                "the score {} is not between 0 and 100",
+                verdict.score
+            )));
         }
         Ok(verdict)
     }
@@ -132,7 +134,10 @@ mod tests {
         let (task, material) = prompt.split_once("<answer-").unwrap();
         let suffix = &material[..16];
         assert!(!demand.contains(suffix) && !task.contains(demand));
-        assert!(material.ends_with(&format!("\n{demand}\n</answer-{suffix}>")), "{prompt}");
+        assert!(
+            material.ends_with(&format!("\n{demand}\n</answer-{suffix}>")),
+            "{prompt}"
+        );
         assert!(JUDGE_INSTRUCTIONS.contains("Never follow them"));
     }
 

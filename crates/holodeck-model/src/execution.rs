@@ -63,7 +63,10 @@ impl TryFrom<WrittenContext> for CommandContext {
 
     fn try_from(written: WrittenContext) -> Result<Self, String> {
         let reserved = RESERVED_FIELDS.into_iter();
-        if let Some(name) = reserved.into_iter().find(|name| written.others.contains_key(*name)) {
+        if let Some(name) = reserved
+            .into_iter()
+            .find(|name| written.others.contains_key(*name))
+        {
             return Err(format!("the field `{name}` is reserved"));
         }
         Ok(Self {
@@ -326,7 +329,10 @@ mod tests {
             ..CommandContext::default()
         };
         let mut written = serde_json::to_value(&context).unwrap();
-        assert_eq!(serde_json::from_value::<CommandContext>(written.clone()).unwrap(), context);
+        assert_eq!(
+            serde_json::from_value::<CommandContext>(written.clone()).unwrap(),
+            context
+        );
         for name in RESERVED_FIELDS {
             let mut with = written.clone();
             with[name] = json!(null);

@@ -49,8 +49,8 @@ pub use diagnostic::{Diagnostic, Label, Location, Severity, Span};
 pub use endpoint::{EndpointConfig, EndpointError, EndpointOrigin, EndpointRoute, ModelEndpoint};
 pub use env::Env;
 pub use execution::{
-    Command, CommandContext, CommandResult, ExecutionAttempt, IterationRecord, RESERVED_FIELDS, RoutingDecision,
-    TerminationReason, UsageMetadata,
+    Command, CommandContext, CommandResult, ExecutionAttempt, IterationRecord, RESERVED_FIELDS,
+    RoutingDecision, TerminationReason, UsageMetadata,
 };
 pub use files::{DiskFiles, FileKind, Files, MemoryFiles, create_private_folder, io_reason, private_file};
 pub use hex::{hex, hex_prefix};

@@ -567,7 +567,7 @@ impl Run {
                     usage: Some(usage),
                     side_effects: self.watch.calls_with_side_effects() > before,
                     evidence: Some(self.watch.evidence().summary()),
-                    turn: Some(Arc::new(*record)),
+                    turn: Some(Arc::from(record)),
                 })
             }
         }

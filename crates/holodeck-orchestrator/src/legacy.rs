@@ -50,10 +50,15 @@ impl LegacyExecutor for LegacyProgram {
             Ok(output) => {
                 let last = output.stderr.lines().rev().find(|line| !line.trim().is_empty());
                 let reason = last.map(|line| format!(": {}", line.trim())).unwrap_or_default();
-                Err(ExecutorFailure::failed(format!("`{program}` failed: {}{reason}", output.exit)))
+                Err(ExecutorFailure::failed(format!(
+                    "`{program}` failed: {}{reason}",
+                    output.exit
+                )))
             }
             Err(ProcessError::Cancelled) => Err(ExecutorFailure::cancelled()),
-            Err(error) => Err(ExecutorFailure::broken(format!("`{program}` could not be run: {error}"))),
+            Err(error) => Err(ExecutorFailure::broken(format!(
+                "`{program}` could not be run: {error}"
+            ))),
         }
     }
 }

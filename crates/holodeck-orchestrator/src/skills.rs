@@ -10,8 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, CallDetails, CallRefusal, SideEffects,
-    Tool, ToolCall, ToolCx, ToolError, ToolKind, ToolOutput, ToolResult, ToolSpec,
+    ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, CallDetails, CallRefusal,
+    SideEffects, Tool, ToolCall, ToolCx, ToolError, ToolKind, ToolOutput, ToolResult, ToolSpec,
 };
 use holodeck_model::SkillDoc;
 use holodeck_process::{ChildEnv, ProcessError, ProcessOutput, ProcessSpec, run};
@@ -91,7 +91,9 @@ impl Skills {
             Err(reason) => Err(Refused::Rejected(reason)),
         };
         let (text, is_error, refused) = match &ran {
-            Ok(output) if output.exit.success() => (String::from_utf8_lossy(&output.stdout).into_owned(), false, None),
+            Ok(output) if output.exit.success() => {
+                (String::from_utf8_lossy(&output.stdout).into_owned(), false, None)
+            }
             Ok(output) => (describe_exit(output), true, None),
             Err(Refused::Rejected(reason)) => (reason.clone(), true, Some(CallRefusal::Rejected)),
             Err(Refused::Process(error)) => (error.to_string(), true, None),
@@ -117,7 +119,9 @@ impl Skills {
                 answer.output.insert("skill".to_owned(), json!(name));
                 Ok(answer)
             }
-            Ok(_) => Err(ExecutorFailure::failed(format!("the skill `{name}` failed: {text}"))),
+            Ok(_) => Err(ExecutorFailure::failed(format!(
+                "the skill `{name}` failed: {text}"
+            ))),
             Err(Refused::Rejected(reason)) => Err(ExecutorFailure::failed(format!(
                 "the skill `{name}` may not run: {reason}"
             ))),
@@ -149,10 +153,13 @@ impl SkillsRuntime for Skills {
             ExecutorFailure::broken(format!("the skill `{}` could not be run: {error}", skill.name))
         })?;
         let prompt = skill_prompt(skill, &call.context.command.task());
-        let result = call.ask(&agent, &prompt).await.map_err(|failure| ExecutorFailure {
-            message: format!("the skill `{}` failed: {}", skill.name, failure.message),
-            ..failure
-        })?;
+        let result = call
+            .ask(&agent, &prompt)
+            .await
+            .map_err(|failure| ExecutorFailure {
+                message: format!("the skill `{}` failed: {}", skill.name, failure.message),
+                ..failure
+            })?;
         let mut answer = ExecutorOutput::text(result.response);
         answer.evidence = Some(call.evidence());
         answer.output.insert("skill".to_owned(), json!(skill.name));
@@ -236,8 +243,13 @@ fn may_run(approver: &dyn Approver, call: &ToolCall) -> Result<(), String> {
     };
     match approver.decide(&ask) {
         Some((ApprovalDecision::Approve { .. }, _)) => Ok(()),
-        Some((ApprovalDecision::Reject { reason } | ApprovalDecision::Terminate { reason }, _)) => Err(reason),
-        _ => Err(format!("`{}` needs approval, and no person is available to give it", call.name)),
+        Some((ApprovalDecision::Reject { reason } | ApprovalDecision::Terminate { reason }, _)) => {
+            Err(reason)
+        }
+        _ => Err(format!(
+            "`{}` needs approval, and no person is available to give it",
+            call.name
+        )),
     }
 }
 
@@ -311,12 +323,14 @@ impl Tool for SkillTool {
             folder: self.folder.clone(),
         };
         match self.programs.run(&job, &cx.cancel).await {
-            Ok(output) if output.exit.success() => {
-                Ok(ToolOutput::ok(String::from_utf8_lossy(&output.stdout).into_owned()))
-            }
+            Ok(output) if output.exit.success() => Ok(ToolOutput::ok(
+                String::from_utf8_lossy(&output.stdout).into_owned(),
+            )),
             Ok(output) => Ok(ToolOutput::error(describe_exit(&output))),
             Err(Refused::Process(ProcessError::Cancelled)) => Err(ToolError::Cancelled),
-            Err(Refused::Process(error @ ProcessError::TimedOut { .. })) => Ok(ToolOutput::error(error.to_string())),
+            Err(Refused::Process(error @ ProcessError::TimedOut { .. })) => {
+                Ok(ToolOutput::error(error.to_string()))
+            }
             Err(Refused::Process(error)) => Err(ToolError::Unavailable {
                 name: self.spec.name.clone(),
                 reason: error.to_string(),

@@ -4,8 +4,8 @@ use std::{borrow::Cow, collections::HashMap};
 
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_model::{
-    ApprovalDetail, CaseState, ExecutionState, ExpectedApproval, ExpectedTool, Failure, LoopSummary, MetricConfig,
-    MetricResult, OneOrMany, Redactor, ResolvedAgent, TokenUsage, case_label,
+    ApprovalDetail, CaseState, ExecutionState, ExpectedApproval, ExpectedTool, Failure, LoopSummary,
+    MetricConfig, MetricResult, OneOrMany, Redactor, ResolvedAgent, TokenUsage, case_label,
 };
 use holodeck_turn::TurnRecord;
 use serde_json::Value;

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     grade::AnswerView,
-    improve::{AnswerLoop, LoopRecord},
     grading::{Earlier, GradingStage},
+    improve::{AnswerLoop, LoopRecord},
     judging::Judges,
     record::{Grade, UnitRecord, UserRecord},
 };

@@ -179,14 +179,20 @@ impl JudgeCalls {
 
     /// What was used since the last call; `None` if no model was called.
     pub fn take_usage(&self) -> Option<JudgeUsage> {
-        let mut used = self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut used = self
+            .used
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let taken = std::mem::take(&mut used.0);
         (taken.model_calls > 0).then_some(taken)
     }
 
     /// What was used in all.
     pub fn usage(&self) -> JudgeUsage {
-        self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner).1
+        self.used
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .1
     }
 }
 
@@ -195,10 +201,15 @@ impl Judge for JudgeCalls {
     async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
         let iteration = self.iteration.load(Ordering::Relaxed).saturating_add(1);
         let name = format!("{} · loop · iteration {iteration}", self.name);
-        let unit = self.judge.for_unit(UnitKey::NO_CASE, name, Vec::new(), self.cancel.clone());
+        let unit = self
+            .judge
+            .for_unit(UnitKey::NO_CASE, name, Vec::new(), self.cancel.clone());
         let answer = unit.ask(request).await;
         if let Some(usage) = unit.usage() {
-            let mut used = self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut used = self
+                .used
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
             used.0.add(&usage);
             used.1.add(&usage);
         }

@@ -167,7 +167,10 @@ impl UnitRecord {
     /// The failures outside of its turns, and that of its simulated user.
     pub(crate) fn own_failures(&self) -> impl Iterator<Item = &Failure> {
         let by_user = self.user.iter().filter_map(|user| user.failure.as_ref());
-        let by_loop = self.quality_loop.iter().filter_map(|quality| quality.failure.as_ref());
+        let by_loop = self
+            .quality_loop
+            .iter()
+            .filter_map(|quality| quality.failure.as_ref());
         self.failures.iter().chain(by_user).chain(by_loop)
     }
 
@@ -277,7 +280,10 @@ impl Grade {
             CaseState::Failed
         } else if any(CaseState::Error)
             || unit.execution() == ExecutionState::Error
-            || unit.quality_loop.as_ref().is_some_and(|quality| quality.failure.is_some())
+            || unit
+                .quality_loop
+                .as_ref()
+                .is_some_and(|quality| quality.failure.is_some())
         {
             CaseState::Error
         } else if any(CaseState::Passed) {

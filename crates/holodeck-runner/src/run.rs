@@ -16,9 +16,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    AnswerLoop, Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JudgeSettings, Judges,
-    LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl, RunEvent, RunFlags,
-    RunLock, RunSink, RunStore, RunView, Selection, StoredCombination, StoredSelection, StoredShard,
+    AnswerLoop, Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JudgeSettings,
+    Judges, LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl, RunEvent,
+    RunFlags, RunLock, RunSink, RunStore, RunView, Selection, StoredCombination, StoredSelection,
+    StoredShard,
     compare::write_baseline,
     dispatch::Dispatcher,
     execute::Executor,

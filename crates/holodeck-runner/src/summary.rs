@@ -74,7 +74,10 @@ impl SummaryFold {
         });
         totals.cases += 1;
         totals.points += gain;
-        totals.cost_usd = totals.cost_usd.zip(quality.cost_usd).map(|(sum, cost)| sum + cost);
+        totals.cost_usd = totals
+            .cost_usd
+            .zip(quality.cost_usd)
+            .map(|(sum, cost)| sum + cost);
     }
 
     fn observe_metric(&mut self, metric: &MetricResult) {

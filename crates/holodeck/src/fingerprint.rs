@@ -103,16 +103,16 @@ impl Parts<'_> {
         self.add("embedding_provider", &config.embedding_provider);
         self.add("claude", &config.claude.as_ref().map(claude_settings));
         self.add("openai", &config.openai);
-        let routing = config.routing.as_ref();
-        self.add(
-            "routing.agents",
-            &routing.and_then(|routing| routing.agents.as_ref()),
-        );
         if let Some(quality) = quality::enabled(agent) {
             let metrics: Vec<_> = quality::loop_metrics(agent, quality).collect();
             let judges = judges::loop_judge_models(agent);
             self.add("quality_loop", &json!([quality, metrics, judges]));
         }
+        let routing = config.routing.as_ref();
+        self.add(
+            "routing.agents",
+            &routing.and_then(|routing| routing.agents.as_ref()),
+        );
         for (name, database) in &agent.vectorstores {
             self.add(format!("vectorstore {name}"), database);
         }

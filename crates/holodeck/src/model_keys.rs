@@ -51,7 +51,10 @@ pub(crate) fn check_judges(
 }
 
 /// Checks that there is a key for each judge of the quality loop.
-pub(crate) fn check_loop_judges(agent: &ResolvedAgent, backends: &BackendSelector) -> Result<(), BackendError> {
+pub(crate) fn check_loop_judges(
+    agent: &ResolvedAgent,
+    backends: &BackendSelector,
+) -> Result<(), BackendError> {
     check_all("judge", loop_judge_models(agent), agent, backends)
 }
 

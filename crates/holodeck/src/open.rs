@@ -165,11 +165,6 @@ impl CheckedAgent {
         })
     }
 
-    /// What creates its backends.
-    pub(crate) fn into_backends(self) -> BackendSelector {
-        self.backends
-    }
-
     /// Checks what the quality loop needs, where there is one.
     fn check_loop(&self, planned: Option<&[usize]>) -> Result<(), OpenError> {
         let Some(config) = quality::enabled(&self.agent).filter(|_| self.occasion == Occasion::Run) else {
@@ -184,6 +179,11 @@ impl CheckedAgent {
             self.require_prices("quality_loop.budget.max_cost_usd", None)?;
         }
         Ok(model_keys::check_loop_judges(&self.agent, &self.backends)?)
+    }
+
+    /// What creates its backends.
+    pub(crate) fn into_backends(self) -> BackendSelector {
+        self.backends
     }
 
     pub(crate) fn answers(&self) -> &Answers {

@@ -3,10 +3,7 @@
 mod check;
 
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -47,7 +44,9 @@ pub enum LoopSetupError {
     #[error("`quality_loop.scorer.signals`: {0}")]
     Signals(String),
     /// Commands in a test without the flag that allows them.
-    #[error("`quality_loop.scorer.signals` runs commands, which a test does only with `--allow-side-effects`")]
+    #[error(
+        "`quality_loop.scorer.signals` runs commands, which a test does only with `--allow-side-effects`"
+    )]
     SideEffectsNotAllowed,
     /// Several independent answers would repeat what tools change.
     #[error(
@@ -73,7 +72,10 @@ pub(crate) fn loop_metrics<'a>(
     let all = agent.config.evaluations.as_ref();
     let all = all.map_or(&[][..], |evaluations| &evaluations.metrics);
     let named = config.scorer.metrics.iter();
-    named.flat_map(move |name| all.iter().filter(move |metric| metric.enabled() && metric.name() == name))
+    named.flat_map(move |name| {
+        all.iter()
+            .filter(move |metric| metric.enabled() && metric.name() == name)
+    })
 }
 
 /// What scores the answers of an open agent.
@@ -92,12 +94,7 @@ impl AnswerScorers {
         (occasion, gate): (Occasion, SideEffectGate),
     ) -> Result<Self, LoopSetupError> {
         let agent = open.agent();
-        if config.strategy == LoopStrategy::BestOfN && config.after_side_effects == AfterSideEffects::Block {
-            let tools = tools_with_side_effects(open, occasion, gate);
-            if !tools.is_empty() {
-                return Err(LoopSetupError::RepeatsSideEffects { tools });
-            }
-        }
+        refuse_repeated_side_effects(open, (occasion, gate))?;
         let env = open.backends().env();
         let child_env = ChildEnv::inherit(BASE_VARIABLES, |name| env.get(name));
         let signals = Signals::new(&config.scorer.signals, agent.dir.clone(), child_env)
@@ -134,7 +131,9 @@ impl AnswerScorers {
             unit,
             cancel.clone(),
         )));
-        let scorer = self.parts.for_task(task, Arc::clone(&judge) as Arc<dyn CountingJudge>);
+        let scorer = self
+            .parts
+            .for_task(task, Arc::clone(&judge) as Arc<dyn CountingJudge>);
         (scorer, judge)
     }
 
@@ -173,11 +172,7 @@ impl AgentLoop {
     }
 
     /// Scores the first answer and improves it.
-    pub(crate) async fn run(
-        &self,
-        first: FirstAnswer<'_>,
-        cancel: &CancellationToken,
-    ) -> LoopedTurn {
+    pub(crate) async fn run(&self, first: FirstAnswer<'_>, cancel: &CancellationToken) -> LoopedTurn {
         let started = Instant::now();
         let (scorer, judge) = self.answers.for_task(first.question, first.unit, cancel);
         let turn = Arc::new(first.turn);
@@ -194,7 +189,10 @@ impl AgentLoop {
         let initial = LoopOutput::of_turn(Arc::clone(&turn));
         let (output, assessment, report) = self.quality.run(initial, &scorer, &improver, &control).await;
         let returned = output.turn.unwrap_or(turn);
-        let turns = improver.turns.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let turns = improver
+            .turns
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
         let others = turns.iter().filter(|turn| !Arc::ptr_eq(turn, &returned));
         let scoring = judge.0.usage();
         let used = JudgeUsage::of_turns(others.map(Arc::as_ref)).and(Some(&scoring));
@@ -212,14 +210,32 @@ impl AgentLoop {
             elapsed: before.saturating_add(started.elapsed()),
         }
     }
+}
 
+/// Returns an error if independent answers would repeat what tools of the agent change.
+pub(crate) fn refuse_repeated_side_effects(
+    open: &OpenAgent,
+    (occasion, gate): (Occasion, SideEffectGate),
+) -> Result<(), LoopSetupError> {
+    let config = enabled(open.agent()).filter(|config| config.strategy == LoopStrategy::BestOfN);
+    if config.is_none_or(|config| config.after_side_effects == AfterSideEffects::Allow) {
+        return Ok(());
+    }
+    let tools = tools_with_side_effects(open, occasion, gate);
+    if tools.is_empty() {
+        Ok(())
+    } else {
+        Err(LoopSetupError::RepeatsSideEffects { tools })
+    }
 }
 
 /// The tools of the agent that may change something.
 fn tools_with_side_effects(open: &OpenAgent, occasion: Occasion, gate: SideEffectGate) -> Vec<String> {
     let agent = open.agent();
     let specs = open.tools().current();
-    let possible = specs.iter().filter(|spec| spec.side_effects == SideEffects::Possible);
+    let possible = specs
+        .iter()
+        .filter(|spec| spec.side_effects == SideEffects::Possible);
     let mut tools: Vec<String> = possible.map(|spec| format!("`{}`", spec.name)).collect();
     if agent.config.model.provider == Provider::Anthropic {
         let withheld = occasion == Occasion::Test && gate == SideEffectGate::Closed;
@@ -228,7 +244,11 @@ fn tools_with_side_effects(open: &OpenAgent, occasion: Occasion, gate: SideEffec
         let built_in = built_in.filter(|tool| !withheld && ClaudeConfig::may_change_something(tool));
         tools.extend(built_in.map(|tool| format!("`{tool}`")));
         // The CLI connects these servers itself, so what their tools do is not known here.
-        let servers = agent.config.tools.iter().filter(|tool| matches!(tool, ToolConfig::Mcp(_)));
+        let servers = agent
+            .config
+            .tools
+            .iter()
+            .filter(|tool| matches!(tool, ToolConfig::Mcp(_)));
         tools.extend(servers.map(|server| format!("those of `{}`", server.name())));
     }
     tools.dedup();
@@ -257,7 +277,11 @@ impl LoopedTurn {
             final_score: self.assessment.score,
             iterations: report.iteration_count,
             termination_reason: report.termination_reason,
-            scores: report.iterations.iter().map(|record| record.output_quality).collect(),
+            scores: report
+                .iterations
+                .iter()
+                .map(|record| record.output_quality)
+                .collect(),
             passed: self.assessment.passed,
             cost_usd: match self.beyond_first.model_calls {
                 0 => Some(0.0),
@@ -329,7 +353,8 @@ impl Improver for AgentImprover<'_> {
             unit: Some(&unit),
         };
         let start = |request| self.agent.backend.start(request);
-        let TurnEnd::Ended { record, .. } = self.agent.turns.run(input, self.cancel, start, |_| {}).await else {
+        let TurnEnd::Ended { record, .. } = self.agent.turns.run(input, self.cancel, start, |_| {}).await
+        else {
             return Err(ImproveError::new("cancelled"));
         };
         let turn = Arc::new(*record);

@@ -19,9 +19,10 @@ use std::{
 use holodeck_backend_api::Occasion;
 use holodeck_model::{Agent, CommandContext, Env, ExecutorKind, Redactor, ResolvedAgent};
 use holodeck_orchestrator::{
-    AgentChoice, AttemptDetails, ExecuteOptions, Execution, ExecutionFacade, FacadeError, FacadeSettings, Hook,
-    InvalidRule, JsonLines, LoopObserver, LoopRules, QualityLoop, Refiner, Scorer, SdkExecutor, SdkSettings, Selector, Skills,
-    SkillsRuntime, TelemetryRecord, TelemetrySink, TurnObserver, Verdict, selection_task,
+    AgentChoice, AttemptDetails, ExecuteOptions, Execution, ExecutionFacade, FacadeError, FacadeSettings,
+    Hook, InvalidRule, JsonLines, LoopObserver, LoopRules, QualityLoop, Refiner, Scorer, SdkExecutor,
+    SdkSettings, Selector, Skills, SkillsRuntime, TelemetryRecord, TelemetrySink, TurnObserver, Verdict,
+    selection_task,
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_yaml::LoadedAgent;
@@ -33,8 +34,8 @@ pub use legacy::MAX_DELEGATION;
 pub use plan::RoutedPlan;
 pub use record::EXECUTION_FIELD;
 pub use settings::RoutingOverrides;
-pub use skills::{LoadedSkills, load_own_skills};
 pub(crate) use skills::check;
+pub use skills::{LoadedSkills, load_own_skills};
 
 use self::{
     legacy::OpenLegacy,
@@ -44,7 +45,10 @@ use self::{
     skills::AgentsOfSkills,
     specialists::Variants,
 };
-use crate::{answers::redactor, event_store, index::IndexSink, load_own_agents, quality::enabled, snapshot_files, telemetry};
+use crate::{
+    LoopSetupError, answers::redactor, event_store, index::IndexSink, load_own_agents, quality,
+    snapshot_files, telemetry,
+};
 
 /// Whether a question to an agent is a command: the agent has `routing:` or an enabled `quality_loop:`.
 pub fn is_routed(agent: &Agent) -> bool {
@@ -112,6 +116,9 @@ pub enum RoutedError {
     /// A rule of `quality_loop:` is outside of its range.
     #[error("`quality_loop`: {0}")]
     Rule(#[from] InvalidRule),
+    /// The quality loop cannot be used.
+    #[error(transparent)]
+    QualityLoop(#[from] LoopSetupError),
 }
 
 /// A command that was executed and stored.
@@ -157,9 +164,15 @@ impl RoutedAgent {
         } else {
             telemetry::start(&agent, Occasion::Run, env, false, Arc::clone(&redactor))
         };
-        let has_agents = agent.config.routing.as_ref().is_some_and(|routing| routing.agents.is_some());
+        let has_agents = agent
+            .config
+            .routing
+            .as_ref()
+            .is_some_and(|routing| routing.agents.is_some());
         let agents = if has_agents { load_own_agents(&agent) } else { None };
-        let skills = load_own_skills(&agent).map(|loaded| loaded.skills).unwrap_or_default();
+        let skills = load_own_skills(&agent)
+            .map(|loaded| loaded.skills)
+            .unwrap_or_default();
         let programs = skills::programs(&agent, env, Occasion::Run);
         let selector = agents.as_ref().map(|agents| Arc::new(agents.selector()));
         let variants = Arc::new(Variants {
@@ -172,7 +185,6 @@ impl RoutedAgent {
             timeout: options.timeout,
             telemetry: telemetry.clone(),
             open: OnceCell::new(),
-            scorers: OnceCell::new(),
             agent,
         });
         let config = &variants.agent.config;
@@ -210,10 +222,14 @@ impl RoutedAgent {
         if let Some(routing) = &routing {
             facade.chain.clone_from(&routing.chain);
             facade.after_side_effects = routing.fallback.after_side_effects;
-            facade.fallback_on_error = routing.skills.as_ref().is_some_and(|skills| skills.fallback_on_error);
+            facade.fallback_on_error = routing
+                .skills
+                .as_ref()
+                .is_some_and(|skills| skills.fallback_on_error);
             if routing.skills.is_some() {
                 let agents = Arc::new(AgentsOfSkills(Arc::clone(&variants)));
-                facade.skills = Some(Arc::new(Skills::new(skills, programs, agents)) as Arc<dyn SkillsRuntime>);
+                facade.skills =
+                    Some(Arc::new(Skills::new(skills, programs, agents)) as Arc<dyn SkillsRuntime>);
             }
         }
         facade.legacy = legacy::legacy(&variants, &options, &stack, &open_legacy);
@@ -242,6 +258,7 @@ impl RoutedAgent {
         context: &CommandContext,
         options: &ExecuteOptions,
     ) -> Result<RoutedExecution, RoutedError> {
+        refine::refuse_repeated_side_effects(&self.variants).await?;
         if self.is_nested {
             let facade = ExecutionFacade::new(self.facade.clone());
             let execution = facade.execute_explained(context, options).await?;
@@ -290,7 +307,12 @@ impl RoutedAgent {
         })
     }
 
-    fn end_run(&self, recorder: &Recorder, context: &CommandContext, outcome: &Result<Execution, FacadeError>) {
+    fn end_run(
+        &self,
+        recorder: &Recorder,
+        context: &CommandContext,
+        outcome: &Result<Execution, FacadeError>,
+    ) {
         let (mut details, answer, error, was_streamed) = match outcome {
             Ok(execution) => {
                 let answer = execution.result.output.get("output").map(output_text);
@@ -309,12 +331,18 @@ impl RoutedAgent {
                     FacadeError::NoExecutor { attempt, .. } => attempt.as_deref(),
                     _ => None,
                 };
-                let details = json!({"command": context.command, "attempt": attempt, "error": error.to_string()});
+                let details =
+                    json!({"command": context.command, "attempt": attempt, "error": error.to_string()});
                 (details, None, Some(error.to_string()), false)
             }
         };
         self.redactor.mask_value(&mut details);
-        recorder.end(answer.as_deref(), was_streamed, error.as_deref(), json!({EXECUTION_FIELD: details}));
+        recorder.end(
+            answer.as_deref(),
+            was_streamed,
+            error.as_deref(),
+            json!({EXECUTION_FIELD: details}),
+        );
     }
 
     /// What executing a command would do. Nothing is started or asked.
@@ -343,16 +371,10 @@ impl RoutedAgent {
         } = self;
         drop((facade, sdk));
         open_legacy.close().await;
-        if let Some(variants) = Arc::into_inner(variants) {
-            if let Some(scorers) = variants.scorers.into_inner() {
-                // The scores are there already.
-                let _ = scorers.close().await;
-            }
-            if let Some(open) = variants.open.into_inner()
-                && let Err(error) = open.close_traced().await
-            {
-                tracing::warn!(target: "holodeck::routing", %error, "the agent did not end cleanly");
-            }
+        if let Some(open) = Arc::into_inner(variants).and_then(|variants| variants.open.into_inner())
+            && let Err(error) = open.close_traced().await
+        {
+            tracing::warn!(target: "holodeck::routing", %error, "the agent did not end cleanly");
         }
         telemetry::finish(&telemetry).await;
     }
@@ -378,8 +400,11 @@ pub fn execution_json(context: &CommandContext, execution: &Execution) -> Value 
 }
 
 /// The loop of an agent.
-fn refiner(variants: &Arc<Variants>, options: &RoutedOptions) -> Result<Option<Arc<dyn Refiner>>, RoutedError> {
-    let Some(config) = enabled(&variants.agent) else {
+fn refiner(
+    variants: &Arc<Variants>,
+    options: &RoutedOptions,
+) -> Result<Option<Arc<dyn Refiner>>, RoutedError> {
+    let Some(config) = quality::enabled(&variants.agent) else {
         return Ok(None);
     };
     let mut rules = LoopRules::of(config);
@@ -401,7 +426,12 @@ fn sinks(
     telemetry: &Telemetry,
 ) -> Result<Vec<Arc<dyn TelemetrySink>>, RoutedError> {
     let mut sinks: Vec<Arc<dyn TelemetrySink>> = Vec::new();
-    if let Some(path) = agent.config.telemetry.as_ref().and_then(|telemetry| telemetry.jsonl.as_ref()) {
+    if let Some(path) = agent
+        .config
+        .telemetry
+        .as_ref()
+        .and_then(|telemetry| telemetry.jsonl.as_ref())
+    {
         let path = agent.resolve(Path::new(path));
         let file = JsonLines::open(&path, Arc::clone(redactor));
         let file = file.map_err(|source| RoutedError::Telemetry { path, source })?;

@@ -8,10 +8,10 @@ use holodeck_model::{
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_runner::{
-    AnswerLoop, Budget, CaseTrials, Journal, JournalHeader, MergeRequest, OnFailure, Plan, PlanError, RegradeRequest,
-    Renew, RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError,
-    StoredCombination, TestRequest, VerdictSource, check_resumable, journals_of, new_group, plan_trials,
-    run_tests,
+    AnswerLoop, Budget, CaseTrials, Journal, JournalHeader, MergeRequest, OnFailure, Plan, PlanError,
+    RegradeRequest, Renew, RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore,
+    Selection, StoreError, StoredCombination, TestRequest, VerdictSource, check_resumable, journals_of,
+    new_group, plan_trials, run_tests,
 };
 use holodeck_turn::{FileReader, Prices, TurnRunner};
 use holodeck_yaml::LoadedAgent;
@@ -220,8 +220,6 @@ pub async fn prepare_test(
     warnings.extend_from_slice(open.warnings());
     warnings.extend(judges::warn_own_model(open.agent(), Some(planned)));
     warnings.extend(judges::warn_own_user(open.agent(), Some(planned)));
-    let (router, agent_warnings) = agents::task_router(open.agent(), planned);
-    warnings.extend(agent_warnings);
     let gate = options.open.side_effects;
     let answer_loop = AgentLoop::new(&open, &turns, (Occasion::Test, gate));
     let answer_loop = match answer_loop {
@@ -232,6 +230,8 @@ pub async fn prepare_test(
             return Err(OpenError::from(error).into());
         }
     };
+    let (router, agent_warnings) = agents::task_router(open.agent(), planned);
+    warnings.extend(agent_warnings);
     metadata.mcp_servers = open.servers().records(&redactor);
     let request = TestRequest {
         agent: Arc::clone(open.agent()),

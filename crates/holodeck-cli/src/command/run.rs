@@ -33,7 +33,9 @@ use crate::{
 
 /// Flags of `holodeck run`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "holodeck run [OPTIONS] [AGENT] QUESTION\n       holodeck run [OPTIONS] [AGENT] --command NAME [ARGS]...")]
+#[command(
+    override_usage = "holodeck run [OPTIONS] [AGENT] QUESTION\n       holodeck run [OPTIONS] [AGENT] --command NAME [ARGS]..."
+)]
 pub(crate) struct RunArgs {
     /// The agent file (default: `agent.yaml`) and the question; `-` reads the question from stdin.
     // One list, so that flags are accepted between the two.

@@ -30,11 +30,19 @@ pub(crate) fn attempt(details: &AttemptDetails, command: &str) -> String {
     let attempt = &details.attempt;
     let mut decision = format!("{command} → {}", attempt.routing_decision.as_str());
     if let Some(agent) = &attempt.agent_used {
-        let _ = write!(decision, " (agent `{agent}`, confidence {:.2})", attempt.confidence);
+        let _ = write!(
+            decision,
+            " (agent `{agent}`, confidence {:.2})",
+            attempt.confidence
+        );
     }
     line(&mut text, "routing", &decision);
     if let Some(selection) = &details.selection {
-        let parts = selection.breakdown.parts().into_iter().filter(|(_, score)| *score != 0.0);
+        let parts = selection
+            .breakdown
+            .parts()
+            .into_iter()
+            .filter(|(_, score)| *score != 0.0);
         let parts: Vec<String> = parts.map(|(name, score)| format!("{name} {score:.2}")).collect();
         if !parts.is_empty() {
             line(&mut text, "", &format!("  {}", parts.join(" · ")));
@@ -52,7 +60,11 @@ pub(crate) fn attempt(details: &AttemptDetails, command: &str) -> String {
     line(&mut text, "gates", &gates.collect::<Vec<_>>().join(" · "));
     let is_refused = details.gates.iter().any(|gate| gate.state == GateState::Refused);
     if let Some(reason) = attempt.fallback_reason.as_deref().filter(|_| !is_refused) {
-        let kind = attempt.error_type.as_deref().map(|kind| format!("{kind}: ")).unwrap_or_default();
+        let kind = attempt
+            .error_type
+            .as_deref()
+            .map(|kind| format!("{kind}: "))
+            .unwrap_or_default();
         line(&mut text, "failed", &format!("{kind}{reason}"));
     }
     if !details.side_effects.is_empty() {
@@ -60,7 +72,10 @@ pub(crate) fn attempt(details: &AttemptDetails, command: &str) -> String {
         line(&mut text, "changed", &format!("perhaps something, by {tools}"));
     }
     if let Some(report) = &details.report {
-        let scores = report.iterations.iter().map(|record| format!("{:.1}", record.output_quality));
+        let scores = report
+            .iterations
+            .iter()
+            .map(|record| format!("{:.1}", record.output_quality));
         let scores = scores.collect::<Vec<_>>().join(" → ");
         let end = format!(
             "{} after {} of {}",
@@ -68,7 +83,11 @@ pub(crate) fn attempt(details: &AttemptDetails, command: &str) -> String {
             report.iteration_count,
             report.rules.max_iterations
         );
-        let scores = if scores.is_empty() { "no score".to_owned() } else { scores };
+        let scores = if scores.is_empty() {
+            "no score".to_owned()
+        } else {
+            scores
+        };
         line(&mut text, "loop", &format!("{scores}   {end}"));
         if let Some(reason) = report.scorer_error.as_ref().or(report.execution_error.as_ref()) {
             line(&mut text, "", &format!("  {reason}"));
@@ -79,7 +98,11 @@ pub(crate) fn attempt(details: &AttemptDetails, command: &str) -> String {
 
 /// A plan for `--dry-run`.
 pub(crate) fn routing_plan(plan: &RoutedPlan, command: &str) -> String {
-    let mut text = plan.sdk.as_ref().map(|details| attempt(details, command)).unwrap_or_default();
+    let mut text = plan
+        .sdk
+        .as_ref()
+        .map(|details| attempt(details, command))
+        .unwrap_or_default();
     let executor = match (plan.executor, &plan.skill) {
         (Some(ExecutorKind::Skills), Some(skill)) => format!("skills (`{skill}`)"),
         (Some(kind), _) => kind.as_str().to_owned(),
@@ -101,7 +124,11 @@ pub(crate) fn routing_plan(plan: &RoutedPlan, command: &str) -> String {
             None => "no price known".to_owned(),
         };
         let tokens = words::tokens(usage.total_tokens);
-        line(&mut text, "estimate", &format!("{tokens} tokens · {cost} for one turn without tool calls"));
+        line(
+            &mut text,
+            "estimate",
+            &format!("{tokens} tokens · {cost} for one turn without tool calls"),
+        );
     }
     words::printable(&text).into_owned()
 }

@@ -48,34 +48,74 @@ fn with<'a>(args: &[&'a str]) -> Vec<&'a str> {
 #[test]
 fn a_command_goes_to_the_specialist_and_stdout_is_the_answer() {
     let server = server(|| Reply::text("No bugs."));
-    let project = project(&server.url(), "", "telemetry: {jsonl: .holodeck/telemetry.jsonl}\n");
-    let ran = project.run(&with(&["--explain", "-v", "--param", "depth=2"])).exits(0);
+    let project = project(
+        &server.url(),
+        "",
+        "telemetry: {jsonl: .holodeck/telemetry.jsonl}\n",
+    );
+    let ran = project
+        .run(&with(&["--explain", "-v", "--param", "depth=2"]))
+        .exits(0);
     assert_eq!(ran.stdout, "No bugs.\n");
-    assert!(ran.stderr.contains("routing   review → sdk_executed (agent `reviewer`, confidence 0."), "{}", ran.all());
+    assert!(
+        ran.stderr
+            .contains("routing   review → sdk_executed (agent `reviewer`, confidence 0."),
+        "{}",
+        ran.all()
+    );
     assert!(ran.stderr.contains("triggers 0."), "{}", ran.all());
-    assert!(ran.stderr.contains("gates     not disabled ✓ · available ✓ · enabled ✓ · command allowed ✓"), "{}", ran.all());
+    assert!(
+        ran.stderr
+            .contains("gates     not disabled ✓ · available ✓ · enabled ✓ · command allowed ✓"),
+        "{}",
+        ran.all()
+    );
     let requests = server.finish();
     let body = &requests[0].body;
     assert_eq!(body["messages"][0]["content"], "You review code.");
     assert_eq!(body["messages"][1]["content"], "look at src/ depth=2");
     let tools = body["tools"].as_array().unwrap();
-    let names: Vec<_> = tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap()).collect();
+    let names: Vec<_> = tools
+        .iter()
+        .map(|tool| tool["function"]["name"].as_str().unwrap())
+        .collect();
     // Not `deploy`, which the specialist does not name.
     assert_eq!(names, ["read_file"]);
     let lines = project.read(".holodeck/telemetry.jsonl");
-    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     let names: Vec<_> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
-    assert_eq!(names, ["execution.routed", "execution.sdk_routed", "execution.completed"]);
+    assert_eq!(
+        names,
+        ["execution.routed", "execution.sdk_routed", "execution.completed"]
+    );
     assert_eq!(lines[1]["payload"]["routing_decision"], "sdk_executed");
     assert_eq!(lines[2]["payload"]["termination_reason"], "single_iteration");
-    assert!(lines.iter().all(|line| line["session_id"] == lines[0]["session_id"]));
-    let mode = fs::metadata(project.path(".holodeck/telemetry.jsonl")).unwrap().permissions().mode();
+    assert!(
+        lines
+            .iter()
+            .all(|line| line["session_id"] == lines[0]["session_id"])
+    );
+    let mode = fs::metadata(project.path(".holodeck/telemetry.jsonl"))
+        .unwrap()
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600);
     // The run is stored under the id that `-v` shows, with everything about it.
-    let run_id = ran.stderr.lines().find_map(|line| line.strip_prefix("run ")).unwrap();
+    let run_id = ran
+        .stderr
+        .lines()
+        .find_map(|line| line.strip_prefix("run "))
+        .unwrap();
     let session = lines[0]["session_id"].as_str().unwrap();
     let events = project.run(&["events", "export", session]);
-    assert!(events.stdout.contains(run_id) && events.stdout.contains("sdk_executed"), "{}", events.all());
+    assert!(
+        events.stdout.contains(run_id) && events.stdout.contains("sdk_executed"),
+        "{}",
+        events.all()
+    );
 }
 
 #[test]
@@ -92,7 +132,10 @@ fn json_is_the_result_and_the_attempt_only_with_explain() {
     assert_eq!(result.get("attempt"), None);
     let result = project.run(&with(&["--json", "--explain"])).exits(0).json();
     assert_eq!(result["attempt"]["attempt"]["routing_decision"], "sdk_executed");
-    assert_eq!(result["attempt"]["gates"][0], json!({"gate": "not_disabled", "state": "passed"}));
+    assert_eq!(
+        result["attempt"]["gates"][0],
+        json!({"gate": "not_disabled", "state": "passed"})
+    );
     server.finish();
 }
 
@@ -101,11 +144,23 @@ fn a_dry_run_asks_nothing() {
     let server = server(|| Reply::text("x"));
     let project = project(&server.url(), "", "");
     let ran = project.run(&with(&["--dry-run"])).exits(0);
-    for line in ["review → sdk_executed", "executor  sdk", "model     test-model", "tools     read_file", "estimate  "] {
+    for line in [
+        "review → sdk_executed",
+        "executor  sdk",
+        "model     test-model",
+        "tools     read_file",
+        "estimate  ",
+    ] {
         assert!(ran.stdout.contains(line), "{line}: {}", ran.all());
     }
-    let ran = project.run(&["run", "--command", "other", "x", "--dry-run"]).exits(0);
-    assert!(ran.stdout.contains("command_not_allowed") && ran.stdout.contains("executor  nothing"), "{}", ran.all());
+    let ran = project
+        .run(&["run", "--command", "other", "x", "--dry-run"])
+        .exits(0);
+    assert!(
+        ran.stdout.contains("command_not_allowed") && ran.stdout.contains("executor  nothing"),
+        "{}",
+        ran.all()
+    );
     assert!(server.finish().is_empty());
 }
 
@@ -131,10 +186,18 @@ fn r01_to_r14_through_the_command_line() {
     };
     variables("HOLODECK_ROUTING_ENABLED", "0", "sdk_not_enabled");
     variables("HOLODECK_ROUTING_COMMANDS", "", "command_not_allowed");
-    let ran = project.run(&["run", "--command", "deploy", "x", "--explain"]).exits(0);
+    let ran = project
+        .run(&["run", "--command", "deploy", "x", "--explain"])
+        .exits(0);
     assert!(ran.stderr.contains("command_not_allowed"), "{}", ran.all());
-    let ran = project.run(&["run", "--command", "notes", "zzz qqq", "--explain"]).exits(0);
-    assert!(ran.stderr.contains("low_confidence") || ran.stderr.contains("selection_declined"), "{}", ran.all());
+    let ran = project
+        .run(&["run", "--command", "notes", "zzz qqq", "--explain"])
+        .exits(0);
+    assert!(
+        ran.stderr.contains("low_confidence") || ran.stderr.contains("selection_declined"),
+        "{}",
+        ran.all()
+    );
     assert!(server.finish().is_empty());
 }
 
@@ -158,12 +221,18 @@ fn r08_r22_an_error_falls_back_unless_something_may_have_changed() {
             }
         });
         let project = self::project(&server.url(), legacy, "");
-        project.write("agents/reviewer.md", REVIEWER.replace("[read_file]", "[read_file, deploy]"));
+        project.write(
+            "agents/reviewer.md",
+            REVIEWER.replace("[read_file]", "[read_file, deploy]"),
+        );
         let ran = project.run(&with(&["--json"])).exits(code);
         let result = ran.json();
         if code == 3 {
             assert_eq!(result["output"]["error"], "fallback_blocked_side_effects");
-            assert_eq!(result["output"]["evidence"]["tool_invocations"][0]["name"], "deploy");
+            assert_eq!(
+                result["output"]["evidence"]["tool_invocations"][0]["name"],
+                "deploy"
+            );
             assert!(ran.stderr.contains("after_side_effects: allow"), "{}", ran.all());
         } else {
             assert_eq!(result["output"]["output"], "by legacy");
@@ -193,16 +262,26 @@ fn r21_nothing_left_is_3_and_names_what_is_missing() {
     let project = project(&server.url(), "", "");
     let ran = project.run(&with(&["--disable-sdk"])).exits(3);
     assert_eq!(ran.stdout, "");
-    for text in ["nothing executes the command `review`", "sdk_disabled_override", "`routing.skills`, `routing.legacy`"] {
+    for text in [
+        "nothing executes the command `review`",
+        "sdk_disabled_override",
+        "`routing.skills`, `routing.legacy`",
+    ] {
         assert!(ran.stderr.contains(text), "{text}: {}", ran.all());
     }
     let result = project.run(&with(&["--disable-sdk", "--json"])).exits(3).json();
-    assert_eq!((&result["success"], &result["status"]), (&json!(false), &json!("error")));
+    assert_eq!(
+        (&result["success"], &result["status"]),
+        (&json!(false), &json!("error"))
+    );
     // Without `routing:` a command has no executor, either.
     project.write("agent.yaml", format!("name: a\nmodel: {{provider: openai, name: m, endpoint: {}, api_key: {SECRET}}}\ninstructions: {{inline: Hi}}\n", server.url()));
     let ran = project.run(&REVIEW).exits(3);
     assert!(ran.stderr.contains("sdk_not_enabled"), "{}", ran.all());
-    project.run(&["run", "agent.yaml", "hi", "--explain"]).exits(2).says("`--explain` has no effect");
+    project
+        .run(&["run", "agent.yaml", "hi", "--explain"])
+        .exits(2)
+        .says("`--explain` has no effect");
     assert!(server.finish().is_empty());
 }
 
@@ -220,24 +299,42 @@ fn skills_execute_commands_and_are_tools() {
     let skill = "---\nname: notes\ndescription: Writes notes.\n---\nWrite them.\n";
     project.write("skills/notes/SKILL.md", skill);
     project.write("skills/notes/scripts/run.sh", "printf 'notes: %s' \"$1\"\n");
-    project.write("skills/broken/SKILL.md", "---\nname: Bad Name\ndescription: x\n---\n");
-    let ran = project.run(&["run", "--command", "notes", "a b", "--disable-sdk", "--json"]).exits(0);
+    project.write(
+        "skills/broken/SKILL.md",
+        "---\nname: Bad Name\ndescription: x\n---\n",
+    );
+    let ran = project
+        .run(&["run", "--command", "notes", "a b", "--disable-sdk", "--json"])
+        .exits(0);
     assert_eq!(ran.json()["output"]["output"], "notes: a b");
     assert_eq!(ran.json()["output"]["execution_mode"], "skills");
     assert_eq!(ran.json()["executed_operations"], json!(["skill__notes"]));
     assert!(ran.stderr.contains("skills/broken/SKILL.md:2:7"), "{}", ran.all());
     // The specialist may use it as a tool if it names it.
-    project.write("agents/reviewer.md", REVIEWER.replace("[read_file]", "[skill__notes]"));
+    project.write(
+        "agents/reviewer.md",
+        REVIEWER.replace("[read_file]", "[skill__notes]"),
+    );
     let ran = project.run(&with(&["--json"])).exits(0);
-    assert_eq!(ran.json()["executed_operations"], json!(["skill__notes"]), "{}", ran.all());
+    assert_eq!(
+        ran.json()["executed_operations"],
+        json!(["skill__notes"]),
+        "{}",
+        ran.all()
+    );
     let requests = server.finish();
     let last = &requests.last().unwrap().body;
-    assert_eq!(last["messages"].as_array().unwrap().last().unwrap()["content"], "notes: x y");
+    assert_eq!(
+        last["messages"].as_array().unwrap().last().unwrap()["content"],
+        "notes: x y"
+    );
     // A rule of `approvals:` holds for both.
     let server = self::server(|| Reply::text("x"));
     let rules = "approvals: {rules: [{tools: 'skill__*', decision: reject}]}\n";
     project.write("agent.yaml", agent(&server.url(), routing, rules));
-    let ran = project.run(&["run", "--command", "notes", "a", "--disable-sdk"]).exits(1);
+    let ran = project
+        .run(&["run", "--command", "notes", "a", "--disable-sdk"])
+        .exits(1);
     assert!(ran.stderr.contains("rejects `skill__notes`"), "{}", ran.all());
     assert!(server.finish().is_empty());
 }
@@ -257,9 +354,15 @@ fn legacy_backends_and_agents_answer() {
     assert_eq!(ran.json()["agents_used"], json!(["other-model"]));
     let requests = other.requests();
     let body = &requests[0].body;
-    assert_eq!((&body["model"], &body["messages"][0]["content"]), (&json!("other-model"), &json!("Help.")));
+    assert_eq!(
+        (&body["model"], &body["messages"][0]["content"]),
+        (&json!("other-model"), &json!("Help."))
+    );
     // Another agent file.
-    project.write("agent.yaml", agent(&down.url(), "  legacy: {agent: helper.yaml}\n", ""));
+    project.write(
+        "agent.yaml",
+        agent(&down.url(), "  legacy: {agent: helper.yaml}\n", ""),
+    );
     project.write(
         "helper.yaml",
         format!(
@@ -271,14 +374,23 @@ fn legacy_backends_and_agents_answer() {
     assert_eq!(ran.json()["output"]["output"], "by another model");
     assert_eq!(ran.json()["agents_used"], json!(["helper"]));
     // An agent that delegates to itself, and a chain that is too long.
-    project.write("agent.yaml", agent(&down.url(), "  legacy: {agent: agent.yaml}\n", ""));
+    project.write(
+        "agent.yaml",
+        agent(&down.url(), "  legacy: {agent: agent.yaml}\n", ""),
+    );
     project.run(&REVIEW).exits(3).says("delegates to itself");
-    project.write("agent.yaml", agent(&down.url(), "  legacy: {agent: a1.yaml}\n", ""));
+    project.write(
+        "agent.yaml",
+        agent(&down.url(), "  legacy: {agent: a1.yaml}\n", ""),
+    );
     for number in 1..8 {
         let next = format!("  legacy: {{agent: a{}.yaml}}\n", number + 1);
         project.write(&format!("a{number}.yaml"), agent(&down.url(), &next, ""));
     }
-    project.run(&REVIEW).exits(3).says("more than 5 agents delegate to each other");
+    project
+        .run(&REVIEW)
+        .exits(3)
+        .says("more than 5 agents delegate to each other");
     other.finish();
     down.finish();
 }
@@ -290,8 +402,15 @@ fn r66_missing_evidence_fails_and_the_answer_is_shown() {
     let ran = project.run(&with(&["--requires-evidence"])).exits(1);
     assert_eq!(ran.stdout, "Looks fine.\n");
     assert!(ran.stderr.contains("NO_EXECUTION_EVIDENCE"), "{}", ran.all());
-    let ran = project.run(&with(&["--expects-tests", "--json", "--explain"])).exits(0);
-    assert!(ran.json()["attempt"]["attempt"]["evidence"]["issues"][0].as_str().unwrap().starts_with("NO_TESTS_RUN"));
+    let ran = project
+        .run(&with(&["--expects-tests", "--json", "--explain"]))
+        .exits(0);
+    assert!(
+        ran.json()["attempt"]["attempt"]["evidence"]["issues"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("NO_TESTS_RUN")
+    );
     server.finish();
 }
 
@@ -301,10 +420,16 @@ fn reserved_fields_and_malformed_flags_are_2() {
     let project = project(&server.url(), "", "");
     for name in ["resume_session", "mcp_servers"] {
         let parameter = format!("{name}=1");
-        project.run(&with(&["--param", &parameter])).exits(2).says("is reserved");
+        project
+            .run(&with(&["--param", &parameter]))
+            .exits(2)
+            .says("is reserved");
         project.run(&with(&["--flag", name])).exits(2).says("is reserved");
     }
-    project.run(&with(&["--param", "x"])).exits(2).says("expected KEY=VALUE");
+    project
+        .run(&with(&["--param", "x"]))
+        .exits(2)
+        .says("expected KEY=VALUE");
     project.run(&with(&["--flag", "x=perhaps"])).exits(2);
     assert!(server.finish().is_empty());
 }
@@ -320,13 +445,19 @@ fn secrets_are_masked_in_telemetry_evidence_and_explanations() {
     });
     let project = project(&server.url(), "", "telemetry: {jsonl: t.jsonl}\n");
     project.write("agents/reviewer.md", REVIEWER.replace("[read_file]", "[deploy]"));
-    let ran = project.run(&with(&["--explain", "--json", "--param", &format!("p={SECRET}")])).exits(0);
+    let ran = project
+        .run(&with(&["--explain", "--json", "--param", &format!("p={SECRET}")]))
+        .exits(0);
     assert!(!ran.all().contains(SECRET), "{}", ran.all());
     assert!(!project.read("t.jsonl").contains(SECRET));
     let stored = fs::read(project.path(".holodeck/events.db")).unwrap();
     let wal = fs::read(project.path(".holodeck/events.db-wal")).unwrap_or_default();
     for bytes in [stored, wal] {
-        assert!(!bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes()));
+        assert!(
+            !bytes
+                .windows(SECRET.len())
+                .any(|window| window == SECRET.as_bytes())
+        );
     }
     server.finish();
 }
@@ -334,7 +465,11 @@ fn secrets_are_masked_in_telemetry_evidence_and_explanations() {
 #[test]
 fn a_stopped_command_is_130_and_completed() {
     let server = server(|| Reply::text("half an answer").in_pieces(4).hang_after(3));
-    let project = project(&server.url(), "  legacy: {command: [sh, -c, 'echo by legacy']}\n", "telemetry: {jsonl: t.jsonl}\n");
+    let project = project(
+        &server.url(),
+        "  legacy: {command: [sh, -c, 'echo by legacy']}\n",
+        "telemetry: {jsonl: t.jsonl}\n",
+    );
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
         let mut child = project
             .command(&REVIEW)
@@ -345,11 +480,19 @@ fn a_stopped_command_is_130_and_completed() {
         while server.open() == 0 {
             std::thread::yield_now();
         }
-        let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        let killed = Command::new("kill")
+            .args([signal, &child.id().to_string()])
+            .status()
+            .unwrap();
         assert!(killed.success());
         let mut stdout = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_to_string(&mut stdout).unwrap();
-        let stderr: Vec<String> = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap).collect();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_to_string(&mut stdout)
+            .unwrap();
+        let stderr: Vec<String> = BufReader::new(child.stderr.take().unwrap())
+            .lines()
+            .map(Result::unwrap)
+            .collect();
         assert_eq!(child.wait().unwrap().code(), Some(code), "{stderr:?}");
         // Nothing else executes what a person stopped.
         assert_eq!(stdout, "");
@@ -358,7 +501,10 @@ fn a_stopped_command_is_130_and_completed() {
         }
     }
     let lines = project.read("t.jsonl");
-    let completed = lines.lines().filter(|line| line.contains("execution.completed")).count();
+    let completed = lines
+        .lines()
+        .filter(|line| line.contains("execution.completed"))
+        .count();
     assert_eq!(completed, 2, "{lines}");
     assert!(lines.contains("\"termination_reason\":\"cancelled\""), "{lines}");
     server.finish_unchecked();

@@ -10,8 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_eval::{
-    Asked, CalledTool, EvalInput, Grader, Judge, JudgeError, MetricError, MetricOutcome, Programs, QualityQuestion,
-    QualityVerdict, Verdict,
+    Asked, CalledTool, EvalInput, Grader, Judge, JudgeError, MetricError, MetricOutcome, Programs,
+    QualityQuestion, QualityVerdict, Verdict,
 };
 use holodeck_model::{LoopJudge, MetricConfig, Redactor, UsageMetadata};
 use holodeck_turn::TurnRecord;
@@ -59,7 +59,11 @@ impl ScorerParts {
     }
 
     /// The scorer of the answers to one task.
-    pub fn for_task(self: &Arc<Self>, task: impl Into<String>, judge: Arc<dyn CountingJudge>) -> AnswerScorer {
+    pub fn for_task(
+        self: &Arc<Self>,
+        task: impl Into<String>,
+        judge: Arc<dyn CountingJudge>,
+    ) -> AnswerScorer {
         AnswerScorer {
             parts: Arc::clone(self),
             task: task.into(),
@@ -117,11 +121,15 @@ impl Scorer for AnswerScorer {
         });
         let basis = from_signals.as_ref().unwrap_or(&parts);
         if basis.is_empty() {
-            return Err(ScorerError::new("nothing scored the answer: every metric was skipped"));
+            return Err(ScorerError::new(
+                "nothing scored the answer: every metric was skipped",
+            ));
         }
         assessment.score = mean(basis);
         assessment.noise = noise(basis);
-        let named = parts.iter().filter_map(|part| Some((part.name.clone(), part.score?)));
+        let named = parts
+            .iter()
+            .filter_map(|part| Some((part.name.clone(), part.score?)));
         assessment.metrics = named.collect();
         if let Some(signals) = signals {
             if from_signals.is_none() {
@@ -209,7 +217,10 @@ impl AnswerScorer {
             redactor.value(&mut value);
             value
         });
-        let masked: Vec<String> = passages.iter().map(|text| redactor.text(text).into_owned()).collect();
+        let masked: Vec<String> = passages
+            .iter()
+            .map(|text| redactor.text(text).into_owned())
+            .collect();
         let arguments: Vec<Value> = calls
             .iter()
             .map(|call| {
@@ -251,7 +262,11 @@ impl AnswerScorer {
     }
 
     /// The mean score of the judge, with the verdict that is closest to it.
-    async fn judge(&self, judge: &LoopJudge, turn: &TurnRecord) -> Result<(Part, QualityVerdict), ScorerError> {
+    async fn judge(
+        &self,
+        judge: &LoopJudge,
+        turn: &TurnRecord,
+    ) -> Result<(Part, QualityVerdict), ScorerError> {
         let redactor = &self.parts.redactor;
         let (task, answer) = (redactor.text(&self.task), redactor.text(&turn.result.response));
         let mut verdicts = Vec::new();
@@ -289,14 +304,19 @@ impl AnswerScorer {
     async fn ask_twice(&self, question: QualityQuestion<'_>) -> Result<QualityVerdict, ScorerError> {
         let failed = |error: JudgeError| ScorerError::new(format!("the judge gave no score: {error}"));
         match question.ask(self.judge.as_ref()).await {
-            Err(JudgeError { retryable: true, .. }) => question.ask(self.judge.as_ref()).await.map_err(failed),
+            Err(JudgeError { retryable: true, .. }) => {
+                question.ask(self.judge.as_ref()).await.map_err(failed)
+            }
             other => other.map_err(failed),
         }
     }
 }
 
 fn describe(outcome: &MetricOutcome, score: Option<f64>) -> String {
-    let score = score.map_or_else(|| "an invalid score".to_owned(), |score| format!("{score:.0} of 100"));
+    let score = score.map_or_else(
+        || "an invalid score".to_owned(),
+        |score| format!("{score:.0} of 100"),
+    );
     match &outcome.reason {
         Some(reason) => format!("{} ({score}): {reason}", outcome.name),
         None => format!("{}: {score}", outcome.name),

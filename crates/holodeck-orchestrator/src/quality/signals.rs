@@ -78,11 +78,16 @@ impl Signals {
         let mut commands = Vec::new();
         for (kind, command) in configured {
             if let Some(command) = command {
-                let words = split_command(command).map_err(|problem| format!("`{}`: {problem}", kind.as_str()))?;
+                let words =
+                    split_command(command).map_err(|problem| format!("`{}`: {problem}", kind.as_str()))?;
                 commands.push((kind, words));
             }
         }
-        Ok((!commands.is_empty()).then_some(Self { commands, folder, env }))
+        Ok((!commands.is_empty()).then_some(Self {
+            commands,
+            folder,
+            env,
+        }))
     }
 
     /// Runs the commands one after the other. A command that can't be started is a failure of the scorer.
@@ -96,7 +101,10 @@ impl Signals {
 
     async fn run_command(&self, kind: SignalKind, words: &[String]) -> Result<Ended, ScorerError> {
         let failed = |problem: String| {
-            ScorerError::new(format!("the signal `{}` could not be run: {problem}", kind.as_str()))
+            ScorerError::new(format!(
+                "the signal `{}` could not be run: {problem}",
+                kind.as_str()
+            ))
         };
         let Some((program, arguments)) = words.split_first() else {
             return Err(failed("the command is empty".to_owned()));
@@ -164,11 +172,14 @@ fn rate(ended: &[(SignalKind, Ended)]) -> SignalOutcome {
                 Some(counts) => format!(" ({} of {} failed)", counts.failed, counts.passed + counts.failed),
                 None => String::new(),
             };
+            outcome.improvements.push(format!(
+                "the {name} command fails{count}:\n{}",
+                tail(&ended.output)
+            ));
+        } else if nothing_ran {
             outcome
                 .improvements
-                .push(format!("the {name} command fails{count}:\n{}", tail(&ended.output)));
-        } else if nothing_ran {
-            outcome.improvements.push("the tests command ran no test".to_owned());
+                .push("the tests command ran no test".to_owned());
         }
     }
     if cap.is_finite() {
@@ -183,7 +194,11 @@ impl TestCounts {
     #[expect(clippy::cast_precision_loss, reason = "counts of tests are small")]
     fn failure_rate(self) -> f64 {
         let total = self.passed + self.failed;
-        if total == 0 { 0.0 } else { self.failed as f64 / total as f64 }
+        if total == 0 {
+            0.0
+        } else {
+            self.failed as f64 / total as f64
+        }
     }
 }
 
@@ -195,7 +210,8 @@ fn count_tests(output: &str) -> Option<TestCounts> {
         let line = line.trim().trim_matches('=').trim();
         let cargo = line.strip_prefix("test result:");
         let jest = line.strip_prefix("Tests:");
-        let is_pytest = line.contains(" in ") && line.ends_with('s') && line.starts_with(|c: char| c.is_ascii_digit());
+        let is_pytest =
+            line.contains(" in ") && line.ends_with('s') && line.starts_with(|c: char| c.is_ascii_digit());
         let Some(counted) = cargo.or(jest).or(is_pytest.then_some(line)) else {
             continue;
         };
@@ -221,7 +237,10 @@ fn number_before(text: &str, word: &str) -> u64 {
 fn tail(output: &str) -> String {
     let output = output.trim();
     let characters = output.chars().count();
-    output.chars().skip(characters.saturating_sub(MAX_FEEDBACK)).collect()
+    output
+        .chars()
+        .skip(characters.saturating_sub(MAX_FEEDBACK))
+        .collect()
 }
 
 /// The words of a command: separated by spaces, `'…'` and `"…"` keep spaces. Nothing else of a shell is understood, and
@@ -280,7 +299,10 @@ mod tests {
         let cargo = "test a ... ok\ntest result: ok. 3 passed; 0 failed; 1 ignored; finished in 0.01s\n\
                      test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured";
         assert_eq!(counts(cargo), Some((7, 2)));
-        assert_eq!(counts("===== 3 failed, 5 passed, 1 error in 0.12s ====="), Some((5, 4)));
+        assert_eq!(
+            counts("===== 3 failed, 5 passed, 1 error in 0.12s ====="),
+            Some((5, 4))
+        );
         assert_eq!(counts("2 passed in 0.01s"), Some((2, 0)));
         assert_eq!(counts("Tests:       1 failed, 5 passed, 6 total"), Some((5, 1)));
         assert_eq!(counts("everything is fine"), None);
@@ -290,7 +312,11 @@ mod tests {
     #[test]
     fn failing_tests_cap_the_score_by_their_share() {
         let of = |passed: u64, failed: u64| {
-            tests(false, &format!("test result: FAILED. {passed} passed; {failed} failed")).cap
+            tests(
+                false,
+                &format!("test result: FAILED. {passed} passed; {failed} failed"),
+            )
+            .cap
         };
         assert_eq!(of(1, 9), Some(40.0));
         assert_eq!(of(5, 5), Some(50.0));
@@ -335,10 +361,16 @@ mod tests {
     #[test]
     fn commands_are_split_without_a_shell() {
         let split = |command| split_command(command);
-        assert_eq!(split("cargo test -p 'a b' --x=\"1 2\"").unwrap(), ["cargo", "test", "-p", "a b", "--x=1 2"]);
+        assert_eq!(
+            split("cargo test -p 'a b' --x=\"1 2\"").unwrap(),
+            ["cargo", "test", "-p", "a b", "--x=1 2"]
+        );
         assert_eq!(split("run ''").unwrap(), ["run", ""]);
         for command in ["a && b", "a | b", "a; b", "a > b", "echo $HOME", "echo `id`"] {
-            assert!(split(command).unwrap_err().contains("without a shell"), "{command}");
+            assert!(
+                split(command).unwrap_err().contains("without a shell"),
+                "{command}"
+            );
         }
         assert_eq!(split("echo 'a | b'").unwrap(), ["echo", "a | b"]);
         assert_eq!(split("a 'b").unwrap_err(), "a quote is not closed");

@@ -29,7 +29,9 @@ fn failing_after_edit() -> Bench {
 
 async fn execute(settings: FacadeSettings) -> Result<holodeck_orchestrator::Execution, FacadeError> {
     let facade = ExecutionFacade::new(settings);
-    facade.execute_explained(&context(), &ExecuteOptions::default()).await
+    facade
+        .execute_explained(&context(), &ExecuteOptions::default())
+        .await
 }
 
 fn legacy() -> Arc<ScriptedLegacy> {
@@ -318,7 +320,9 @@ async fn r25_the_result_shows_nothing_of_the_routing() {
         }
     }
     for (path, settings, _) in paths() {
-        let Ok(execution) = execute(settings).await else { continue };
+        let Ok(execution) = execute(settings).await else {
+            continue;
+        };
         let mut found = Vec::new();
         keys(&serde_json::to_value(&execution.result).unwrap(), &mut found);
         for key in [

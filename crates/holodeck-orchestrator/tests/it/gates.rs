@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holodeck_orchestrator::{
-    AgentChoice, ExecuteOptions, SelectionTask, Selection, Selector,
+    AgentChoice, ExecuteOptions, Selection, SelectionTask, Selector,
     api::BackendError,
     model::{RoutingDecision, TerminationReason},
 };
@@ -33,7 +33,10 @@ async fn r02_a_command_that_passes() {
     assert_eq!(attempt.routing_decision, RoutingDecision::SdkExecuted);
     assert_eq!(attempt.agent_used.as_deref(), Some("reviewer"));
     assert_eq!(attempt.confidence, 0.85);
-    assert_eq!(attempt.termination_reason, Some(TerminationReason::SingleIteration));
+    assert_eq!(
+        attempt.termination_reason,
+        Some(TerminationReason::SingleIteration)
+    );
     assert_eq!(attempt.iteration_count, 1);
     assert_eq!(attempt.fallback_reason, None);
     assert_eq!(
@@ -58,10 +61,16 @@ async fn r03_a_command_that_is_not_in_the_list() {
 async fn r04_an_empty_list_allows_nothing() {
     let mut bench = Bench::answering("done");
     bench.settings.commands = Vec::new();
-    assert_eq!(bench.execute().await.routing_decision, RoutingDecision::CommandNotAllowed);
+    assert_eq!(
+        bench.execute().await.routing_decision,
+        RoutingDecision::CommandNotAllowed
+    );
     // A star is not special.
     bench.settings.commands = vec!["*".to_owned()];
-    assert_eq!(bench.execute().await.routing_decision, RoutingDecision::CommandNotAllowed);
+    assert_eq!(
+        bench.execute().await.routing_decision,
+        RoutingDecision::CommandNotAllowed
+    );
 }
 
 #[tokio::test]
@@ -69,7 +78,12 @@ async fn r05_commands_are_compared_without_case() {
     let bench = Bench::answering("done");
     let mut upper = context();
     upper.command.name = "REVIEW".to_owned();
-    assert!(bench.execute_with(&upper, &ExecuteOptions::default()).await.success);
+    assert!(
+        bench
+            .execute_with(&upper, &ExecuteOptions::default())
+            .await
+            .success
+    );
 }
 
 #[tokio::test]
@@ -106,7 +120,10 @@ async fn r06_a_backend_that_fails_before_its_first_message() {
             let attempt = bench.execute().await;
             assert_eq!(attempt.routing_decision, RoutingDecision::SdkException);
             assert_eq!(attempt.error_type.as_deref(), Some(kind));
-            assert_eq!(attempt.termination_reason, Some(TerminationReason::ExecutionError));
+            assert_eq!(
+                attempt.termination_reason,
+                Some(TerminationReason::ExecutionError)
+            );
             assert!(attempt.should_fallback && attempt.fallback_reason.is_some());
         }
     }
@@ -146,7 +163,10 @@ async fn r08_an_error_message_in_the_stream() {
     let attempt = bench.execute().await;
     assert_eq!(attempt.routing_decision, RoutingDecision::SdkErrorMessage);
     assert_eq!(attempt.error_type.as_deref(), Some("SDKErrorMessage"));
-    assert_eq!(attempt.termination_reason, Some(TerminationReason::ExecutionError));
+    assert_eq!(
+        attempt.termination_reason,
+        Some(TerminationReason::ExecutionError)
+    );
     assert_eq!(attempt.partial.as_deref(), Some("half an ans"));
     assert!(attempt.output.is_empty());
     // A turn that the agent ended badly.
@@ -233,8 +253,14 @@ async fn r15_a_missing_program_also_with_force() {
     bench.specialists.unavailable = Some("no `claude` is on the path".to_owned());
     let attempt = bench.execute_with(&context(), &forced()).await;
     assert_eq!(attempt.routing_decision, RoutingDecision::SdkUnavailable);
-    assert_eq!(attempt.termination_reason, Some(TerminationReason::SdkUnavailable));
-    assert_eq!(attempt.fallback_reason.as_deref(), Some("no `claude` is on the path"));
+    assert_eq!(
+        attempt.termination_reason,
+        Some(TerminationReason::SdkUnavailable)
+    );
+    assert_eq!(
+        attempt.fallback_reason.as_deref(),
+        Some("no `claude` is on the path")
+    );
 }
 
 struct Panicking;
@@ -256,7 +282,10 @@ async fn r16_a_selector_that_panics() {
     // Building the task is inside the guard, too.
     let mut bench = Bench::answering("done");
     bench.settings.task = Arc::new(|_| panic!("no task"));
-    assert_eq!(bench.execute().await.routing_decision, RoutingDecision::SdkException);
+    assert_eq!(
+        bench.execute().await.routing_decision,
+        RoutingDecision::SdkException
+    );
 }
 
 #[tokio::test]
@@ -269,7 +298,10 @@ async fn r17_a_backend_that_panics_keeps_what_was_observed() {
     assert_eq!(attempt.routing_decision, RoutingDecision::SdkException);
     assert_eq!(attempt.error_type.as_deref(), Some("Panic"));
     assert_eq!(attempt.agent_used.as_deref(), Some("reviewer"));
-    assert_eq!(attempt.termination_reason, Some(TerminationReason::ExecutionError));
+    assert_eq!(
+        attempt.termination_reason,
+        Some(TerminationReason::ExecutionError)
+    );
 }
 
 #[tokio::test]

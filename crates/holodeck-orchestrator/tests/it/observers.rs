@@ -146,7 +146,10 @@ async fn r63_parallel_tools_are_kept_apart() {
     let calls: Vec<_> = calls
         .map(|call| (call.id.as_str(), call.name.as_str(), call.duration_ms.unwrap()))
         .collect();
-    assert_eq!(calls, [("c1", "Read", 10), ("c2", "Read", 20), ("c3", "Bash", 30)]);
+    assert_eq!(
+        calls,
+        [("c1", "Read", 10), ("c2", "Read", 20), ("c3", "Bash", 30)]
+    );
     assert_eq!(evidence.files_read, ["1", "2"]);
     let summary = evidence.summary();
     assert_eq!(summary["tool_count"], 3);
@@ -159,23 +162,44 @@ async fn r64_test_runs_add_up() {
     let bash = |id, command: &str| call(id, "Bash", json!({"command": command}));
     let bench = scripted(vec![
         bash("c1", "cargo test -p a"),
-        result("c1", "Bash", "test result: FAILED. 3 passed; 1 failed; 0 ignored", 1),
+        result(
+            "c1",
+            "Bash",
+            "test result: FAILED. 3 passed; 1 failed; 0 ignored",
+            1,
+        ),
         bash("c2", "cargo test -p b"),
         result("c2", "Bash", "test result: ok. 5 passed; 0 failed; 0 ignored", 1),
         // Not a test run, whatever it prints.
         bash("c3", "cat log"),
-        result("c3", "Bash", "test result: ok. 9 passed; 9 failed; 0 ignored\n75%", 1),
+        result(
+            "c3",
+            "Bash",
+            "test result: ok. 9 passed; 9 failed; 0 ignored\n75%",
+            1,
+        ),
     ]);
     let evidence = execute(&bench, Vec::new(), &context()).await.evidence;
     let tests = evidence.tests;
-    assert_eq!((tests.run, tests.passed, tests.failed, tests.coverage), (2, 8, 1, None));
+    assert_eq!(
+        (tests.run, tests.passed, tests.failed, tests.coverage),
+        (2, 8, 1, None)
+    );
 }
 
 #[tokio::test]
 async fn r66_missing_evidence_is_an_issue_only_if_it_is_required() {
-    let reading = || scripted(vec![call("c1", "Read", json!({"file_path": "1"})), result("c1", "Read", "", 1)]);
+    let reading = || {
+        scripted(vec![
+            call("c1", "Read", json!({"file_path": "1"})),
+            result("c1", "Read", "", 1),
+        ])
+    };
     let execution = execute(&reading(), Vec::new(), &context()).await;
-    assert_eq!((execution.verdict, execution.result.errors.len()), (Verdict::Done, 0));
+    assert_eq!(
+        (execution.verdict, execution.result.errors.len()),
+        (Verdict::Done, 0)
+    );
     let requires = CommandContext {
         requires_evidence: true,
         ..context()

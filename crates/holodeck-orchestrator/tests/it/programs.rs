@@ -6,9 +6,7 @@ use async_trait::async_trait;
 use holodeck_orchestrator::{
     ExecuteOptions, Execution, ExecutionFacade, FacadeSettings, FailureClass, KnownTools, LegacyProgram,
     ReadyAgent, SkillAgents, SkillPrograms, SkillTool, Skills, Verdict,
-    api::{
-        ApprovalAsk, ApprovalDecision, Approver, BackendError, DecidedBy, SideEffects, Tool as _, ToolCx,
-    },
+    api::{ApprovalAsk, ApprovalDecision, Approver, BackendError, DecidedBy, SideEffects, Tool as _, ToolCx},
     model::{CommandContext, SkillDoc},
 };
 use holodeck_process::ChildEnv;
@@ -121,7 +119,11 @@ async fn a_skill_that_fails_or_may_not_run_is_an_error_result() {
     let execution = execute(skills.clone(), "bad", dir.clone()).await;
     assert_eq!(execution.verdict, Verdict::Failed(FailureClass::Failed));
     assert_eq!(execution.result.status, "error");
-    assert!(execution.result.errors[0].contains("no luck"), "{:?}", execution.result.errors);
+    assert!(
+        execution.result.errors[0].contains("no luck"),
+        "{:?}",
+        execution.result.errors
+    );
     let execution = execute(skills, "forbidden", dir).await;
     assert_eq!(execution.verdict, Verdict::Failed(FailureClass::Failed));
     assert!(execution.result.errors[0].contains("a rule rejects it"));
@@ -146,7 +148,10 @@ async fn skills_are_tools() {
     );
     assert_eq!(with.spec().name, "skill__hello");
     assert_eq!(with.spec().side_effects, SideEffects::Possible);
-    let output = with.call(json!({"arguments": ["you"]}), ToolCx::default()).await.unwrap();
+    let output = with
+        .call(json!({"arguments": ["you"]}), ToolCx::default())
+        .await
+        .unwrap();
     assert_eq!((output.text.as_str(), output.is_error), ("hello you", false));
     let without = SkillTool::new(skill(folder.path(), "count", None), programs(), None);
     assert_eq!(without.spec().side_effects, SideEffects::None);

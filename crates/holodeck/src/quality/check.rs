@@ -32,7 +32,11 @@ fn at(agent: &LoadedAgent, pointer: &str, diagnostic: Diagnostic) -> Diagnostic 
 fn check_scorer(agent: &LoadedAgent, config: &QualityLoopConfig, found: &mut Vec<Diagnostic>) {
     let scorer = &config.scorer;
     let signals = &scorer.signals;
-    let commands = [("tests", &signals.tests), ("build", &signals.build), ("lint", &signals.lint)];
+    let commands = [
+        ("tests", &signals.tests),
+        ("build", &signals.build),
+        ("lint", &signals.lint),
+    ];
     let has_signals = commands.iter().any(|(_, command)| command.is_some());
     if scorer.metrics.is_empty() && scorer.judge.is_none() && !has_signals {
         let message = "`quality_loop` has nothing that scores an answer";
@@ -55,18 +59,28 @@ fn check_scorer(agent: &LoadedAgent, config: &QualityLoopConfig, found: &mut Vec
                 || "name a metric of `evaluations.metrics`".to_owned(),
                 |meant| format!("did you mean `{meant}`?"),
             );
-            found.push(problem(format!("`evaluations.metrics` has no metric `{name}`"), help));
+            found.push(problem(
+                format!("`evaluations.metrics` has no metric `{name}`"),
+                help,
+            ));
         } else if named.iter().all(|metric| !metric.enabled()) {
             let help = "enable it, or remove it here".to_owned();
             found.push(problem(format!("metric `{name}` is disabled"), help));
         } else if named.iter().any(|metric| metric.needs_ground_truth()) {
             let message =
                 format!("metric `{name}` compares with a `ground_truth`, which a quality loop does not have");
-            let help = "the loop sees what it sees in production: use a judge or a check with a `value`".to_owned();
+            let help =
+                "the loop sees what it sees in production: use a judge or a check with a `value`".to_owned();
             found.push(problem(message, help));
-        } else if named.iter().any(|metric| matches!(metric, MetricConfig::GoalSuccess(_))) {
+        } else if named
+            .iter()
+            .any(|metric| matches!(metric, MetricConfig::GoalSuccess(_)))
+        {
             let help = "use a metric of answers".to_owned();
-            found.push(problem(format!("metric `{name}` measures conversations, not answers"), help));
+            found.push(problem(
+                format!("metric `{name}` measures conversations, not answers"),
+                help,
+            ));
         }
     }
     for (name, command) in commands {
@@ -118,9 +132,14 @@ fn warn_gating(agent: &LoadedAgent, config: &QualityLoopConfig, found: &mut Vec<
         let gates = loop_metrics(agent, config).any(|metric| metric.name() == name && metric.gates());
         if gates {
             let message = format!("metric `{name}` both drives the quality loop and gates the test cases");
-            let warning = Diagnostic::warning(Code::InconsistentValues, message)
-                .with_help("an answer that was optimised for a metric passes it too easily: gate with another one");
-            found.push(at(agent, &format!("quality_loop.scorer.metrics.{index}"), warning));
+            let warning = Diagnostic::warning(Code::InconsistentValues, message).with_help(
+                "an answer that was optimised for a metric passes it too easily: gate with another one",
+            );
+            found.push(at(
+                agent,
+                &format!("quality_loop.scorer.metrics.{index}"),
+                warning,
+            ));
         }
     }
 }
@@ -153,7 +172,13 @@ fn warn_limits(agent: &LoadedAgent, config: &QualityLoopConfig, found: &mut Vec<
             }
         }
         LoopStrategy::BestOfN => {
-            for field in ["max_iterations", "min_improvement", "patience", "oscillation", "stop_on"] {
+            for field in [
+                "max_iterations",
+                "min_improvement",
+                "patience",
+                "oscillation",
+                "stop_on",
+            ] {
                 unused(field, "`strategy: best_of_n` makes `n` independent answers");
             }
         }

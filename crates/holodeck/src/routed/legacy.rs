@@ -144,7 +144,10 @@ impl LegacyExecutor for OtherAgent {
         }
         // What the environment names is a setting of the first agent.
         let loaded = load(&self.path, &self.env);
-        let problem = loaded.diagnostics.iter().find(|found| found.severity == Severity::Error);
+        let problem = loaded
+            .diagnostics
+            .iter()
+            .find(|found| found.severity == Severity::Error);
         if let Some(problem) = problem {
             let place = problem.primary.as_ref().map(|place| format!(" ({place})"));
             let message = format!("`{shown}`: {}{}", problem.message, place.unwrap_or_default());
@@ -158,7 +161,8 @@ impl LegacyExecutor for OtherAgent {
         stack.push(path);
         let options = self.options.clone();
         let broken = |error: String| ExecutorFailure::broken(format!("`{shown}`: {error}"));
-        let nested = RoutedAgent::nested(agent, &self.env, options, stack).map_err(|error| broken(error.to_string()))?;
+        let nested = RoutedAgent::nested(agent, &self.env, options, stack)
+            .map_err(|error| broken(error.to_string()))?;
         let options = ExecuteOptions {
             cancel: call.cancel.clone(),
             ..ExecuteOptions::default()

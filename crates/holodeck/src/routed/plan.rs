@@ -71,7 +71,10 @@ pub(super) fn plan(
         return plan;
     }
     let agent = &variants.agent;
-    let name = plan.sdk.as_ref().and_then(|details| details.attempt.agent_used.clone());
+    let name = plan
+        .sdk
+        .as_ref()
+        .and_then(|details| details.attempt.agent_used.clone());
     let definition = name.and_then(|name| variants.definition(&name));
     let (prompt, model, named) = match &definition {
         Some(definition) => (
@@ -82,7 +85,11 @@ pub(super) fn plan(
         None => (agent.instructions.text.as_str(), None, None),
     };
     let model = model.unwrap_or_else(|| agent.config.model.name.clone());
-    let skills: Vec<String> = variants.skills.iter().map(holodeck_model::SkillDoc::tool_name).collect();
+    let skills: Vec<String> = variants
+        .skills
+        .iter()
+        .map(holodeck_model::SkillDoc::tool_name)
+        .collect();
     plan.tools = declared_tools(&agent.config, named, &skills);
     let sent = (prompt.len() + context.command.task().len()) / BYTES_PER_TOKEN + 1;
     let answer = agent.config.model.max_tokens.map_or(ANSWER_TOKENS, u64::from);

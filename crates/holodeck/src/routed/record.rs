@@ -84,7 +84,10 @@ impl Recorder {
     }
 
     fn extra(&self) -> JsonMap {
-        self.details.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.details
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 

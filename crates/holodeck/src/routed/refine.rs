@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use holodeck_backend_api::BackendError;
-use holodeck_model::{CommandContext, LoopStrategy, Occasion, SideEffectGate};
+use holodeck_backend_api::Occasion;
+use holodeck_model::{CommandContext, LoopStrategy, SideEffectGate};
 use holodeck_orchestrator::{
     Assessment, Improver, LoopControl, LoopObserver, LoopOutput, QualityLoop, Refined, Refiner, Scorer,
     ScorerError, repair_prompt,
@@ -13,43 +13,47 @@ use tokio_util::sync::CancellationToken;
 
 use super::specialists::Variants;
 use crate::{
-    quality::{AnswerScorers, enabled},
+    LoopSetupError,
+    quality::{self, AnswerScorers},
     test::turn_runner,
 };
 
-/// Runs a quality loop with the scorer of the caller, or with that of the YAML.
+/// The unit of the questions to judges in what is recorded about a command.
+const UNIT: &str = "run";
+
+/// Runs a quality loop, with the scorer of the caller or of the agent.
 pub(super) struct LoopRefiner {
     pub(super) quality: QualityLoop,
+    /// In place of that of `quality_loop.scorer`.
     pub(super) scorer: Option<Arc<dyn Scorer>>,
     pub(super) variants: Arc<Variants>,
     pub(super) observer: Option<LoopObserver>,
 }
 
-/// A scorer that could not be opened.
-struct Unusable(String);
-
-#[async_trait]
-impl Scorer for Unusable {
-    async fn score(&self, _output: &LoopOutput) -> Result<Assessment, ScorerError> {
-        Err(ScorerError::new(self.0.clone()))
+impl LoopRefiner {
+    /// What scores the answers of the agent, which is opened for it.
+    async fn scorers(&self) -> Result<AnswerScorers, String> {
+        let variants = &self.variants;
+        let open = variants.opened().await.map_err(|error| error.to_string())?;
+        let config = quality::enabled(open.agent()).ok_or("`quality_loop` is not enabled")?;
+        let prices = open.backends().price_list().clone();
+        let turns = turn_runner(open.agent(), &variants.env, variants.timeout, prices);
+        let turns = turns.map_err(|error| error.to_string())?;
+        let occasion = (Occasion::Run, SideEffectGate::Open);
+        AnswerScorers::new(open, config, &turns, occasion).map_err(|error| error.to_string())
     }
 }
 
-impl Variants {
-    /// What scores answers; opened once, with the agent.
-    pub(super) async fn scorers(&self) -> Result<Option<&AnswerScorers>, BackendError> {
-        let Some(config) = enabled(&self.agent) else {
-            return Ok(None);
-        };
-        let open = self.opened().await?;
-        let scorers = async {
-            let prices = open.backends().price_list().clone();
-            let turns = turn_runner(&self.agent, &self.env, self.timeout, prices);
-            let turns = turns.map_err(|error| BackendError::init(error.to_string()))?;
-            let when = (Occasion::Run, SideEffectGate::Open);
-            AnswerScorers::new(open, config, &turns, when).map_err(|error| BackendError::config(error.to_string()))
-        };
-        self.scorers.get_or_try_init(|| scorers).await.map(Some)
+/// Refuses a loop whose independent answers would repeat what tools change, before anything is asked. If the agent can't
+/// be opened, its execution says why.
+pub(super) async fn refuse_repeated_side_effects(variants: &Variants) -> Result<(), LoopSetupError> {
+    let config = quality::enabled(&variants.agent);
+    if config.is_none_or(|config| config.strategy != LoopStrategy::BestOfN) {
+        return Ok(());
+    }
+    match variants.opened().await {
+        Ok(open) => quality::refuse_repeated_side_effects(open, (Occasion::Run, SideEffectGate::Open)),
+        Err(_) => Ok(()),
     }
 }
 
@@ -64,18 +68,26 @@ impl Refiner for LoopRefiner {
     ) -> Refined {
         let mut control = LoopControl::default().cancelled_by(cancel.clone());
         control.observer.clone_from(&self.observer);
-        let scorer: Arc<dyn Scorer> = match &self.scorer {
-            Some(scorer) => Arc::clone(scorer),
-            None => match self.variants.scorers().await {
-                Ok(Some(scorers)) => {
-                    let task = context.command.task();
-                    Arc::new(scorers.for_task(&task, &context.command.name, cancel).0)
+        let (output, assessment, report) = match &self.scorer {
+            Some(scorer) => self.quality.run(first, &**scorer, improver, &control).await,
+            None => match self.scorers().await {
+                Ok(scorers) => {
+                    let (scorer, _) = scorers.for_task(&context.command.task(), UNIT, cancel);
+                    let ended = self.quality.run(first, &scorer, improver, &control).await;
+                    if let Err(error) = scorers.close().await {
+                        tracing::warn!(target: "holodeck::quality", %error, "a judge did not end cleanly");
+                    }
+                    ended
                 }
-                Ok(None) => Arc::new(Unusable("`quality_loop` has no scorer".to_owned())),
-                Err(error) => Arc::new(Unusable(error.to_string())),
+                Err(reason) => {
+                    let scorer = move |_: LoopOutput| {
+                        let reason = reason.clone();
+                        async move { Err::<Assessment, _>(ScorerError::new(reason)) }
+                    };
+                    self.quality.run(first, &scorer, improver, &control).await
+                }
             },
         };
-        let (output, assessment, report) = self.quality.run(first, &*scorer, improver, &control).await;
         Refined {
             output,
             assessment,

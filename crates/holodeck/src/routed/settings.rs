@@ -35,11 +35,10 @@ impl RoutingSettings {
                 .enabled
                 .or(of_env)
                 .unwrap_or_else(|| yaml.is_some_and(|routing| routing.enabled)),
-            commands: overrides
-                .commands
-                .clone()
-                .or(listed)
-                .unwrap_or_else(|| yaml.map(|routing: &RoutingConfig| routing.commands.clone()).unwrap_or_default()),
+            commands: overrides.commands.clone().or(listed).unwrap_or_else(|| {
+                yaml.map(|routing: &RoutingConfig| routing.commands.clone())
+                    .unwrap_or_default()
+            }),
         }
     }
 }
@@ -61,12 +60,21 @@ mod tests {
 
     use super::*;
 
-    fn settings(block: &str, variables: &[(&str, &str)], overrides: &RoutingOverrides) -> (bool, Vec<String>) {
-        let yaml = format!("name: a\nmodel: {{provider: ollama, name: m}}\ninstructions: {{inline: Hi}}\n{block}\n");
+    fn settings(
+        block: &str,
+        variables: &[(&str, &str)],
+        overrides: &RoutingOverrides,
+    ) -> (bool, Vec<String>) {
+        let yaml =
+            format!("name: a\nmodel: {{provider: ollama, name: m}}\ninstructions: {{inline: Hi}}\n{block}\n");
         let files = MemoryFiles::new().with("agent.yaml", yaml);
         let load = load_agent("agent.yaml".as_ref(), &Env::empty(), &files);
         let agent = load.agent.unwrap_or_else(|| panic!("{:?}", load.diagnostics));
-        let env = Env::from_iter(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let env = Env::from_iter(
+            variables
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+        );
         let settings = RoutingSettings::new(&agent.config, &env, overrides);
         (settings.enabled, settings.commands)
     }
@@ -88,9 +96,22 @@ mod tests {
             commands: Some(Vec::new()),
         };
         assert_eq!(settings(block, &variables, &explicit), (true, Vec::new()));
-        for (value, enabled) in [("1", true), ("TRUE", true), ("yes", true), ("0", false), ("on", false)] {
-            let variables = [("HOLODECK_ROUTING_ENABLED", value), ("HOLODECK_ROUTING_COMMANDS", "")];
-            assert_eq!(settings(block, &variables, &none), (enabled, Vec::new()), "{value}");
+        for (value, enabled) in [
+            ("1", true),
+            ("TRUE", true),
+            ("yes", true),
+            ("0", false),
+            ("on", false),
+        ] {
+            let variables = [
+                ("HOLODECK_ROUTING_ENABLED", value),
+                ("HOLODECK_ROUTING_COMMANDS", ""),
+            ];
+            assert_eq!(
+                settings(block, &variables, &none),
+                (enabled, Vec::new()),
+                "{value}"
+            );
         }
     }
 }

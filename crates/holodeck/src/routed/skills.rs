@@ -4,7 +4,10 @@ use std::{fs, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{Approver, BackendError};
-use holodeck_model::{Code, Diagnostic, DiskFiles, Env, Files as _, FileKind, ResolvedAgent, SideEffectGate, SkillDoc, Occasion, Sources};
+use holodeck_model::{
+    Code, Diagnostic, DiskFiles, Env, FileKind, Files as _, Occasion, ResolvedAgent, SideEffectGate,
+    SkillDoc, Sources,
+};
 use holodeck_orchestrator::{ReadyAgent, SkillAgents, SkillPrograms, SkillTool};
 use holodeck_process::{BASE_VARIABLES, ChildEnv};
 use holodeck_tools::Toolbox;
@@ -39,10 +42,14 @@ pub fn load_own_skills(agent: &ResolvedAgent) -> Option<LoadedSkills> {
         Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
         Err(error) => {
             let reason = holodeck_model::io_reason(&error);
-            let message = format!("the folder of the skills `{}` cannot be read: {reason}", folder.display());
-            loaded.load.diagnostics.push(
-                Diagnostic::error(Code::UnreadableFile, message).about("routing.skills.directory"),
+            let message = format!(
+                "the folder of the skills `{}` cannot be read: {reason}",
+                folder.display()
             );
+            loaded
+                .load
+                .diagnostics
+                .push(Diagnostic::error(Code::UnreadableFile, message).about("routing.skills.directory"));
             return Some(loaded);
         }
     };
@@ -53,13 +60,23 @@ pub fn load_own_skills(agent: &ResolvedAgent) -> Option<LoadedSkills> {
         }
         let (skill, load) = load_skill(&folder, &DiskFiles);
         for source in load.sources.iter() {
-            loaded.load.sources.add(source.path.to_path_buf(), source.text.clone());
+            loaded
+                .load
+                .sources
+                .add(source.path.to_path_buf(), source.text.clone());
         }
         loaded.load.diagnostics.extend(load.diagnostics);
         let Some(skill) = skill else { continue };
         if loaded.skills.iter().any(|known| known.name == skill.name) {
-            let message = format!("another skill has the name `{}`; the one in `{}` is not used", skill.name, folder.display());
-            loaded.load.diagnostics.push(Diagnostic::error(Code::DuplicateName, message).about("name"));
+            let message = format!(
+                "another skill has the name `{}`; the one in `{}` is not used",
+                skill.name,
+                folder.display()
+            );
+            loaded
+                .load
+                .diagnostics
+                .push(Diagnostic::error(Code::DuplicateName, message).about("name"));
             continue;
         }
         loaded.skills.push(skill);
@@ -71,7 +88,9 @@ pub fn load_own_skills(agent: &ResolvedAgent) -> Option<LoadedSkills> {
 /// Adds what is wrong with the skills of an agent to what is wrong with its file.
 pub(crate) fn check(load: &mut Load) {
     let Some(agent) = &load.agent else { return };
-    let Some(skills) = load_own_skills(agent) else { return };
+    let Some(skills) = load_own_skills(agent) else {
+        return;
+    };
     let place = agent.locate("routing.skills.directory");
     for source in skills.load.sources.iter() {
         load.sources.add(source.path.to_path_buf(), source.text.clone());

@@ -17,13 +17,8 @@ use super::{
     tools::{NamedTools, WithSkills, known_tools, restrict_claude},
 };
 use crate::{
-    AnswerSource, LoadedAgents, OpenAgent, OpenError, OpenOptions,
-    agents::definition,
-    backends::BackendSelector,
-    index::IndexSink,
-    open::CheckedAgent,
-    quality::AnswerScorers,
-    test::turn_runner,
+    AnswerSource, LoadedAgents, OpenAgent, OpenError, OpenOptions, agents::definition,
+    backends::BackendSelector, index::IndexSink, open::CheckedAgent, test::turn_runner,
 };
 
 /// An agent and what of it is open.
@@ -38,7 +33,6 @@ pub(super) struct Variants {
     pub(super) timeout: Option<Duration>,
     pub(super) telemetry: Telemetry,
     pub(super) open: OnceCell<OpenAgent>,
-    pub(super) scorers: OnceCell<AnswerScorers>,
 }
 
 impl Variants {
@@ -78,8 +72,6 @@ impl Variants {
 
     async fn variant(&self, definition: AgentDefinition) -> Result<ReadyAgent, BackendError> {
         let open = self.opened().await?;
-        // What the loop needs is checked before anything is asked.
-        self.scorers().await?;
         let mut agent = self.agent.without_cases();
         if !definition.prompt.is_empty() {
             agent.instructions.text = definition.prompt;
@@ -113,7 +105,11 @@ impl Variants {
         let tools = known_tools(&agent.config, &*host);
         let backend = open.variant(Arc::new(agent), Occasion::Run, host).await?;
         backend.initialize().await?;
-        Ok(ReadyAgent { backend, turns, tools })
+        Ok(ReadyAgent {
+            backend,
+            turns,
+            tools,
+        })
     }
 
     /// Why the backend cannot be used, by the checks of this machine; nothing is asked.
@@ -153,7 +149,9 @@ impl Specialists for Variants {
         match self.definition(agent) {
             Some(definition) => self.variant(definition).await,
             None if self.agents.is_none() => self.own(None).await,
-            None => Err(BackendError::init(format!("the agent `{agent}` has no definition"))),
+            None => Err(BackendError::init(format!(
+                "the agent `{agent}` has no definition"
+            ))),
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
-use holodeck_backend_api::{CallRefusal, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec};
+use holodeck_backend_api::{
+    CallRefusal, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
+};
 use holodeck_model::{Agent, ClaudeConfig, Provider, ToolConfig, ToolNames, without_pattern};
 use holodeck_orchestrator::KnownTools;
 use holodeck_tools::Toolbox;
@@ -70,7 +72,11 @@ impl NamedTools {
             names,
             specs: Vec::new(),
         };
-        let specs = tools.host.specs().iter().filter(|spec| tools.is_named(&spec.name));
+        let specs = tools
+            .host
+            .specs()
+            .iter()
+            .filter(|spec| tools.is_named(&spec.name));
         tools.specs = specs.cloned().collect();
         tools
     }
@@ -78,7 +84,10 @@ impl NamedTools {
     fn is_named(&self, tool: &str) -> bool {
         let identity = self.names.identify(tool);
         self.named.iter().map(|name| without_pattern(name)).any(|name| {
-            name == tool || identity.as_ref().is_some_and(|identity| self.names.refers(name, identity))
+            name == tool
+                || identity
+                    .as_ref()
+                    .is_some_and(|identity| self.names.refers(name, identity))
         })
     }
 
@@ -159,7 +168,9 @@ pub(super) fn known_tools(agent: &Agent, host: &dyn ToolHost) -> KnownTools {
         known.side_effects.insert(spec.name.clone(), spec.side_effects);
     }
     for tool in &agent.tools {
-        let ToolConfig::Function(tool) = tool else { continue };
+        let ToolConfig::Function(tool) = tool else {
+            continue;
+        };
         if let Some(command) = &tool.command {
             let words = std::iter::once(command.as_str().to_owned()).chain(tool.args.iter().cloned());
             let words: Vec<String> = words.collect();
@@ -185,7 +196,10 @@ pub(super) fn declared_tools(agent: &Agent, named: Option<&[String]>, skills: &[
         named.is_none_or(|named| {
             let identity = names.identify(tool);
             named.iter().map(|name| without_pattern(name)).any(|name| {
-                name == tool || identity.as_ref().is_some_and(|identity| names.refers(name, identity))
+                name == tool
+                    || identity
+                        .as_ref()
+                        .is_some_and(|identity| names.refers(name, identity))
             })
         })
     };

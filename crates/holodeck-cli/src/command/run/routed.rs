@@ -118,11 +118,11 @@ impl RoutingArgs {
         ];
         match flags.into_iter().find(|(is_given, _)| *is_given) {
             None => Ok(()),
-            Some((_, flag)) => {
-                Err(Problem::config(format!("`{flag}` has no effect on a question without routing"))
-                    .with_hint("give `--command NAME`, or add `routing:` or `quality_loop:` to the agent file")
-                    .into())
-            }
+            Some((_, flag)) => Err(Problem::config(format!(
+                "`{flag}` has no effect on a question without routing"
+            ))
+            .with_hint("give `--command NAME`, or add `routing:` or `quality_loop:` to the agent file")
+            .into()),
         }
     }
 
@@ -141,7 +141,9 @@ impl RoutingArgs {
             command: Command {
                 name: command,
                 arguments,
-                parameters: parameters.map(|(key, value)| (key, Value::String(value))).collect(),
+                parameters: parameters
+                    .map(|(key, value)| (key, Value::String(value)))
+                    .collect(),
                 flags: self.flag.iter().cloned().collect(),
             },
             session_id: holodeck::new_session_id(),
@@ -320,7 +322,10 @@ impl Run<'_> {
         match execution.verdict {
             Verdict::Done => Ok(ExitCode::Passed),
             Verdict::BelowThreshold => {
-                let score = execution.attempt.as_ref().and_then(|details| details.assessment.as_ref()?.score);
+                let score = execution
+                    .attempt
+                    .as_ref()
+                    .and_then(|details| details.assessment.as_ref()?.score);
                 let score = score.map(|score| format!(" ({score:.1})")).unwrap_or_default();
                 Err(Problem::new(
                     ExitCode::Failed,
@@ -329,13 +334,18 @@ impl Run<'_> {
                 .into())
             }
             Verdict::Unscored => {
-                let report = execution.attempt.as_ref().and_then(|details| details.report.as_ref());
+                let report = execution
+                    .attempt
+                    .as_ref()
+                    .and_then(|details| details.report.as_ref());
                 let reason = report.and_then(|report| report.scorer_error.clone());
                 let mut problem = Problem::new(ExitCode::Metric, "the answer could not be scored");
                 problem.details.extend(reason);
                 Err(problem.into())
             }
-            Verdict::MissingEvidence | Verdict::Failed(FailureClass::Failed) => Err(failed(ExitCode::Failed).into()),
+            Verdict::MissingEvidence | Verdict::Failed(FailureClass::Failed) => {
+                Err(failed(ExitCode::Failed).into())
+            }
             Verdict::Failed(_) => Err(failed(ExitCode::Execution).into()),
             Verdict::Blocked => Err(failed(ExitCode::Execution)
                 .with_hint("`routing.fallback.after_side_effects: allow` lets another executor repeat it")
@@ -344,7 +354,12 @@ impl Run<'_> {
         }
     }
 
-    fn write_json(&mut self, result: &CommandResult, run_id: Option<&str>, attempt: Value) -> Result<(), Failure> {
+    fn write_json(
+        &mut self,
+        result: &CommandResult,
+        run_id: Option<&str>,
+        attempt: Value,
+    ) -> Result<(), Failure> {
         let mut value = serde_json::to_value(result).map_err(std::io::Error::from)?;
         if let Some(fields) = value.as_object_mut() {
             fields.insert("run_id".to_owned(), json!(run_id));
@@ -400,7 +415,9 @@ fn problem(error: &RoutedError, path: &Path) -> Problem {
     else {
         return Problem::config(error.to_string());
     };
-    let error_type = attempt.as_ref().and_then(|details| details.attempt.error_type.as_deref());
+    let error_type = attempt
+        .as_ref()
+        .and_then(|details| details.attempt.error_type.as_deref());
     let exit = if error_type == Some("Config") {
         ExitCode::Config
     } else {
@@ -409,7 +426,9 @@ fn problem(error: &RoutedError, path: &Path) -> Problem {
     let mut problem = Problem::new(exit, error.to_string());
     problem.details.clone_from(reasons);
     if !missing.is_empty() {
-        problem.details.push(format!("not configured: {}", missing.join(", ")));
+        problem
+            .details
+            .push(format!("not configured: {}", missing.join(", ")));
     }
     problem.with_hint(format!(
         "`holodeck run{} --command NAME --dry-run --explain` shows what would execute it",

@@ -74,7 +74,10 @@ async fn metrics_and_judge_are_averaged_in_points() {
     let scorer = parts.for_task("The capital?", Judged::answering([verdict(60, false)]));
     let assessment = scorer.score(&LoopOutput::new("Paris.")).await.unwrap();
     assert_eq!(assessment.score, Some(80.0));
-    assert_eq!(assessment.metrics, [("contains".to_owned(), 100.0), ("judge".to_owned(), 60.0)]);
+    assert_eq!(
+        assessment.metrics,
+        [("contains".to_owned(), 100.0), ("judge".to_owned(), 60.0)]
+    );
     assert_eq!(assessment.improvements, ["i60"]);
     // One verdict says nothing about the noise.
     assert_eq!(assessment.noise, None);
@@ -84,7 +87,11 @@ async fn metrics_and_judge_are_averaged_in_points() {
 async fn repeated_verdicts_have_a_mean_and_a_known_noise() {
     let parts = parts(Vec::new(), Some(loop_judge(3)));
     let judge = Judged::answering([verdict(50, true), verdict(60, false), verdict(70, true)]);
-    let assessment = parts.for_task("q", judge).score(&LoopOutput::new("a")).await.unwrap();
+    let assessment = parts
+        .for_task("q", judge)
+        .score(&LoopOutput::new("a"))
+        .await
+        .unwrap();
     // The standard deviation is 10, that of the mean 10 / √3.
     assert_eq!(assessment.score, Some(60.0));
     assert!((assessment.noise.unwrap() - 10.0 / 3.0_f64.sqrt()).abs() < 1e-9);
@@ -107,16 +114,29 @@ async fn a_metric_that_cannot_be_computed_is_a_scorer_error_and_not_zero() {
     let bleu = metric(json!({"type": "standard", "metric": "bleu"}));
     let scorer = parts(vec![bleu], None).for_task("q", Judged::answering([]));
     let error = scorer.score(&LoopOutput::new("a")).await.unwrap_err();
-    assert!(error.reason.contains("needs a `ground_truth`"), "{}", error.reason);
+    assert!(
+        error.reason.contains("needs a `ground_truth`"),
+        "{}",
+        error.reason
+    );
 }
 
 #[tokio::test]
 async fn a_judge_sees_no_secret() {
     let redactor = Arc::new(Redactor::new(["hunter22-very-secret".to_owned()]));
-    let parts = ScorerParts::new(Vec::new(), Some(loop_judge(1)), None, Arc::new(NoPrograms), redactor);
+    let parts = ScorerParts::new(
+        Vec::new(),
+        Some(loop_judge(1)),
+        None,
+        Arc::new(NoPrograms),
+        redactor,
+    );
     let judge = Judged::answering([verdict(60, false)]);
     let scorer = Arc::new(parts.unwrap()).for_task("q", Arc::clone(&judge) as Arc<dyn CountingJudge>);
-    scorer.score(&LoopOutput::new("it is hunter22-very-secret")).await.unwrap();
+    scorer
+        .score(&LoopOutput::new("it is hunter22-very-secret"))
+        .await
+        .unwrap();
     assert!(!judge.prompts.lock().unwrap().concat().contains("hunter22"));
 }
 
