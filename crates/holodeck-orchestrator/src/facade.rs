@@ -198,7 +198,7 @@ impl ExecutionFacade {
                 };
                 let error = no_executor.to_string();
                 completion.record(attempt.map(|details| &details.attempt), None, Some(&error));
-                tracing::error!(target: "holodeck::routing", command = completion.command, "{error}");
+                tracing::error!(target: "holodeck::routing::result", command = completion.command, "{error}");
                 return Err(no_executor);
             }
         };
@@ -208,7 +208,7 @@ impl ExecutionFacade {
         let error = error.filter(|_| !execution.result.success);
         completion.record(attempt, execution.mode, error);
         if let Some(error) = error {
-            tracing::warn!(target: "holodeck::routing", command = completion.command, reason = error, "a command failed");
+            tracing::warn!(target: "holodeck::routing::result", command = completion.command, reason = error, "a command failed");
         }
         Ok(execution)
     }
