@@ -333,16 +333,7 @@ impl Run<'_> {
                 )
                 .into())
             }
-            Verdict::Unscored => {
-                let report = execution
-                    .attempt
-                    .as_ref()
-                    .and_then(|details| details.report.as_ref());
-                let reason = report.and_then(|report| report.scorer_error.clone());
-                let mut problem = Problem::new(ExitCode::Metric, "the answer could not be scored");
-                problem.details.extend(reason);
-                Err(problem.into())
-            }
+            Verdict::Unscored => Err(failed(ExitCode::Metric).into()),
             Verdict::MissingEvidence | Verdict::Failed(FailureClass::Failed) => {
                 Err(failed(ExitCode::Failed).into())
             }
