@@ -355,15 +355,24 @@ pub fn missing_expectations(context: &CommandContext, summary: &JsonMap) -> Vec<
     let issues = [
         (
             context.expects_file_changes && !shows("has_file_modifications"),
-            EvidenceIssue::MissingFileChanges { changed: 0, required: 1 },
+            EvidenceIssue::MissingFileChanges {
+                changed: 0,
+                required: 1,
+            },
         ),
-        (context.expects_tests && !shows("tests_run"), EvidenceIssue::NoTestsRun),
+        (
+            context.expects_tests && !shows("tests_run"),
+            EvidenceIssue::NoTestsRun,
+        ),
         (
             context.expects_execution_evidence && !shows("has_execution_evidence"),
             EvidenceIssue::NoExecutionEvidence,
         ),
     ];
-    issues.into_iter().filter_map(|(is_missing, issue)| is_missing.then_some(issue)).collect()
+    issues
+        .into_iter()
+        .filter_map(|(is_missing, issue)| is_missing.then_some(issue))
+        .collect()
 }
 
 /// Compares the evidence with what the command and the YAML require. `None`: none could be collected.

@@ -451,7 +451,9 @@ impl ExecutionFacade {
             let report = attempt.as_ref().and_then(|details| details.report.as_ref());
             let reason = report.and_then(|report| report.scorer_error.as_deref());
             let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-            result.errors.push(format!("the answer could not be scored{reason}"));
+            result
+                .errors
+                .push(format!("the answer could not be scored{reason}"));
         }
         if matches!(verdict, Verdict::Done | Verdict::BelowThreshold) {
             let missing = check_evidence(evidence.as_ref(), context, self.evidence);

@@ -509,3 +509,82 @@ fn a_stopped_command_is_130_and_completed() {
     assert!(lines.contains("\"termination_reason\":\"cancelled\""), "{lines}");
     server.finish_unchecked();
 }
+
+fn looped(url: &str, more: &str) -> String {
+    format!(
+        "name: looped\nmodel: {{provider: openai, name: test-model, endpoint: {url}, api_key: {SECRET}}}\n\
+         instructions: {{inline: Help.}}\nquality_loop:\n  max_iterations: 2\n{more}"
+    )
+}
+
+#[test]
+fn a_loop_without_routing_prints_its_answer_whatever_its_end() {
+    let server = server(|| Reply::text("An answer."));
+    let project = Project::with(&looped(
+        &server.url(),
+        "  scorer: {signals: {build: ./build.sh}}\n",
+    ));
+    project.write("build.sh", "#!/bin/sh\nexit 1\n");
+    let script = project.path("build.sh");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = project.run(&["run", "hello", "--explain"]).exits(1);
+    assert_eq!(ran.stdout, "An answer.\n");
+    assert!(
+        ran.stderr
+            .contains("routing   run → sdk_executed (agent `looped`"),
+        "{}",
+        ran.all()
+    );
+    assert!(ran.stderr.contains("loop      "), "{}", ran.all());
+    assert!(ran.stderr.contains("below the threshold"), "{}", ran.all());
+    let result = project
+        .run(&["run", "hello", "--json", "--explain", "--threshold", "0"])
+        .exits(0)
+        .json();
+    assert_eq!(result["success"], true);
+    assert_eq!(
+        result["attempt"]["attempt"]["termination_reason"],
+        "threshold_met"
+    );
+    assert_eq!(result["attempt"]["loop"]["iteration_count"], 1);
+    // The program of the signal is gone: nothing can be scored, and nothing else answers.
+    fs::remove_file(script).unwrap();
+    let ran = project.run(&["run", "hello"]).exits(4);
+    assert_eq!(ran.stdout, "An answer.\n");
+    assert!(ran.stderr.contains("could not be scored"), "{}", ran.all());
+    server.finish();
+}
+
+#[test]
+fn an_answer_that_cannot_be_scored_falls_back() {
+    let server = server(|| Reply::text("An answer."));
+    let more = "  scorer: {signals: {build: ./gone.sh}}\n";
+    let routing = "  legacy: {command: [sh, -c, 'echo by legacy']}\n";
+    let project = project(&server.url(), routing, &format!("quality_loop:\n{more}"));
+    let ran = project.run(&with(&["--json", "--explain"])).exits(0);
+    assert_eq!(ran.json()["output"]["output"], "by legacy", "{}", ran.all());
+    assert_eq!(
+        ran.json()["attempt"]["attempt"]["termination_reason"],
+        "scorer_error"
+    );
+    server.finish();
+}
+
+#[test]
+fn commands_are_spans() {
+    let server = server(|| Reply::text("No bugs."));
+    let observability = "observability: {enabled: true, exporters: {console: {enabled: true}}}\n";
+    let project = project(&server.url(), "", observability);
+    let ran = project.run(&REVIEW).exits(0);
+    for text in [
+        "execution.routed",
+        "execution.sdk_routed",
+        "execution.completed",
+        "holodeck.routing_decision",
+        "invoke_agent",
+    ] {
+        assert!(ran.stderr.contains(text), "{text}: {}", ran.all());
+    }
+    assert_eq!(ran.stdout, "No bugs.\n");
+    server.finish();
+}

@@ -88,13 +88,19 @@ impl Refiner for LoopRefiner {
         control.observer.clone_from(&self.observer);
         let (output, assessment, report) = match &self.scorer {
             Some(scorer) => {
-                let scorer = Expecting { context, scorer: &**scorer };
+                let scorer = Expecting {
+                    context,
+                    scorer: &**scorer,
+                };
                 self.quality.run(first, &scorer, improver, &control).await
             }
             None => match self.scorers().await {
                 Ok(scorers) => {
                     let (scorer, _) = scorers.for_task(&context.command.task(), UNIT, cancel);
-                    let scorer = Expecting { context, scorer: &scorer };
+                    let scorer = Expecting {
+                        context,
+                        scorer: &scorer,
+                    };
                     let ended = self.quality.run(first, &scorer, improver, &control).await;
                     if let Err(error) = scorers.close().await {
                         tracing::warn!(target: "holodeck::quality", %error, "a judge did not end cleanly");
