@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use holodeck_backend_api::{SideEffects, ToolCall, ToolResult};
+use holodeck_backend_api::{CallRefusal, SideEffects, ToolCall, ToolResult};
 use holodeck_model::{CommandContext, EvidenceConfig, JsonMap, hex};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -53,6 +53,9 @@ pub struct ToolInvocation {
     pub input_digest: String,
     /// Whether it succeeded; absent without an answer.
     pub success: Option<bool>,
+    /// Why it did not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<CallRefusal>,
     /// Its error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -142,6 +145,7 @@ impl EvidenceCollector {
             name: call.name.clone(),
             input_digest: hex(&digest),
             success: None,
+            refused: None,
             error: None,
             duration_ms: None,
             side_effects: self.class_of(&call.name),
@@ -165,6 +169,7 @@ impl EvidenceCollector {
         let did_run = result.details.refused.is_none();
         let waited = at.duration_since(open.since).as_millis();
         invocation.success = Some(did_run && !result.is_error);
+        invocation.refused = result.details.refused;
         invocation.error = result.is_error.then(|| first_line(&result.result));
         invocation.duration_ms = result.duration_ms.or_else(|| u64::try_from(waited).ok());
         if let Some(class) = result.details.side_effects {

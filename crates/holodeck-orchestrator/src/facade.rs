@@ -401,7 +401,7 @@ impl ExecutionFacade {
         };
         if let Some(evidence) = &evidence {
             let calls = evidence.tool_invocations.iter();
-            let ran = calls.filter(|call| call.success.is_some() || call.error.is_some());
+            let ran = calls.filter(|call| call.success.is_some() && call.refused.is_none());
             result.executed_operations = ran.map(|call| call.name.clone()).collect();
             result.applied_changes = evidence.changed_files();
             result.artifacts.clone_from(&evidence.files_written);

@@ -34,8 +34,8 @@ pub use legacy::MAX_DELEGATION;
 pub use plan::RoutedPlan;
 pub use record::EXECUTION_FIELD;
 pub use settings::RoutingOverrides;
-pub(crate) use skills::check;
 pub use skills::{LoadedSkills, load_own_skills};
+pub(crate) use skills::{check, skill_tools};
 
 use self::{
     legacy::OpenLegacy,
