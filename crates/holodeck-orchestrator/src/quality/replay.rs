@@ -18,6 +18,8 @@ pub struct LoopReplay {
     pub score: Option<f64>,
     /// Whether it meets the threshold.
     pub passed: bool,
+    /// The rules of the replay.
+    pub rules: LoopRules,
 }
 
 /// One scored output of a replay.
@@ -54,5 +56,6 @@ pub fn replay(rules: LoopRules, steps: &[LoopStep]) -> Result<LoopReplay, Invali
         returned,
         score: returned.and_then(|index| state.score(index)),
         passed: returned.is_some_and(|index| state.meets_threshold(index)),
+        rules: state.rules().clone(),
     })
 }

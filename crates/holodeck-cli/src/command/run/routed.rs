@@ -6,7 +6,7 @@ use holodeck::{
     RoutedAgent, RoutedError, RoutedExecution, RoutedOptions,
     index::IndexSink,
     model::{Command, CommandContext, CommandResult, Env, RESERVED_FIELDS},
-    orchestrator::{ExecuteOptions, FacadeError, FailureClass, Verdict},
+    orchestrator::{ExecuteOptions, Execution, FacadeError, FailureClass, LoopReport, Verdict},
     runner::{ExitCode, words},
     yaml::LoadedAgent,
 };
@@ -305,10 +305,17 @@ impl Run<'_> {
             };
             self.terminal.write_data(&format!("{text}\n"))?;
         }
+        if let Some(report) = loop_report(execution).filter(|_| !self.args.routing.explain) {
+            let is_verbose = self.terminal.verbosity() >= Verbosity::Verbose;
+            if is_verbose || report.repeated_side_effects > 0 && self.terminal.verbosity() > Verbosity::Quiet
+            {
+                self.terminal.write_message(&render::loop_report(report));
+            }
+        }
         if self.terminal.verbosity() >= Verbosity::Verbose
             && let Some(run_id) = &executed.run_id
         {
-            self.terminal.write_message(&format!("run {run_id}\n"));
+            self.terminal.write_message(&format!("run       {run_id}\n"));
         }
         if let Some(request) = stopped {
             return Err(request.problem().into());
@@ -321,19 +328,15 @@ impl Run<'_> {
         };
         match execution.verdict {
             Verdict::Done => Ok(ExitCode::Passed),
-            Verdict::BelowThreshold => {
-                let score = execution
-                    .attempt
-                    .as_ref()
-                    .and_then(|details| details.assessment.as_ref()?.score);
-                let score = score.map(|score| format!(" ({score:.1})")).unwrap_or_default();
-                Err(Problem::new(
-                    ExitCode::Failed,
-                    format!("the answer's score is below the threshold of the quality loop{score}"),
-                )
-                .into())
+            Verdict::BelowThreshold => Err(below_threshold(execution)),
+            Verdict::Unscored => {
+                let report = loop_report(execution);
+                let reason = report.and_then(|report| report.scorer_error.clone());
+                let ended = report.map(|report| report.termination_reason.as_str().to_owned());
+                let mut problem = Problem::new(ExitCode::Metric, "the answer could not be scored");
+                problem.details.extend(reason.or(ended));
+                Err(problem.into())
             }
-            Verdict::Unscored => Err(failed(ExitCode::Metric).into()),
             Verdict::MissingEvidence | Verdict::Failed(FailureClass::Failed) => {
                 Err(failed(ExitCode::Failed).into())
             }
@@ -384,6 +387,47 @@ impl Run<'_> {
         }
         Ok(problem(error, self.path).into())
     }
+}
+
+fn loop_report(execution: &Execution) -> Option<&LoopReport> {
+    execution.attempt.as_ref()?.report.as_ref()
+}
+
+fn below_threshold(execution: &Execution) -> Failure {
+    let assessment = execution
+        .attempt
+        .as_ref()
+        .and_then(|details| details.assessment.as_ref());
+    let score = assessment
+        .and_then(|assessment| assessment.score)
+        .unwrap_or_default();
+    let Some(report) = loop_report(execution) else {
+        return Problem::new(ExitCode::Failed, format!("the answer scored {score:.1}")).into();
+    };
+    let message = format!(
+        "the answer scored {score:.1}, below the threshold of {} ({} after {} of {})",
+        report.rules.threshold,
+        report.termination_reason.as_str(),
+        report.iterations.len(),
+        report.rules.max_iterations,
+    );
+    let mut problem = Problem::new(ExitCode::Failed, message);
+    problem.details.extend(report.scorer_error.clone());
+    problem.details.extend(report.execution_error.clone());
+    problem.into()
+}
+
+/// Refuses flags that store or write a conversation, which a command is not.
+pub(super) fn refuse_conversation(path: &Path, env: &Env) -> Result<(), Failure> {
+    let agent = holodeck::load(path, env).agent;
+    if agent.is_some_and(|agent| holodeck::is_routed(&agent.config)) {
+        return Err(Problem::config(
+            "`--save` and `--events` do not work with `quality_loop` and `routing`, whose runs are stored anyway",
+        )
+        .with_hint("remove the flag; `--json` writes the result and its run id")
+        .into());
+    }
+    Ok(())
 }
 
 /// The text of an answer: its `output`, else the whole object. `None`: there is none.
