@@ -19,7 +19,6 @@ use holodeck::{
 };
 use tokio::sync::Notify;
 
-use self::improve::LoopArgs;
 use super::{
     as_argument, build_runtime,
     chat::{self, ChatArgs, EventFormat},
@@ -97,17 +96,6 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
         argument: as_argument(path),
     };
     let question = read_question(question)?;
-    if holodeck::is_routed(&agent.config) {
-        let asking = improve::Asking {
-            quality: &args.quality,
-            json: args.json,
-            timeout: args.timeout,
-        };
-        return improve::run(agent, &env, &question, &asking, terminal);
-    }
-    if let Some(flag) = args.quality.given() {
-        return Err(Problem::config(format!("`{flag}` needs `quality_loop` in the agent file")).into());
-    }
     let has_format = agent.response_format.is_some();
     let style = ProgressStyle::fitting(terminal, env.get("TERM"));
     let indexing = Arc::new(IndexProgress::new(style, terminal));

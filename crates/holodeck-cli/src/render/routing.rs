@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::loop_report;
 use holodeck::{
     RoutedPlan,
     model::ExecutorKind,
@@ -72,26 +73,7 @@ pub(crate) fn attempt(details: &AttemptDetails, command: &str) -> String {
         line(&mut text, "changed", &format!("perhaps something, by {tools}"));
     }
     if let Some(report) = &details.report {
-        let scores = report
-            .iterations
-            .iter()
-            .map(|record| format!("{:.1}", record.output_quality));
-        let scores = scores.collect::<Vec<_>>().join(" → ");
-        let end = format!(
-            "{} after {} of {}",
-            report.termination_reason.as_str(),
-            report.iteration_count,
-            report.rules.max_iterations
-        );
-        let scores = if scores.is_empty() {
-            "no score".to_owned()
-        } else {
-            scores
-        };
-        line(&mut text, "loop", &format!("{scores}   {end}"));
-        if let Some(reason) = report.scorer_error.as_ref().or(report.execution_error.as_ref()) {
-            line(&mut text, "", &format!("  {reason}"));
-        }
+        text.push_str(&loop_report(report));
     }
     words::printable(&text).into_owned()
 }

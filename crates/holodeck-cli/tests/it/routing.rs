@@ -107,7 +107,7 @@ fn a_command_goes_to_the_specialist_and_stdout_is_the_answer() {
     let run_id = ran
         .stderr
         .lines()
-        .find_map(|line| line.strip_prefix("run "))
+        .find_map(|line| line.strip_prefix("run       "))
         .unwrap();
     let session = lines[0]["session_id"].as_str().unwrap();
     let events = project.run(&["events", "export", session]);
