@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use holodeck_backend_api::{SideEffects, ToolCall, ToolResult};
+use holodeck_backend_api::{CallRefusal, SideEffects, ToolCall, ToolResult};
 use holodeck_model::{CommandContext, EvidenceConfig, JsonMap, hex};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -53,6 +53,9 @@ pub struct ToolInvocation {
     pub input_digest: String,
     /// Whether it succeeded; absent without an answer.
     pub success: Option<bool>,
+    /// Why it did not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<CallRefusal>,
     /// Its error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -142,6 +145,7 @@ impl EvidenceCollector {
             name: call.name.clone(),
             input_digest: hex(&digest),
             success: None,
+            refused: None,
             error: None,
             duration_ms: None,
             side_effects: self.class_of(&call.name),
@@ -165,6 +169,7 @@ impl EvidenceCollector {
         let did_run = result.details.refused.is_none();
         let waited = at.duration_since(open.since).as_millis();
         invocation.success = Some(did_run && !result.is_error);
+        invocation.refused = result.details.refused;
         invocation.error = result.is_error.then(|| first_line(&result.result));
         invocation.duration_ms = result.duration_ms.or_else(|| u64::try_from(waited).ok());
         if let Some(class) = result.details.side_effects {
@@ -347,6 +352,32 @@ impl MissingEvidence {
         );
         all
     }
+}
+
+/// What the command expects and a [summary](Evidence::summary) of evidence does not show, for the next iteration of a loop.
+pub fn missing_expectations(context: &CommandContext, summary: &JsonMap) -> Vec<EvidenceIssue> {
+    let shows = |key: &str| summary.get(key).and_then(Value::as_bool) == Some(true);
+    let issues = [
+        (
+            context.expects_file_changes && !shows("has_file_modifications"),
+            EvidenceIssue::MissingFileChanges {
+                changed: 0,
+                required: 1,
+            },
+        ),
+        (
+            context.expects_tests && !shows("tests_run"),
+            EvidenceIssue::NoTestsRun,
+        ),
+        (
+            context.expects_execution_evidence && !shows("has_execution_evidence"),
+            EvidenceIssue::NoExecutionEvidence,
+        ),
+    ];
+    issues
+        .into_iter()
+        .filter_map(|(is_missing, issue)| is_missing.then_some(issue))
+        .collect()
 }
 
 /// Compares the evidence with what the command and the YAML require. `None`: none could be collected.

@@ -198,7 +198,7 @@ impl ExecutionFacade {
                 };
                 let error = no_executor.to_string();
                 completion.record(attempt.map(|details| &details.attempt), None, Some(&error));
-                tracing::error!(target: "holodeck::routing", command = completion.command, "{error}");
+                tracing::error!(target: "holodeck::routing::result", command = completion.command, "{error}");
                 return Err(no_executor);
             }
         };
@@ -208,7 +208,7 @@ impl ExecutionFacade {
         let error = error.filter(|_| !execution.result.success);
         completion.record(attempt, execution.mode, error);
         if let Some(error) = error {
-            tracing::warn!(target: "holodeck::routing", command = completion.command, reason = error, "a command failed");
+            tracing::warn!(target: "holodeck::routing::result", command = completion.command, reason = error, "a command failed");
         }
         Ok(execution)
     }
@@ -401,7 +401,7 @@ impl ExecutionFacade {
         };
         if let Some(evidence) = &evidence {
             let calls = evidence.tool_invocations.iter();
-            let ran = calls.filter(|call| call.success.is_some() || call.error.is_some());
+            let ran = calls.filter(|call| call.success.is_some() && call.refused.is_none());
             result.executed_operations = ran.map(|call| call.name.clone()).collect();
             result.applied_changes = evidence.changed_files();
             result.artifacts.clone_from(&evidence.files_written);
@@ -447,6 +447,14 @@ impl ExecutionFacade {
             _ => {}
         }
         result.errors.extend(failure);
+        if verdict == Verdict::Unscored {
+            let report = attempt.as_ref().and_then(|details| details.report.as_ref());
+            let reason = report.and_then(|report| report.scorer_error.as_deref());
+            let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            result
+                .errors
+                .push(format!("the answer could not be scored{reason}"));
+        }
         if matches!(verdict, Verdict::Done | Verdict::BelowThreshold) {
             let missing = check_evidence(evidence.as_ref(), context, self.evidence);
             result.errors.extend(issues_text(&missing.required));

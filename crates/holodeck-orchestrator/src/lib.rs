@@ -20,7 +20,7 @@ mod turn;
 pub use {holodeck_backend_api as api, holodeck_events as events, holodeck_model as model};
 
 pub use chain::{ExecutorCall, ExecutorFailure, ExecutorOutput, FailureClass, LegacyExecutor, SkillsRuntime};
-pub use evidence::{CommandRun, Evidence, EvidenceIssue, KnownTools, ToolInvocation};
+pub use evidence::{CommandRun, Evidence, EvidenceIssue, KnownTools, ToolInvocation, missing_expectations};
 pub use executor::{
     AgentChoice, AttemptDetails, ExecuteOptions, Refined, Refiner, SdkExecutor, SdkSettings, Specialists,
     TaskBuilder, selection_task,

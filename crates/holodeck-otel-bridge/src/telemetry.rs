@@ -20,8 +20,8 @@ use opentelemetry::{
         TracerProvider as _,
     },
 };
-use serde_json::{Map, Value};
 use opentelemetry_sdk::trace::{SdkTracer, Span};
+use serde_json::{Map, Value};
 
 use crate::{
     Evaluation,
@@ -168,7 +168,13 @@ impl Telemetry {
             })
         }));
         let now = SystemTime::now();
-        let span = running.span(name.to_owned(), SpanKind::Internal, &Context::new(), now, attributes);
+        let span = running.span(
+            name.to_owned(),
+            SpanKind::Internal,
+            &Context::new(),
+            now,
+            attributes,
+        );
         running.end(&span, now);
     }
 

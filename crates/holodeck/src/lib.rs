@@ -80,7 +80,7 @@ pub use open::{OpenAgent, OpenError, OpenOptions, Preparing};
 pub use quality::LoopSetupError;
 pub use routed::{
     EXECUTION_FIELD, LoadedSkills, MAX_DELEGATION, RoutedAgent, RoutedError, RoutedExecution, RoutedOptions,
-    RoutedPlan, RoutingOverrides, execution_json, is_routed, load_own_skills,
+    RoutedPlan, RoutingOverrides, execution_json, is_routed, load_own_skills, new_session_id,
 };
 pub use serve::{ServeError, ServeFlags, Server};
 pub use servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};

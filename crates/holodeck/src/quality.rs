@@ -97,8 +97,9 @@ impl AnswerScorers {
         refuse_repeated_side_effects(open, (occasion, gate))?;
         let env = open.backends().env();
         let child_env = ChildEnv::inherit(BASE_VARIABLES, |name| env.get(name));
-        let signals = Signals::new(&config.scorer.signals, agent.dir.clone(), child_env)
-            .map_err(LoopSetupError::Signals)?;
+        let folder = std::path::absolute(agent.dir.join(".")).unwrap_or_else(|_| agent.dir.clone());
+        let signals =
+            Signals::new(&config.scorer.signals, folder, child_env).map_err(LoopSetupError::Signals)?;
         if signals.is_some() && occasion == Occasion::Test && gate == SideEffectGate::Closed {
             return Err(LoopSetupError::SideEffectsNotAllowed);
         }

@@ -20,8 +20,9 @@ use holodeck_backend_api::Occasion;
 use holodeck_model::{Agent, CommandContext, Env, ExecutorKind, Redactor, ResolvedAgent};
 use holodeck_orchestrator::{
     AgentChoice, AttemptDetails, ExecuteOptions, Execution, ExecutionFacade, FacadeError, FacadeSettings,
-    Hook, InvalidRule, JsonLines, LoopRules, QualityLoop, Refiner, Scorer, SdkExecutor, SdkSettings,
-    Selector, Skills, SkillsRuntime, TelemetryRecord, TelemetrySink, TurnObserver, Verdict, selection_task,
+    Hook, InvalidRule, JsonLines, LoopObserver, LoopRules, QualityLoop, Refiner, Scorer, SdkExecutor,
+    SdkSettings, Selector, Skills, SkillsRuntime, TelemetryRecord, TelemetrySink, TurnObserver, Verdict,
+    selection_task,
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_yaml::LoadedAgent;
@@ -33,8 +34,8 @@ pub use legacy::MAX_DELEGATION;
 pub use plan::RoutedPlan;
 pub use record::EXECUTION_FIELD;
 pub use settings::RoutingOverrides;
-pub(crate) use skills::check;
 pub use skills::{LoadedSkills, load_own_skills};
+pub(crate) use skills::{check, skill_tools};
 
 use self::{
     legacy::OpenLegacy,
@@ -52,6 +53,11 @@ use crate::{
 /// Whether a question to an agent is a command: the agent has `routing:` or an enabled `quality_loop:`.
 pub fn is_routed(agent: &Agent) -> bool {
     agent.routing.is_some() || agent.quality_loop.as_ref().is_some_and(|quality| quality.enabled)
+}
+
+/// A new id that correlates everything that is recorded about an execution.
+pub fn new_session_id() -> String {
+    Uuid::new_v4().to_string()
 }
 
 /// How commands are executed.
@@ -73,6 +79,8 @@ pub struct RoutedOptions {
     pub hooks: Vec<Arc<dyn Hook>>,
     /// Scores answers, in place of the scorer of `quality_loop:`.
     pub scorer: Option<Arc<dyn Scorer>>,
+    /// Observes the iterations of the loop.
+    pub on_iteration: Option<LoopObserver>,
     /// The score that is good enough, in place of that of the YAML.
     pub threshold: Option<f64>,
     /// How many answers are scored at most, in place of that of the YAML.
@@ -407,6 +415,7 @@ fn refiner(
         quality,
         scorer: options.scorer.clone(),
         variants: Arc::clone(variants),
+        observer: options.on_iteration.clone(),
     })))
 }
 

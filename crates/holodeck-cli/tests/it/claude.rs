@@ -4,6 +4,7 @@ mod chat;
 mod ends;
 mod fixtures;
 mod recordings;
+mod routing;
 mod safety;
 
 use std::{

@@ -60,6 +60,7 @@ mod quality_tests;
 mod reports;
 mod resume;
 mod retrieval;
+mod routing;
 mod run;
 mod sampling;
 mod serve;

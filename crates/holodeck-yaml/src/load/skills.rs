@@ -47,7 +47,10 @@ impl Loader<'_> {
         let start = Place {
             file,
             start: 0,
-            end: text.lines().next().map_or(0, |line| u32::try_from(line.len()).unwrap_or(0)),
+            end: text
+                .lines()
+                .next()
+                .map_or(0, |line| u32::try_from(line.len()).unwrap_or(0)),
         };
         let Some(range) = parts.front_matter else {
             let diagnostic = Diagnostic::error(Code::BadFrontMatter, "the skill has no front matter")
@@ -76,15 +79,23 @@ impl Loader<'_> {
         self.check_skill_name(root, &name, folder, start);
         if description.chars().count() > LONGEST_DESCRIPTION {
             let message = format!("`description` must have at most {LONGEST_DESCRIPTION} characters");
-            self.report_at(root, "description", start, Diagnostic::error(Code::BadFormat, message));
+            self.report_at(
+                root,
+                "description",
+                start,
+                Diagnostic::error(Code::BadFormat, message),
+            );
         }
         let allowed_tools = self.tool_list(root);
         let body = text.get(parts.body).unwrap_or_default();
         let instructions = body.replace("\r\n", "\n").trim().to_owned();
         let script = SCRIPTS.iter().map(|script| folder.join(script));
-        let script = script.into_iter().find(|script| self.files.kind(script) == FileKind::File);
+        let script = script
+            .into_iter()
+            .find(|script| self.files.kind(script) == FileKind::File);
         if instructions.is_empty() && script.is_none() {
-            let diagnostic = Diagnostic::warning(Code::Blank, "the skill has neither instructions nor a script");
+            let diagnostic =
+                Diagnostic::warning(Code::Blank, "the skill has neither instructions nor a script");
             self.findings.add(&self.tree, start, diagnostic);
         }
         Some(SkillDoc {
@@ -101,8 +112,11 @@ impl Loader<'_> {
         let node = self.tree.get(root, key).map(|entry| entry.value);
         let Some(node) = node.filter(|node| !self.tree.is_null(*node)) else {
             let message = format!("`{key}` is missing in the front matter of the skill");
-            self.findings
-                .add(&self.tree, start, Diagnostic::error(Code::MissingField, message).about(key));
+            self.findings.add(
+                &self.tree,
+                start,
+                Diagnostic::error(Code::MissingField, message).about(key),
+            );
             return None;
         };
         let text = self.tree.scalar(node).map(|scalar| scalar.text.trim().to_owned());
@@ -162,7 +176,10 @@ impl Loader<'_> {
     }
 
     fn report_at(&mut self, root: NodeId, key: &str, start: Place, diagnostic: Diagnostic) {
-        let place = self.tree.get(root, key).map_or(start, |entry| self.tree.place(entry.value));
+        let place = self
+            .tree
+            .get(root, key)
+            .map_or(start, |entry| self.tree.place(entry.value));
         self.findings.add(&self.tree, place, diagnostic.about(key));
     }
 }
@@ -216,10 +233,7 @@ mod tests {
         let skill = skill.unwrap();
         assert_eq!(skill.tool_name(), "skill__notes");
         assert_eq!(skill.instructions, "# Steps\n\nDo it.");
-        assert_eq!(
-            skill.allowed_tools.unwrap(),
-            ["Read", "Bash(git log:*)", "Grep"]
-        );
+        assert_eq!(skill.allowed_tools.unwrap(), ["Read", "Bash(git log:*)", "Grep"]);
         assert_eq!(skill.script.unwrap(), Path::new("skills/notes/scripts/run.py"));
     }
 
@@ -227,8 +241,14 @@ mod tests {
     fn malformed_skills_are_reported_with_their_place() {
         for (text, expected) in [
             ("# Steps", "1:1 the skill has no front matter"),
-            ("---\nname: notes\n---\nx", "1:1 `description` is missing in the front matter of the skill"),
-            ("---\nname: [a]\ndescription: d\n---\nx", "2:7 `name` must be a string"),
+            (
+                "---\nname: notes\n---\nx",
+                "1:1 `description` is missing in the front matter of the skill",
+            ),
+            (
+                "---\nname: [a]\ndescription: d\n---\nx",
+                "2:7 `name` must be a string",
+            ),
             (
                 "---\nname: My Notes\ndescription: d\n---\nx",
                 "2:7 the name of a skill must consist of at most 64 lower-case letters, digits and hyphens",
@@ -240,12 +260,22 @@ mod tests {
             ),
         ] {
             let (skill, problems) = load(text);
-            assert_eq!((skill, problems.as_slice()), (None, &[expected.to_owned()][..]), "{text}");
+            assert_eq!(
+                (skill, problems.as_slice()),
+                (None, &[expected.to_owned()][..]),
+                "{text}"
+            );
         }
         let (skill, problems) = load("---\nname: other\ndescription: d\n---\nx");
         assert!(skill.is_some());
-        assert_eq!(problems, ["2:7 the skill `other` is in a folder with another name"]);
+        assert_eq!(
+            problems,
+            ["2:7 the skill `other` is in a folder with another name"]
+        );
         let (skill, problems) = load("---\nname: a: b\n---\nx");
-        assert!(skill.is_none() && problems[0].contains("the front matter is not YAML"), "{problems:?}");
+        assert!(
+            skill.is_none() && problems[0].contains("the front matter is not YAML"),
+            "{problems:?}"
+        );
     }
 }

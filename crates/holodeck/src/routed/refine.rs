@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use holodeck_backend_api::Occasion;
 use holodeck_model::{CommandContext, LoopStrategy, SideEffectGate};
 use holodeck_orchestrator::{
-    Assessment, Improver, LoopControl, LoopOutput, QualityLoop, Refined, Refiner, Scorer, ScorerError,
-    repair_prompt,
+    Assessment, Improver, LoopControl, LoopObserver, LoopOutput, QualityLoop, Refined, Refiner, Scorer,
+    ScorerError, missing_expectations, repair_prompt,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +27,7 @@ pub(super) struct LoopRefiner {
     /// In place of that of `quality_loop.scorer`.
     pub(super) scorer: Option<Arc<dyn Scorer>>,
     pub(super) variants: Arc<Variants>,
+    pub(super) observer: Option<LoopObserver>,
 }
 
 impl LoopRefiner {
@@ -56,6 +57,24 @@ pub(super) async fn refuse_repeated_side_effects(variants: &Variants) -> Result<
     }
 }
 
+/// Puts what the command expects and the evidence does not show before the other improvements.
+struct Expecting<'a> {
+    context: &'a CommandContext,
+    scorer: &'a dyn Scorer,
+}
+
+#[async_trait]
+impl Scorer for Expecting<'_> {
+    async fn score(&self, output: &LoopOutput) -> Result<Assessment, ScorerError> {
+        let mut assessment = self.scorer.score(output).await?;
+        let evidence = output.evidence.clone().unwrap_or_default();
+        let missing = missing_expectations(self.context, &evidence);
+        let missing = missing.iter().map(ToString::to_string);
+        assessment.improvements.splice(0..0, missing);
+        Ok(assessment)
+    }
+}
+
 #[async_trait]
 impl Refiner for LoopRefiner {
     async fn refine(
@@ -65,12 +84,23 @@ impl Refiner for LoopRefiner {
         improver: &dyn Improver,
         cancel: &CancellationToken,
     ) -> Refined {
-        let control = LoopControl::default().cancelled_by(cancel.clone());
+        let mut control = LoopControl::default().cancelled_by(cancel.clone());
+        control.observer.clone_from(&self.observer);
         let (output, assessment, report) = match &self.scorer {
-            Some(scorer) => self.quality.run(first, &**scorer, improver, &control).await,
+            Some(scorer) => {
+                let scorer = Expecting {
+                    context,
+                    scorer: &**scorer,
+                };
+                self.quality.run(first, &scorer, improver, &control).await
+            }
             None => match self.scorers().await {
                 Ok(scorers) => {
                     let (scorer, _) = scorers.for_task(&context.command.task(), UNIT, cancel);
+                    let scorer = Expecting {
+                        context,
+                        scorer: &scorer,
+                    };
                     let ended = self.quality.run(first, &scorer, improver, &control).await;
                     if let Err(error) = scorers.close().await {
                         tracing::warn!(target: "holodeck::quality", %error, "a judge did not end cleanly");

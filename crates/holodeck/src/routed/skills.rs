@@ -85,6 +85,31 @@ pub fn load_own_skills(agent: &ResolvedAgent) -> Option<LoadedSkills> {
     Some(loaded)
 }
 
+/// The names of the tools that run the skills of an agent, by their folders.
+pub(crate) fn skill_tools(agent: &ResolvedAgent) -> Vec<String> {
+    let skills = agent
+        .config
+        .routing
+        .as_ref()
+        .and_then(|routing| routing.skills.as_ref());
+    let Some(entries) = skills.and_then(|skills| fs::read_dir(skills.directory.path()).ok()) else {
+        return Vec::new();
+    };
+    let skills = entries
+        .flatten()
+        .filter(|entry| entry.path().join("SKILL.md").is_file());
+    let names = skills.filter_map(|entry| entry.file_name().into_string().ok());
+    names
+        .map(|name| {
+            SkillDoc {
+                name,
+                ..SkillDoc::default()
+            }
+            .tool_name()
+        })
+        .collect()
+}
+
 /// Adds what is wrong with the skills of an agent to what is wrong with its file.
 pub(crate) fn check(load: &mut Load) {
     let Some(agent) = &load.agent else { return };
