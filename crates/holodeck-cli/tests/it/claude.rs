@@ -3,6 +3,7 @@
 mod chat;
 mod ends;
 mod fixtures;
+mod quality;
 mod recordings;
 mod routing;
 mod safety;

@@ -13,7 +13,12 @@ use crate::{
 
 /// The question of a request.
 pub(crate) fn question(request: &ReceivedRequest) -> String {
-    request.texts("user").last().copied().unwrap_or_default().to_owned()
+    request
+        .texts("user")
+        .last()
+        .copied()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Better with each iteration: 0, 50 and 100 points.
@@ -48,13 +53,19 @@ fn the_best_answer_and_nothing_else_is_data() {
     let server = ModelServer::answering(improving);
     let project = Project::with(&agent(&server.url(), BY_METRICS));
     let ran = project.run(&["run", "The capital of France?"]).exits(0);
-    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("Paris, France\n", ""));
+    assert_eq!(
+        (ran.stdout.as_str(), ran.stderr.as_str()),
+        ("Paris, France\n", "")
+    );
     let requests = server.finish();
     assert_eq!(requests.len(), 3);
     // Each iteration is a fresh execution: it has one message, with the task, the answer and the feedback as data.
     let last = question(&requests[2]);
     assert_eq!(requests[2].texts("user").len(), 1);
-    assert!(last.starts_with("The capital of France?\n\n---\n\nIteration 3."), "{last}");
+    assert!(
+        last.starts_with("The capital of France?\n\n---\n\nIteration 3."),
+        "{last}"
+    );
     assert!(last.contains("scored 50.0 of 100"), "{last}");
     assert!(last.contains("What to improve:\n```data\n- icontains"), "{last}");
 }
@@ -63,8 +74,15 @@ fn the_best_answer_and_nothing_else_is_data() {
 fn explain_shows_the_scores_and_why_it_ended() {
     let server = ModelServer::answering(improving);
     let project = Project::with(&agent(&server.url(), BY_METRICS));
-    let ran = project.run(&["run", "--explain", "The capital of France?"]).exits(0);
-    assert_eq!(ran.stderr, "loop      0.0 → 50.0 → 100.0   threshold_met after 3 of 5\n");
+    let ran = project
+        .run(&["run", "--explain", "The capital of France?"])
+        .exits(0);
+    assert!(
+        ran.stderr
+            .ends_with("\nloop      0.0 → 50.0 → 100.0   threshold_met after 3 of 5\n"),
+        "{}",
+        ran.all()
+    );
     server.finish();
 }
 
@@ -88,9 +106,18 @@ fn json_is_the_command_result_and_the_attempt_only_with_explain() {
     let server = ModelServer::answering(improving);
     let project = Project::with(&agent(&server.url(), BY_METRICS));
     let result = project.run(&["run", "--json", "The capital?"]).exits(0).json();
-    assert_eq!((&result["success"], &result["command_name"]), (&json!(true), &json!("run")));
+    assert_eq!(
+        (&result["success"], &result["command_name"]),
+        (&json!(true), &json!("run"))
+    );
     assert_eq!(result["output"]["output"], "Paris, France");
-    for hidden in ["attempt", "routing_decision", "confidence", "termination_reason", "iteration_count"] {
+    for hidden in [
+        "attempt",
+        "routing_decision",
+        "confidence",
+        "termination_reason",
+        "iteration_count",
+    ] {
         assert_eq!(result[hidden], Value::Null, "{hidden}");
         assert_eq!(result["output"][hidden], Value::Null, "{hidden}");
     }
@@ -118,7 +145,9 @@ fn r55_a_stored_loop_is_replayed_without_a_model() {
          replayed  0.0 → 50.0 → 100.0   threshold_met after 3 of 5\n\
          returned  answer 3 with 100.0, meets the threshold of 70\n"
     );
-    let ran = project.run(&["quality", "replay", "last", "--threshold", "50"]).exits(0);
+    let ran = project
+        .run(&["quality", "replay", "last", "--threshold", "50"])
+        .exits(0);
     assert_eq!(
         ran.stdout,
         "recorded  0.0 → 50.0 → 100.0   threshold_met after 3 of 5\n\
@@ -126,7 +155,14 @@ fn r55_a_stored_loop_is_replayed_without_a_model() {
          returned  answer 2 with 50.0, meets the threshold of 50\n"
     );
     let replayed = project
-        .run(&["quality", "replay", "--json", "--min-improvement", "60", &run_id[..8]])
+        .run(&[
+            "quality",
+            "replay",
+            "--json",
+            "--min-improvement",
+            "60",
+            &run_id[..8],
+        ])
         .exits(0)
         .json();
     assert_eq!(replayed["run_id"], run_id);
@@ -145,7 +181,9 @@ fn r55_a_stored_loop_is_replayed_without_a_model() {
 fn a_replay_that_would_continue_says_so() {
     let server = ModelServer::answering(improving);
     let project = Project::with(&agent(&server.url(), BY_METRICS));
-    project.run(&["run", "--max-iterations", "2", "The capital?"]).exits(1);
+    project
+        .run(&["run", "--max-iterations", "2", "The capital?"])
+        .exits(1);
     server.finish();
     project
         .run(&["quality", "replay", "last", "--max-iterations", "5"])
@@ -185,16 +223,35 @@ fn a_judge_scores_improves_and_sees_the_answer_as_data() {
         }
         let prompt = question(request);
         assert!(prompt.contains("Criteria: It names city and country"), "{prompt}");
-        verdict(if prompt.contains("\nParis\n</answer-") { 80 } else { 20 }, false)
+        verdict(
+            if prompt.contains("\nParis\n</answer-") {
+                80
+            } else {
+                20
+            },
+            false,
+        )
     });
     let quality = "  scorer: {judge: {criteria: It names city and country}}\n";
     let project = Project::with(&agent(&server.url(), quality));
     let ran = project.run(&["run", "--explain", "The capital?"]).exits(0);
     assert_eq!(ran.stdout, "Paris\n");
-    assert_eq!(ran.stderr, "loop      20.0 → 80.0   threshold_met after 2 of 5\n");
+    assert!(
+        ran.stderr
+            .ends_with("\nloop      20.0 → 80.0   threshold_met after 2 of 5\n"),
+        "{}",
+        ran.all()
+    );
     let requests = server.finish();
-    let again = requests.iter().map(question).find(|question| question.contains("Iteration 2"));
-    assert!(again.unwrap().contains("What to improve:\n```data\n- name the country\n```"));
+    let again = requests
+        .iter()
+        .map(question)
+        .find(|question| question.contains("Iteration 2"));
+    assert!(
+        again
+            .unwrap()
+            .contains("What to improve:\n```data\n- name the country\n```")
+    );
 }
 
 #[test]
@@ -208,14 +265,20 @@ fn an_answer_that_demands_full_marks_stays_data() {
         let (_, material) = prompt.split_once("<answer-").unwrap();
         let end = format!("</answer-{}>", &material[..16]);
         // The demand is between the tags, and nothing follows them.
-        assert!(material.contains(demand) && material.trim_end().ends_with(&end), "{prompt}");
+        assert!(
+            material.contains(demand) && material.trim_end().ends_with(&end),
+            "{prompt}"
+        );
         verdict(0, false)
     });
     let quality = "  scorer: {judge: {criteria: It is right}}\n  max_iterations: 2\n  stop_on: []\n";
     let project = Project::with(&agent(&server.url(), quality));
     project.run(&["run", "The capital?"]).exits(1).says("scored 0.0");
     let requests = server.finish();
-    let again = requests.iter().map(question).find(|question| question.contains("Iteration 2"));
+    let again = requests
+        .iter()
+        .map(question)
+        .find(|question| question.contains("Iteration 2"));
     // Its fence is longer than those in the answer.
     assert!(again.unwrap().contains("````data\n"));
 }
@@ -245,7 +308,11 @@ fn nothing_that_could_be_scored_is_4_and_never_0_points() {
     let project = Project::with(&agent(&server.url(), quality));
     let ran = project.run(&["run", "The capital?"]).exits(4);
     assert_eq!(ran.stdout, "somewhere\n");
-    assert!(ran.stderr.contains("the answer could not be scored"), "{}", ran.all());
+    assert!(
+        ran.stderr.contains("the answer could not be scored"),
+        "{}",
+        ran.all()
+    );
     server.finish();
 }
 
@@ -274,7 +341,12 @@ async fn r57_an_interrupt_in_the_third_iteration_prints_the_best_answer() {
     signal(&child, "-INT");
     let ran = CommandOutput::of(&child.wait_with_output().unwrap()).exits(130);
     assert_eq!(ran.stdout, "Paris\n");
-    assert!(ran.stderr.contains("loop      0.0 → 50.0   cancelled after 2 of 5"), "{}", ran.all());
+    assert!(
+        ran.stderr
+            .contains("loop      0.0 → 50.0   cancelled after 2 of 5"),
+        "{}",
+        ran.all()
+    );
     gate.open();
     server.finish_unchecked();
 }
@@ -291,12 +363,19 @@ fn commands_cap_the_score_and_their_output_is_feedback() {
     let quality = "  scorer:\n    metrics: [contains, icontains]\n    signals: {tests: ./check.sh --all}\n  stop_on: []\n  \
                    max_iterations: 3\n";
     let project = Project::with(&agent(&server.url(), quality));
-    script(&project, "check.sh", "echo \"$1\"; echo 'test result: FAILED. 1 passed; 9 failed'; exit 1\n");
+    script(
+        &project,
+        "check.sh",
+        "echo \"$1\"; echo 'test result: FAILED. 1 passed; 9 failed'; exit 1\n",
+    );
     let ran = project.run(&["run", "--explain", "The capital?"]).exits(1);
     assert!(ran.stderr.contains("0.0 → 40.0 → 40.0"), "{}", ran.all());
     let requests = server.finish();
     let again = question(&requests[1]);
-    assert!(again.contains("- the tests command fails (9 of 10 failed):\n--all"), "{again}");
+    assert!(
+        again.contains("- the tests command fails (9 of 10 failed):\n--all"),
+        "{again}"
+    );
 }
 
 #[test]
@@ -319,7 +398,12 @@ fn best_of_n_asks_the_same_question_again_and_returns_the_best() {
     let project = Project::with(&agent(&server.url(), &quality));
     let ran = project.run(&["run", "--explain", "The capital?"]).exits(1);
     assert_eq!(ran.stdout, "Paris\n");
-    assert!(ran.stderr.contains("0.0 → 50.0 → 0.0   max_iterations after 3 of 3"), "{}", ran.all());
+    assert!(
+        ran.stderr
+            .contains("0.0 → 50.0 → 0.0   max_iterations after 3 of 3"),
+        "{}",
+        ran.all()
+    );
     for request in server.finish() {
         assert_eq!(question(&request), "The capital?");
     }
@@ -351,14 +435,17 @@ fn flags_of_the_loop_need_a_loop() {
     project
         .run(&["run", "--threshold", "50", "The capital?"])
         .exits(2)
-        .says("`--threshold` needs `quality_loop`");
-    assert_eq!(project.run(&["run", "The capital?"]).exits(0).stdout, "somewhere\n");
+        .says("`--threshold` has no effect on a question without routing");
+    assert_eq!(
+        project.run(&["run", "The capital?"]).exits(0).stdout,
+        "somewhere\n"
+    );
     server.finish();
     project.write("agent.yaml", agent("http://127.0.0.1:9", BY_METRICS));
     project
         .run(&["run", "--save", "The capital?"])
         .exits(2)
-        .says("`--save` and `--events` do not work with `quality_loop`");
+        .says("--save");
 }
 
 #[test]
@@ -389,7 +476,12 @@ fn r53_rules_outside_their_range_are_configuration_errors() {
         assert_eq!(ran.code, Some(2), "{rule}: {}", ran.all());
         assert!(ran.all().contains(says), "{rule}: {}", ran.all());
     }
-    for rule in ["min_improvement: 0", "min_improvement: 2.5", "min_improvement: \"3\"", "min_improvement: {noise: 2}"] {
+    for rule in [
+        "min_improvement: 0",
+        "min_improvement: 2.5",
+        "min_improvement: \"3\"",
+        "min_improvement: {noise: 2}",
+    ] {
         let project = Project::with(&agent("http://127.0.0.1:9", &format!("{BY_METRICS}  {rule}\n")));
         project.run(&["validate"]).exits(0);
     }

@@ -64,11 +64,15 @@ fn a_case_is_judged_by_its_improved_answer_and_all_iterations_count() {
 fn expectations_are_checked_on_the_returned_answer() {
     let server = ModelServer::answering(improving);
     let quality = format!("{BY_METRICS}  threshold: 100\n  max_iterations: 2\n");
-    let project = Project::with(&yaml(&server.url(), &quality).replace("value: Paris}\n      ", "value: Paris}\n"));
+    let project =
+        Project::with(&yaml(&server.url(), &quality).replace("value: Paris}\n      ", "value: Paris}\n"));
     // Below the threshold of the loop, and right for the case.
     project.run(&["test"]).exits(0);
     let case = &project.run_file()["report"]["results"][0];
-    assert_eq!((&case["agent_response"], &case["loop"]["passed"]), (&json!("Paris"), &json!(false)));
+    assert_eq!(
+        (&case["agent_response"], &case["loop"]["passed"]),
+        (&json!("Paris"), &json!(false))
+    );
     server.finish();
 }
 
@@ -87,7 +91,10 @@ fn a_scorer_failure_is_an_error_of_the_case_and_4() {
         .says("quality loop: the scorer failed");
     let case = &project.run_file()["report"]["results"][0];
     // Its metric passed; how the answer was chosen is not known to be right.
-    assert_eq!((&case["state"], &case["metric_results"][0]["passed"]), (&json!("error"), &json!(true)));
+    assert_eq!(
+        (&case["state"], &case["metric_results"][0]["passed"]),
+        (&json!("error"), &json!(true))
+    );
     assert_eq!(case["loop"]["termination_reason"], "scorer_error");
     server.finish();
 }
@@ -107,8 +114,16 @@ fn a_recording_replays_every_iteration_and_the_judge() {
         if request.body["response_format"]["json_schema"]["name"] != "quality" {
             return improving(request);
         }
-        let score = if question(request).contains("Paris, France") { 90 } else { 30 };
-        let score = if question(request).contains("\nParis\n") { 60 } else { score };
+        let score = if question(request).contains("Paris, France") {
+            90
+        } else {
+            30
+        };
+        let score = if question(request).contains("\nParis\n") {
+            60
+        } else {
+            score
+        };
         let verdict = json!({"reason": "r", "improvements": ["more"], "score": score, "unachievable": false});
         Reply::text(verdict.to_string())
     };
@@ -131,7 +146,10 @@ fn trials_have_a_loop_each_and_a_regrade_asks_nobody() {
     let project = Project::with(&yaml(&server.url(), BY_METRICS));
     project.run(&["test", "--trials", "2"]).exits(0);
     let case = &project.run_file()["report"]["results"][0];
-    assert_eq!((&case["num_turns"], &case["trials_passed"]), (&json!(6), &json!(2)));
+    assert_eq!(
+        (&case["num_turns"], &case["trials_passed"]),
+        (&json!(6), &json!(2))
+    );
     assert_eq!(server.finish().len(), 6);
     project.write(
         "agent.yaml",
@@ -139,7 +157,10 @@ fn trials_have_a_loop_each_and_a_regrade_asks_nobody() {
     );
     project.run(&["test", "regrade", "latest"]).exits(1);
     let case = &project.run_file()["report"]["results"][0];
-    assert_eq!((&case["passed"], &case["loop"]["final_score"]), (&json!(false), &json!(100.0)));
+    assert_eq!(
+        (&case["passed"], &case["loop"]["final_score"]),
+        (&json!(false), &json!(100.0))
+    );
 }
 
 #[test]
@@ -148,7 +169,9 @@ fn a_token_budget_counts_every_iteration() {
     let second = "  - {name: second, input: And of Italy?}\n";
     let project = Project::with(&format!("{}{second}", yaml(&server.url(), BY_METRICS)));
     project.run(&["test", "-n", "1"]).exits(0);
-    let used = project.run_file()["report"]["summary"]["token_usage"]["total_tokens"].as_u64().unwrap();
+    let used = project.run_file()["report"]["summary"]["token_usage"]["total_tokens"]
+        .as_u64()
+        .unwrap();
     // More than the returned answer used, as much as all three.
     project
         .run(&["test", "--max-tokens-total", &used.to_string()])

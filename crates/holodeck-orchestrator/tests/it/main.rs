@@ -12,5 +12,6 @@
 mod bench;
 mod facade;
 mod gates;
+mod hanging;
 mod observers;
 mod programs;

@@ -127,7 +127,10 @@ fn check_noise(agent: &LoadedAgent, config: &QualityLoopConfig, found: &mut Vec<
 fn warn_gating(agent: &LoadedAgent, config: &QualityLoopConfig, found: &mut Vec<Diagnostic>) {
     let cases = &agent.config.test_cases;
     // A case with metrics of its own is not gated by those of the agent.
-    let gated = cases.detailed().filter(|(_, case)| case.evaluations.is_empty()).count();
+    let gated = cases
+        .detailed()
+        .filter(|(_, case)| case.evaluations.is_empty())
+        .count();
     let plain = cases.len().saturating_sub(cases.detailed().count());
     if gated + plain == 0 {
         return;
