@@ -275,7 +275,7 @@ impl ExecutionFacade {
         };
         if let (Some(skills), Some(skill)) = (&self.skills, skill) {
             let result = guarded(skills.execute(skill, &call)).await;
-            let goes_on = match &result {
+            let continues = match &result {
                 Err(failure) => {
                     let repeats =
                         failure.has_side_effects && self.after_side_effects == AfterSideEffects::Block;
@@ -286,7 +286,7 @@ impl ExecutionFacade {
                 }
                 Ok(_) => false,
             };
-            if !goes_on {
+            if !continues {
                 return Ok(ended.of(ExecutorKind::Skills, result));
             }
         }
