@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use holodeck_model::{
-    CommandContext, CommandResult, ExecutionAttempt, ExecutorKind, JsonMap, TerminationReason,
-};
+use holodeck_model::{CommandContext, CommandResult, ExecutionAttempt, ExecutorKind, JsonMap};
 use serde_json::{Value, json};
 
 use super::{Execution, ExecutionFacade, FALLBACK_BLOCKED, Verdict};
@@ -107,7 +105,8 @@ impl ExecutionFacade {
             }
         }
         result.success = matches!(verdict, Verdict::Done | Verdict::BelowThreshold);
-        result.status = if result.success { "ok" } else { "error" }.to_owned();
+        let status = if result.success { "ok" } else { "error" };
+        status.clone_into(&mut result.status);
         Execution {
             result,
             mode,
