@@ -1,7 +1,13 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use holodeck_backend_api::{BackendError, BackendEvent, EventStream, ExecutionResult};
-use holodeck_model::events::{AgentEvent, EventBody, PersistenceState, RunError, SessionStart};
+use holodeck_model::events::{AgentEvent, EventBody, EventClass, PersistenceState, RunError, SessionStart};
 use uuid::Uuid;
 
 use crate::{
@@ -21,6 +27,7 @@ pub struct Recording<'a> {
     sink: Option<&'a dyn EventSink>,
     limit: Option<Duration>,
     chunk_interval: Duration,
+    violations: Option<&'a AtomicU64>,
 }
 
 /// Receives events once they are stored. It cannot change what is recorded, and must not block: a slow reader keeps a
@@ -99,6 +106,7 @@ impl<'a> Recording<'a> {
             sink: None,
             limit: None,
             chunk_interval: Duration::ZERO,
+            violations: None,
         }
     }
 
@@ -117,6 +125,13 @@ impl<'a> Recording<'a> {
     /// Collects pieces of text for `interval`, or up to 4 KiB, before they are stored and delivered; neighbours become one.
     pub fn with_chunk_interval(mut self, interval: Duration) -> Self {
         self.chunk_interval = interval;
+        self
+    }
+
+    /// Counts events that the store returned and that break the event contract. None do, unless the store is wrong.
+    /// Without a counter, a debug build panics.
+    pub fn with_violations(mut self, counter: &'a AtomicU64) -> Self {
+        self.violations = Some(counter);
         self
     }
 
@@ -147,7 +162,217 @@ impl<'a> Recording<'a> {
             session_id: recorder.session_id().to_owned(),
             run_id: recorder.run_id().to_owned(),
         };
-        let mut checker = StreamChecker::of_run(View::Live);
+        // Checking pieces of text costs memory, which only tests spend.
+        let view = if cfg!(debug_assertions) { View::Live } else { View::Replay };
+        let mut checker = StreamChecker::of_run(view);
+        self.deliver_stored(first, false, &mut checker);
+        let mut stream = TimedStream::new(stream, self.limit);
+        let mut chunks = Chunks::new(self.chunk_interval);
+        let mut failure = None;
+        while recorder.result().is_none() {
+            let next = match chunks.deadline() {
+                Some(deadline) => tokio::time::timeout_at(deadline, stream.next()).await.ok(),
+                None => Some(stream.next().await),
+            };
+            match next {
+                Some(Ok(BackendEvent::End(result))) => chunks.add(recorder.complete(*result)),
+                Some(Ok(event)) => chunks.add(recorder.observe(&event)),
+                Some(Err(error)) => chunks.add(recorder.fail(failure.insert(error))),
+                None => chunks.expire(),
+            }
+            self.store(&recorder, chunks.take_due(), &mut checker).await?;
+        }
+        let run_id = open.close();
+        let backend_session_id = recorder.backend_session_id().map(ToOwned::to_owned);
+        let (result, trajectory) = recorder.into_result();
+        Ok(RecordedRun {
+            run_id,
+            result,
+            error: failure,
+            backend_session_id,
+            trajectory,
+        })
+    }
+
+    /// Stores, then delivers.
+    async fn store(
+        &self,
+        recorder: &RunRecorder,
+        drafts: Vec<Draft>,
+        checker: &mut StreamChecker,
+    ) -> Result<(), RecordError> {
+        if drafts.is_empty() {
+            return Ok(());
+        }
+        let own: Vec<Uuid> = drafts
+            .iter()
+            .filter_map(|draft| answer_id(&draft.event))
+            .collect();
+        match self.store.append(drafts).await {
+            Ok(stored) => {
+                for event in stored {
+                    let is_earlier = answer_id(event.event()).is_some_and(|id| !own.contains(&id));
+                    self.deliver_stored(event, is_earlier, checker);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.deliver(Delivery::Transient(self.lost_event(recorder, &error)));
+                Err(RecordError::Lost {
+                    run_id: recorder.run_id().to_owned(),
+                    error,
+                })
+            }
+        }
+    }
+
+    /// Delivers a stored event, and checks it; `is_earlier` if it is an answer that another process stored.
+    fn deliver_stored(&self, event: StoredEvent, is_earlier: bool, checker: &mut StreamChecker) {
+        if cfg!(debug_assertions) || event.class() != EventClass::Journaled {
+            let before = checker.violations();
+            if is_earlier {
+                checker.observe_earlier_answer(event.event());
+            } else {
+                checker.observe(event.event());
+            }
+            let new = checker.violations() - before;
+            match self.violations {
+                Some(counter) => {
+                    counter.fetch_add(u64::try_from(new).unwrap_or(u64::MAX), Ordering::Relaxed);
+                }
+                None => debug_assert!(new == 0, "{checker:?}"),
+            }
+        }
+        self.deliver(Delivery::Stored(event));
+    }
+
+    fn deliver(&self, event: Delivery) {
+        self(event);
+    }
+}
+
+/// What a sink receives.
+#[derive(Clone, Debug)]
+pub enum Delivery {
+    /// An event that is stored. Their indices increase, but for the answer to an approval that another process stored: it
+    /// is delivered when the run reports it.
+    Stored(StoredEvent),
+    /// The end of a run whose events cannot be stored.
+    Transient(TransientEvent),
+}
+
+/// An event that is not stored; its `persistenceState` says so.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransientEvent(Box<AgentEvent>);
+
+impl TransientEvent {
+    /// The event.
+    pub fn event(&self) -> &AgentEvent {
+        &self.0
+    }
+}
+
+/// A run that is over and stored.
+#[derive(Debug)]
+pub struct RecordedRun {
+    /// Its id.
+    pub run_id: String,
+    /// Its result.
+    pub result: ExecutionResult,
+    /// The backend's error, if it failed.
+    pub error: Option<BackendError>,
+    /// The backend's own id of the conversation, if it has one.
+    pub backend_session_id: Option<String>,
+    /// What happened beside the result.
+    pub trajectory: Trajectory,
+}
+
+/// Why a run could not be recorded. The run is stopped: nothing may happen that is not stored.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// It did not begin.
+    #[error(transparent)]
+    NotOpened(StoreError),
+    /// It began, and then its events could not be stored.
+    #[error("run `{run_id}` was stopped: {error}")]
+    Lost {
+        /// The run.
+        run_id: String,
+        /// Why.
+        error: StoreError,
+    },
+}
+
+impl<'a> Recording<'a> {
+    /// Records into `store`.
+    pub fn new(store: &'a dyn EventStore, clock: &'a Arc<dyn Clock>, ids: &'a Arc<dyn Ids>) -> Self {
+        Self {
+            store,
+            clock,
+            ids,
+            sink: None,
+            limit: None,
+            chunk_interval: Duration::ZERO,
+            violations: None,
+        }
+    }
+
+    /// Delivers stored events to `sink`.
+    pub fn with_sink(mut self, sink: &'a dyn EventSink) -> Self {
+        self.sink = Some(sink);
+        self
+    }
+
+    /// Ends a run with a time-out when it takes longer.
+    pub fn with_limit(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Collects pieces of text for `interval`, or up to 4 KiB, before they are stored and delivered; neighbours become one.
+    pub fn with_chunk_interval(mut self, interval: Duration) -> Self {
+        self.chunk_interval = interval;
+        self
+    }
+
+    /// Counts events that the store returned and that break the event contract. None do, unless the store is wrong.
+    /// Without a counter, a debug build panics.
+    pub fn with_violations(mut self, counter: &'a AtomicU64) -> Self {
+        self.violations = Some(counter);
+        self
+    }
+
+    /// Records the beginning of a session of `owner`, unless it is recorded already.
+    pub async fn session(
+        &self,
+        session_id: &str,
+        owner: Option<&str>,
+        start: SessionStart,
+    ) -> Result<(), RecordError> {
+        let mut meta = meta(&**self.clock, &**self.ids);
+        meta.session_id = Some(session_id.to_owned());
+        let first = draft(meta, EventBody::SessionStart(start));
+        let stored = self.store.open_session(first, owner).await;
+        if let Some(stored) = stored.map_err(RecordError::NotOpened)? {
+            self.deliver(Delivery::Stored(stored));
+        }
+        Ok(())
+    }
+
+    /// Records a run from the person's message to its end. The stream is not polled before that message is stored, and
+    /// not polled again before its events are, pieces of text excepted while they are collected.
+    pub async fn record(&self, run: NewRun, stream: EventStream<'_>) -> Result<RecordedRun, RecordError> {
+        let (mut recorder, first) = RunRecorder::open(run, Arc::clone(self.clock), Arc::clone(self.ids));
+        let first = self.store.open_run(first).await.map_err(RecordError::NotOpened)?;
+        let open = OpenRun {
+            store: self.store,
+            session_id: recorder.session_id().to_owned(),
+            run_id: recorder.run_id().to_owned(),
+        };
+        // Checking pieces of text costs memory, which only tests spend.
+        let view = if cfg!(debug_assertions) { View::Live } else { View::Replay };
+        let mut checker = StreamChecker::of_run(view);
         self.deliver_stored(first, false, &mut checker);
         let mut stream = TimedStream::new(stream, self.limit);
         let mut chunks = Chunks::new(self.chunk_interval);

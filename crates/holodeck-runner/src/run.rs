@@ -549,7 +549,7 @@ pub(crate) fn check_combination(agent: &ResolvedAgent, header: &JournalHeader) -
 }
 
 /// The parts of an agent that differ between two fingerprints.
-pub(crate) fn changed_parts(
+pub fn changed_parts(
     before: &BTreeMap<String, String>,
     now: &BTreeMap<String, String>,
 ) -> Vec<String> {

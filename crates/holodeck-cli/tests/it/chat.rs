@@ -324,6 +324,58 @@ fn an_answer_is_stopped_on_a_terminal_and_the_conversation_goes_on() {
     server.finish();
 }
 
+/// Ctrl-D during an answer leaves after it, and other keys are the beginning of the next message.
+#[test]
+fn what_is_typed_during_an_answer_is_read_after_it() {
+    let server = ModelServer::answering(|request| match request.texts("user").last() {
+        Some(&"wait") => Reply::text("a long answer, and more of it")
+            .in_pieces(6)
+            .hang_after(4),
+        _ => Reply::text(format!("got {}", request.texts("user").last().unwrap())),
+    });
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let mut terminal = OnTerminal::start(&project, &["chat"]);
+    terminal.until("you › ");
+    terminal.types("wait\r");
+    terminal.until("a long");
+    terminal.types("next\r");
+    terminal.types("\u{3}");
+    terminal.until("stopped");
+    terminal.until("got next");
+    terminal.until("you › ");
+    terminal.shown.clear();
+    terminal.types("wait\r");
+    terminal.until("a long");
+    terminal.types("\u{4}");
+    terminal.types("\u{3}");
+    terminal.until("stopped");
+    assert_eq!(terminal.ends().0, Some(0));
+    server.finish();
+}
+
+/// The fault of the issue: while a person is asked, the time limit of the answer does not run.
+#[test]
+fn an_answer_to_a_question_may_come_after_the_time_limit_of_the_turn() {
+    let server = calling_server();
+    let yaml = asking_agent(&server).replace("execution:\n", "execution:\n  llm_timeout: 1\n");
+    let project = Project::with(&yaml);
+    let mut terminal = OnTerminal::start(&project, &["chat", "--session", "s"]);
+    terminal.until("you › ");
+    terminal.types("go\r");
+    terminal.until("allow?");
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    terminal.types("y\r");
+    terminal.until("It said");
+    terminal.shown.clear();
+    terminal.until("you › ");
+    terminal.types("/quit\r");
+    assert_eq!(terminal.ends().0, Some(0));
+    project.run(&["events", "check", "s"]).exits(0);
+    let exported = project.run(&["events", "export", "s"]).exits(0).stdout;
+    assert!(exported.lines().last().unwrap().contains("\"success\""), "{exported}");
+    server.finish();
+}
+
 #[test]
 fn reasoning_is_chosen_within_its_range() {
     let server = ModelServer::answering(|_| Reply::text("hello"));
