@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use self::scope::{Scope, VisibleTools};
 use crate::wire::{
-    ApiRetry, AssistantFrame, Block, Frame, Init, ResultFrame, StreamEvent, StreamFrame, TaskChange, UserFrame,
+    ApiRetry, AssistantFrame, Block, Frame, Init, ResultFrame, StreamEvent, StreamFrame, TaskChange,
+    UserFrame,
 };
 
 /// The CLI's text for an empty answer.
@@ -98,7 +99,13 @@ impl Translator {
             Frame::ModelFallback { from, to, .. } => emit(fallback(from.as_deref(), to.as_deref())),
             Frame::Task(change) => self.task(change, emit),
             Frame::StreamEvent(StreamFrame { parent, event }) => {
-                if let (None, StreamEvent::MessageStart { message_id: Some(id), .. }) = (parent, event) {
+                if let (
+                    None,
+                    StreamEvent::MessageStart {
+                        message_id: Some(id), ..
+                    },
+                ) = (parent, event)
+                {
                     self.messages.insert(id.clone());
                 }
                 self.with_scope(parent.as_deref(), emit, |scope, tools, emit| {

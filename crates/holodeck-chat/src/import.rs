@@ -79,7 +79,12 @@ pub(crate) fn replayed(result: ExecutionResult) -> EventStream<'static> {
         let text = result.response.clone();
         events.extend([BackendEvent::Text { text }, end(StopReason::EndTurn)]);
     }
-    events.extend(result.structured_output.clone().map(BackendEvent::StructuredOutput));
+    events.extend(
+        result
+            .structured_output
+            .clone()
+            .map(BackendEvent::StructuredOutput),
+    );
     events.push(BackendEvent::End(Box::new(result)));
     Box::pin(stream::iter(events.into_iter().map(Ok)))
 }

@@ -72,7 +72,9 @@ impl App {
     /// Events of the store that broke the event contract.
     pub(crate) fn contract_violations(&self) -> u64 {
         let agents = self.0.agents.iter();
-        agents.map(|served| served.agent.service.contract_violations()).sum()
+        agents
+            .map(|served| served.agent.service.contract_violations())
+            .sum()
     }
 
     pub(crate) fn tasks(&self) -> &TaskTracker {

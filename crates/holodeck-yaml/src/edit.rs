@@ -91,7 +91,11 @@ pub fn add_test_case(text: &str, case: &JsonMap) -> Result<String, EditError> {
         return add_item(text, KEY, case);
     };
     let name = case.get("name").and_then(Value::as_str).unwrap_or_default();
-    if file.names_of(items).iter().any(|other| other.as_deref() == Some(name)) {
+    if file
+        .names_of(items)
+        .iter()
+        .any(|other| other.as_deref() == Some(name))
+    {
         return Err(EditError::Duplicate {
             key: KEY.to_owned(),
             name: name.to_owned(),

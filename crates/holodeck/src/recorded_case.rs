@@ -92,8 +92,12 @@ pub enum RecordedCaseError {
 /// `latest`, or the path of a journal or of a report; CASE is the name of a case, or `#3` for the third. Of several
 /// trials, the first that did not pass.
 pub fn recorded_case(agent_file: &Path, from: &str) -> Result<RecordedCase, RecordedCaseError> {
-    let (run, name) = split(from).ok_or_else(|| RecordedCaseError::Form { given: from.to_owned() })?;
-    let folder = agent_file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let (run, name) = split(from).ok_or_else(|| RecordedCaseError::Form {
+        given: from.to_owned(),
+    })?;
+    let folder = agent_file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     let store = RunStore::new(folder.unwrap_or(Path::new(".")));
     let journal = Journal::open(&find_journal(&store, run)?)?;
     let place = find_case(&journal, name)?;
@@ -167,9 +171,14 @@ fn find_journal(store: &RunStore, run: &str) -> Result<PathBuf, RecordedCaseErro
     let not_a_run = || RecordedCaseError::NotARun { path: run.to_owned() };
     let text = holodeck_model::read_text_input(path, MAX_REPORT).map_err(|_| not_a_run())?;
     // A journal has one object a line.
-    let first = serde_json::Deserializer::from_str(&text).into_iter::<Head>().next();
+    let first = serde_json::Deserializer::from_str(&text)
+        .into_iter::<Head>()
+        .next();
     match first {
-        Some(Ok(Head { holodeck_journal: Some(_), .. })) => Ok(path.to_owned()),
+        Some(Ok(Head {
+            holodeck_journal: Some(_),
+            ..
+        })) => Ok(path.to_owned()),
         Some(Ok(Head { run_id: Some(id), .. })) => Ok(store.find(&id)?),
         _ => Err(not_a_run()),
     }
@@ -196,7 +205,9 @@ fn find_case(journal: &Journal, name: &str) -> Result<usize, RecordedCaseError> 
     };
     let mut found = named(&|label| label == name);
     if found.is_empty() {
-        let number = name.strip_prefix('#').and_then(|number| number.parse::<usize>().ok());
+        let number = name
+            .strip_prefix('#')
+            .and_then(|number| number.parse::<usize>().ok());
         let place = number.and_then(|number| number.checked_sub(1));
         found.extend(place.filter(|place| *place < cases.len()));
     }
@@ -213,7 +224,11 @@ fn find_case(journal: &Journal, name: &str) -> Result<usize, RecordedCaseError> 
                 run: run(),
                 name: name.to_owned(),
                 similar,
-                cases: cases.into_iter().map(|(_, label, _)| label).take(SHOWN_CASES).collect(),
+                cases: cases
+                    .into_iter()
+                    .map(|(_, label, _)| label)
+                    .take(SHOWN_CASES)
+                    .collect(),
             })
         }
         several => Err(RecordedCaseError::Ambiguous {
@@ -242,13 +257,17 @@ fn find_trial(journal: &Journal, place: usize) -> Result<Option<(usize, usize)>,
 
 fn past_turns(record: &UnitRecord) -> (Vec<PastTurn>, Vec<String>) {
     let is_skipped = |turn: &&TurnRecord| turn.state == ExecutionState::Skipped;
-    let turns = record.turns.iter().filter(|turn| !is_skipped(turn)).map(past_turn);
+    let turns = record
+        .turns
+        .iter()
+        .filter(|turn| !is_skipped(turn))
+        .map(past_turn);
     let mut notes = Vec::new();
     let skipped = record.turns.iter().filter(is_skipped).count();
     if skipped > 0 {
         notes.push(format!("{} skipped in the run", count(skipped, "turn")));
     }
-    let files = record.turns.iter().map(|turn| turn.files.len()).sum();
+    let files: usize = record.turns.iter().map(|turn| turn.files.len()).sum();
     if files > 0 {
         notes.push(format!(
             "the model does not see the case's {} again; `/attach` attaches a file",
@@ -298,7 +317,10 @@ impl RecordedCase {
         if changed.is_empty() || header.agent.is_empty() {
             return None;
         }
-        Some(format!("the agent has changed since the run: {}", changed.join(", ")))
+        Some(format!(
+            "the agent has changed since the run: {}",
+            changed.join(", ")
+        ))
     }
 }
 

@@ -121,12 +121,18 @@ pub fn save_conversation(
         None => agent_file.to_owned(),
     };
     let shown = || path.display().to_string();
-    let io = |source| SaveCaseError::Io { path: shown(), source };
+    let io = |source| SaveCaseError::Io {
+        path: shown(),
+        source,
+    };
     let text = read_text_input(&path, MAX_BYTES).map_err(io)?;
     let edited = match CaseFormat::of(&path, agent.config.test_cases_file.is_some()) {
         CaseFormat::Yaml => {
             let case = test_case(&name, &turns, escape);
-            add_test_case(&text, &case).map_err(|source| SaveCaseError::Edit { path: shown(), source })?
+            add_test_case(&text, &case).map_err(|source| SaveCaseError::Edit {
+                path: shown(),
+                source,
+            })?
         }
         CaseFormat::JsonLines => with_line(&text, test_case(&name, &turns, str::to_owned)),
         CaseFormat::Table => return Err(SaveCaseError::Table { path: shown() }),
@@ -136,7 +142,10 @@ pub fn save_conversation(
         text: &edited,
     };
     let checked = usable(load_from(agent_file, env, &files)).and_then(|agent| check(&agent, &name, &turns));
-    checked.map_err(|problem| SaveCaseError::Invalid { path: shown(), problem })?;
+    checked.map_err(|problem| SaveCaseError::Invalid {
+        path: shown(),
+        problem,
+    })?;
     if read_text_input(&path, MAX_BYTES).map_err(io)? != text {
         return Err(SaveCaseError::Changed { path: shown() });
     }
@@ -186,7 +195,10 @@ impl Conversation {
         }
         let mut notes = Vec::new();
         if left_out > 0 {
-            notes.push(format!("{} without an answer left out", count(left_out, "message")));
+            notes.push(format!(
+                "{} without an answer left out",
+                count(left_out, "message")
+            ));
         }
         if attached > 0 {
             notes.push(format!(
@@ -200,7 +212,11 @@ impl Conversation {
 
 /// Whether the agent answered, or at least did something. What a person stopped cannot be repeated.
 fn has_answer(run: &[AgentEvent]) -> bool {
-    match run.iter().map(|event| &event.body).find(|body| body.is_terminal()) {
+    match run
+        .iter()
+        .map(|event| &event.body)
+        .find(|body| body.is_terminal())
+    {
         Some(EventBody::Complete(end)) => end.reason != CompleteReason::UserCancelled,
         Some(_) => run
             .iter()
@@ -235,7 +251,9 @@ fn choose_name(agent: &LoadedAgent, name: Option<&str>, message: &str) -> Result
     if let Some(name) = name {
         let name = name.trim();
         return if is_taken(name) {
-            Err(SaveCaseError::Exists { name: name.to_owned() })
+            Err(SaveCaseError::Exists {
+                name: name.to_owned(),
+            })
         } else {
             Ok(name.to_owned())
         };
@@ -257,7 +275,10 @@ fn test_case(name: &str, turns: &[SavedTurn], write: fn(&str) -> String) -> Json
         Value::Object(written)
     });
     let turns = Value::Array(turns.collect());
-    JsonMap::from_iter([("name".to_owned(), write(name).into()), ("turns".to_owned(), turns)])
+    JsonMap::from_iter([
+        ("name".to_owned(), write(name).into()),
+        ("turns".to_owned(), turns),
+    ])
 }
 
 /// A text that YAML replaces no variable in.
@@ -287,7 +308,11 @@ impl CaseFormat {
 /// The text with one more line.
 fn with_line(text: &str, case: JsonMap) -> String {
     let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
-    let before = if text.is_empty() || text.ends_with('\n') { "" } else { end };
+    let before = if text.is_empty() || text.ends_with('\n') {
+        ""
+    } else {
+        end
+    };
     format!("{text}{before}{}{end}", Value::Object(case))
 }
 
@@ -312,7 +337,9 @@ fn describe(error: &Diagnostic) -> String {
 fn check(agent: &LoadedAgent, name: &str, turns: &[SavedTurn]) -> Result<(), String> {
     let mut cases = agent.config.test_cases.iter();
     let case = cases.find(|case| case.name.as_deref() == Some(name));
-    let inputs = case.iter().flat_map(|case| case.turns.iter().map(|turn| turn.input.as_str()));
+    let inputs = case
+        .iter()
+        .flat_map(|case| case.turns.iter().map(|turn| turn.input.as_str()));
     if inputs.eq(turns.iter().map(|turn| turn.message.as_str())) {
         Ok(())
     } else {

@@ -103,12 +103,22 @@ async fn e05_results_are_emitted_as_they_arrive_and_sent_in_the_order_of_the_cal
         .and_tool_call("c3", "echo", "{\"text\": \"3\"}");
     let (result, requests, called) = run([calls, Reply::text("done")], "").await;
     assert_eq!(called, 3);
-    let arrived: Vec<_> = result.tool_results.iter().map(|result| result.call_id.as_str()).collect();
+    let arrived: Vec<_> = result
+        .tool_results
+        .iter()
+        .map(|result| result.call_id.as_str())
+        .collect();
     assert_eq!(arrived, ["c2", "c3", "c1"]);
     let sent = &requests[1].messages()[3..];
-    let roles: Vec<_> = sent.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    let roles: Vec<_> = sent
+        .iter()
+        .map(|message| message["role"].as_str().unwrap())
+        .collect();
     assert_eq!(roles, ["tool", "tool", "tool", "user"]);
-    let ids: Vec<_> = sent[..3].iter().map(|message| message["tool_call_id"].as_str().unwrap()).collect();
+    let ids: Vec<_> = sent[..3]
+        .iter()
+        .map(|message| message["tool_call_id"].as_str().unwrap())
+        .collect();
     assert_eq!(ids, ["c1", "c2", "c3"]);
 }
 

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use holodeck_chat::{
     AgentRunService, RunError, RunRequest, ServiceOptions,
     api::{
-        AgentBackend, AgentSession, BackendError, BackendEvent, EventStream, HistoryItem, Opening, ResultFold,
-        SessionControl, StopReason, TurnRequest, collect,
+        AgentBackend, AgentSession, BackendError, BackendEvent, EventStream, HistoryItem, Opening,
+        ResultFold, SessionControl, StopReason, TurnRequest, collect,
     },
     events::{
         EventStore, MemoryStore, SqliteOptions, SqliteStore, StoreError, StoredEvent, execution_result,
@@ -141,7 +141,11 @@ async fn e58_a_stopped_answer_keeps_its_text_and_the_model_sees_it() {
 #[tokio::test]
 async fn e61_stopping_a_run_that_is_over_changes_nothing() {
     let world = World::new(echo);
-    let mut run = world.service.start(RunRequest::new("s", "one"), None).await.unwrap();
+    let mut run = world
+        .service
+        .start(RunRequest::new("s", "one"), None)
+        .await
+        .unwrap();
     let result = run.finish().await.unwrap();
     let before = world.events().await;
     for _ in 0..2 {
@@ -276,7 +280,6 @@ impl AgentSession for Remembering {
     fn control(&self) -> SessionControl {
         SessionControl::default()
     }
-
 
     async fn close(&mut self) -> Result<(), BackendError> {
         Ok(())

@@ -40,7 +40,9 @@ async fn turns_that_were_recorded_elsewhere_begin_a_conversation() {
         redactor: Some(Arc::new(Redactor::new([SECRET.to_owned()]))),
         ..ServiceOptions::default()
     };
-    let world = World::with(Arc::new(MemoryStore::new()), options, |_| ScriptedTurn::text("go on"));
+    let world = World::with(Arc::new(MemoryStore::new()), options, |_| {
+        ScriptedTurn::text("go on")
+    });
     let turns = vec![
         PastTurn {
             message: format!("one {SECRET}"),

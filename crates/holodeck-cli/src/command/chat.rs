@@ -175,10 +175,7 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
     let subject = Subject {
         argument: as_argument(&args.agent),
     };
-    let recorded = args
-        .from
-        .as_deref()
-        .map(|from| recorded_case(&args.agent, from));
+    let recorded = args.from.as_deref().map(|from| recorded_case(&args.agent, from));
     let recorded = recorded.transpose().map_err(|error| no_case(&error))?;
     let once = args.once.as_deref().map(read_message).transpose()?;
     let is_interactive = once.is_none() && terminal.is_interactive() && args.output() == Output::Text;
@@ -220,7 +217,15 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
             Some(known) => known.owner.clone(),
             None => Some(LOCAL_USER.to_owned()),
         };
-        let mut talk = Talk::new(&chat, &env, session_id, user, terminal, &mut interrupts, args.output());
+        let mut talk = Talk::new(
+            &chat,
+            &env,
+            session_id,
+            user,
+            terminal,
+            &mut interrupts,
+            args.output(),
+        );
         talk.think(args.thinking);
         let held = async {
             if is_interactive {
@@ -381,7 +386,10 @@ fn no_case(error: &RecordedCaseError) -> Problem {
             similar: Some(name), ..
         } => problem.with_hint(format!("did you mean `{}`?", printable(name))),
         RecordedCaseError::NoCase { cases, .. } if !cases.is_empty() => {
-            let names: Vec<_> = cases.iter().map(|name| format!("`{}`", printable(name))).collect();
+            let names: Vec<_> = cases
+                .iter()
+                .map(|name| format!("`{}`", printable(name)))
+                .collect();
             problem.with_hint(format!("it has {}", names.join(", ")))
         }
         RecordedCaseError::Ambiguous { places, .. } => {

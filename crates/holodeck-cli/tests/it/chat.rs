@@ -284,6 +284,7 @@ fn a_question_is_answered_elsewhere() {
         .exits(2)
         .says("approval `x` does not exist");
     // What is typed here comes too late.
+    terminal.until("no longer asked: rejected; Enter continues");
     terminal.types("y\r");
     terminal.until("was already resolved: rejected");
     terminal.until("It said not now.");
@@ -372,7 +373,10 @@ fn an_answer_to_a_question_may_come_after_the_time_limit_of_the_turn() {
     assert_eq!(terminal.ends().0, Some(0));
     project.run(&["events", "check", "s"]).exits(0);
     let exported = project.run(&["events", "export", "s"]).exits(0).stdout;
-    assert!(exported.lines().last().unwrap().contains("\"success\""), "{exported}");
+    assert!(
+        exported.lines().last().unwrap().contains("\"success\""),
+        "{exported}"
+    );
     server.finish();
 }
 

@@ -61,7 +61,10 @@ fn a_conversation_is_saved_as_a_test_that_runs() {
     let edited = project.read("agent.yaml");
     assert!(!edited.contains(SECRET), "{edited}");
     let expected = "# Kept.\n";
-    assert!(edited.starts_with(expected) && edited.contains("- {name: first, input: hi} # stays\n"), "{edited}");
+    assert!(
+        edited.starts_with(expected) && edited.contains("- {name: first, input: hi} # stays\n"),
+        "{edited}"
+    );
     let case = "  - name: tea and secrets\n    turns:\n      - input: have a look\n        expected_tools: [echo]\n      \
                 - input: \"is $${HOME} or *** right?\"\n";
     assert!(edited.contains(case), "{edited}");
@@ -106,7 +109,12 @@ fn a_failed_case_is_continued() {
     let exported = project.run(&["events", "export", "last"]).exits(0).stdout;
     let kinds: Vec<String> = exported
         .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].as_str().unwrap().to_owned())
+        .map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["type"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
         .filter(|kind| !kind.ends_with("_chunk"))
         .collect();
     assert_eq!(
@@ -128,10 +136,22 @@ fn a_failed_case_is_continued() {
     );
     let requests = server.finish();
     let last = requests.last().unwrap().messages();
-    let roles: Vec<_> = last.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    let roles: Vec<_> = last
+        .iter()
+        .map(|message| message["role"].as_str().unwrap())
+        .collect();
     assert_eq!(
         roles,
-        ["system", "user", "assistant", "tool", "assistant", "user", "assistant", "user"]
+        [
+            "system",
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+            "user",
+            "assistant",
+            "user"
+        ]
     );
     assert_eq!(last[3]["content"], "{\"text\":\"tea\"}");
 }
@@ -146,11 +166,23 @@ fn a_case_is_found_in_every_way_and_what_is_not_found_is_explained() {
     let report = project.run_file();
     project.write("a:b.json", report.to_string());
     for run in [&id, &id[..12], "latest", &relative, "a:b.json"] {
-        for (case, shown) in [("fine", "`fine`"), ("FINE", "`fine`"), ("#2", "`fine`"), ("#3", "`#3`")] {
+        for (case, shown) in [
+            ("fine", "`fine`"),
+            ("FINE", "`fine`"),
+            ("#2", "`fine`"),
+            ("#3", "`#3`"),
+        ] {
             let from = format!("{run}:{case}");
-            let ran = project.run(&["chat", "--from", &from, "--once", "go on"]).exits(0);
+            let ran = project
+                .run(&["chat", "--from", &from, "--once", "go on"])
+                .exits(0);
             assert_eq!(ran.stdout, "go on after 2.\n");
-            assert!(ran.stderr.contains(&format!("continuing {shown} of run {id}: passed")), "{}", ran.all());
+            assert!(
+                ran.stderr
+                    .contains(&format!("continuing {shown} of run {id}: passed")),
+                "{}",
+                ran.all()
+            );
         }
     }
     for (from, message) in [
@@ -165,7 +197,9 @@ fn a_case_is_found_in_every_way_and_what_is_not_found_is_explained() {
         assert!(ran.stderr.contains(message), "{}", ran.all());
     }
     // The agent is another one now.
-    let changed = project.read("agent.yaml").replace("Answer briefly.", "Answer at length.");
+    let changed = project
+        .read("agent.yaml")
+        .replace("Answer briefly.", "Answer at length.");
     project.write("agent.yaml", changed);
     project
         .run(&["chat", "--from", "latest:fine", "--once", "go on"])
@@ -183,10 +217,13 @@ fn a_case_is_found_in_every_way_and_what_is_not_found_is_explained() {
 #[test]
 fn cases_of_one_name_are_told_apart_and_what_did_not_run_is_no_conversation() {
     let server = server();
-    let two = "  - {name: same, input: one, ground_truth: one}\n  - {name: same, input: two, ground_truth: two}\n";
+    let two =
+        "  - {name: same, input: one, ground_truth: one}\n  - {name: same, input: two, ground_truth: two}\n";
     let project = Project::with(&yaml(&server, two));
     project.run(&["test"]).exits(0);
-    let ran = project.run(&["chat", "--from", "latest:same", "--once", "go on"]).exits(2);
+    let ran = project
+        .run(&["chat", "--from", "latest:same", "--once", "go on"])
+        .exits(2);
     assert!(
         ran.stderr.contains("has 2 cases `same`") && ran.stderr.contains("name one by its place: `#1`, `#2`"),
         "{}",

@@ -225,8 +225,13 @@ fn e69_a_test_without_a_person_applies_its_rule_and_does_not_wait() {
         )
     };
     let result = |run: &Value| {
-        let results = run["report"]["results"][0]["tool_invocations"].as_array().unwrap();
-        (results.len(), results[0]["result"].as_str().unwrap_or_default().to_owned())
+        let results = run["report"]["results"][0]["tool_invocations"]
+            .as_array()
+            .unwrap();
+        (
+            results.len(),
+            results[0]["result"].as_str().unwrap_or_default().to_owned(),
+        )
     };
     for (answer, expected) in [("approve", "paid"), ("reject", "no person")] {
         let server = ModelServer::answering(|request| match request.texts("tool").len() {

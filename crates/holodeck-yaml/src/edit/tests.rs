@@ -230,20 +230,38 @@ fn a_test_case_is_added_to_an_agent_or_to_a_list_of_cases() {
     # The end.
     "#);
     for (text, start, end) in [
-        ("# cases\n- name: a  # one\n", "# cases\n- name: a  # one\n- name: new\n", "\n"),
-        ("%YAML 1.2\n---\n# c\n  - name: a\n", "%YAML 1.2\n---\n# c\n  - name: a\n  - name: new\n", "\n"),
+        (
+            "# cases\n- name: a  # one\n",
+            "# cases\n- name: a  # one\n- name: new\n",
+            "\n",
+        ),
+        (
+            "%YAML 1.2\n---\n# c\n  - name: a\n",
+            "%YAML 1.2\n---\n# c\n  - name: a\n  - name: new\n",
+            "\n",
+        ),
         ("[{name: a}]\n", "[{name: a}, {name: new, turns: [{", "}]\n"),
         ("[]\n", "[{name: new,", "]\n"),
         ("", "test_cases:\n  - name: new\n", "\n"),
-        ("test_cases:\n- name: a\n", "test_cases:\n- name: a\n- name: new\n", "\n"),
+        (
+            "test_cases:\n- name: a\n",
+            "test_cases:\n- name: a\n- name: new\n",
+            "\n",
+        ),
         ("{\"test_cases\": []}\n", "{\"test_cases\": [{name: new,", "}\n"),
     ] {
         let edited = added(text);
-        assert!(edited.starts_with(start) && edited.ends_with(end), "{text:?} became\n{edited}");
+        assert!(
+            edited.starts_with(start) && edited.ends_with(end),
+            "{text:?} became\n{edited}"
+        );
     }
     for (text, message) in [
         ("- name: new\n", "`test_cases` already has an item named `new`"),
-        ("test_cases: [{name: new}]\n", "`test_cases` already has an item named `new`"),
+        (
+            "test_cases: [{name: new}]\n",
+            "`test_cases` already has an item named `new`",
+        ),
         ("a\n", "the top level must be a mapping"),
     ] {
         let error = add_test_case(text, &conversation("new")).unwrap_err();

@@ -18,7 +18,10 @@ fn event(kind: &str, fields: &Value) -> AgentEvent {
 }
 
 fn message(text: &str) -> AgentEvent {
-    event("user_message_confirmed", &json!({"messageId": "m", "content": text}))
+    event(
+        "user_message_confirmed",
+        &json!({"messageId": "m", "content": text}),
+    )
 }
 
 fn call(tool: &str, id: &str, success: bool) -> [AgentEvent; 2] {
@@ -46,7 +49,10 @@ fn conversation() -> Vec<AgentEvent> {
     events.extend(call("delete", "3", false));
     events.push(end("success"));
     events.extend([message("stop"), end("user_cancelled")]);
-    events.extend([message("lost"), event("error", &json!({"error": "down", "code": "BACKEND_ERROR"}))]);
+    events.extend([
+        message("lost"),
+        event("error", &json!({"error": "down", "code": "BACKEND_ERROR"})),
+    ]);
     events.extend([message("yes: \"# no comment\"\nand more"), end("max_turns")]);
     events
 }
@@ -81,7 +87,10 @@ impl Place {
 
 #[test]
 fn a_conversation_becomes_a_case_and_comments_stay() {
-    let place = Place::with(&[("agent.yaml", &format!("{AGENT}test_cases:\n  # The first.\n  - input: hi\n"))]);
+    let place = Place::with(&[(
+        "agent.yaml",
+        &format!("{AGENT}test_cases:\n  # The first.\n  - input: hi\n"),
+    )]);
     let saved = place.save(None).unwrap();
     assert_eq!(saved.name, "Where is ${HOME} of order 7?");
     assert_eq!(saved.expected_tools, [vec!["find".to_owned()], vec![]]);
@@ -111,8 +120,16 @@ fn a_conversation_becomes_a_case_and_comments_stay() {
 #[test]
 fn cases_in_a_file_of_their_own_are_added_there() {
     for (name, text, expected) in [
-        ("cases.yaml", "# cases\n- input: hi  # one\n", "# cases\n- input: hi  # one\n- name: mine\n"),
-        ("cases.jsonl", "{\"input\": \"hi\"}", "{\"input\": \"hi\"}\n{\"name\":\"mine\",\"turns\":[{"),
+        (
+            "cases.yaml",
+            "# cases\n- input: hi  # one\n",
+            "# cases\n- input: hi  # one\n- name: mine\n",
+        ),
+        (
+            "cases.jsonl",
+            "{\"input\": \"hi\"}",
+            "{\"input\": \"hi\"}\n{\"name\":\"mine\",\"turns\":[{",
+        ),
     ] {
         let agent = format!("{AGENT}test_cases_file: {name}\n");
         let place = Place::with(&[("agent.yaml", &agent), (name, text)]);
@@ -122,7 +139,9 @@ fn cases_in_a_file_of_their_own_are_added_there() {
         let edited = place.read(name);
         assert!(edited.starts_with(expected) && edited.ends_with('\n'), "{edited}");
         // The message is data in JSON Lines, and escaped in YAML: both ask the same.
-        let agent = crate::load(&place.path("agent.yaml"), &Env::default()).agent.unwrap();
+        let agent = crate::load(&place.path("agent.yaml"), &Env::default())
+            .agent
+            .unwrap();
         let case = agent.config.test_cases.iter().last().unwrap().into_owned();
         assert_eq!(case.turns[0].input, "Where is ${HOME} of order 7?");
     }
@@ -137,7 +156,10 @@ fn cases_in_a_file_of_their_own_are_added_there() {
 fn a_file_that_cannot_be_edited_safely_is_not_changed() {
     for (text, reason) in [
         (format!("{AGENT}temperature: 7\n"), "correct that first"),
-        (format!("{AGENT}x-cases: &c [{{input: hi}}]\ntest_cases: *c\n"), "correct that first"),
+        (
+            format!("{AGENT}x-cases: &c [{{input: hi}}]\ntest_cases: *c\n"),
+            "correct that first",
+        ),
     ] {
         let place = Place::with(&[("agent.yaml", &text)]);
         let error = place.save(None).unwrap_err().to_string();

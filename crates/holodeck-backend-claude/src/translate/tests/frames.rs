@@ -279,7 +279,10 @@ fn e_34_of_a_turn_that_repeats_the_conversation_only_what_is_new_is_emitted() {
     let call = json!({"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a"}});
     let first = [
         json!({"type": "user", "message": {"content": [{"type": "text", "text": "one"}]}}),
-        block("a", &json!({"type": "thinking", "thinking": "hm", "signature": "s"})),
+        block(
+            "a",
+            &json!({"type": "thinking", "thinking": "hm", "signature": "s"}),
+        ),
         block("a", &call),
         tool_result("t1"),
         block("b", &json!({"type": "text", "text": "It is a."})),
@@ -303,6 +306,9 @@ fn e_34_of_a_turn_that_repeats_the_conversation_only_what_is_new_is_emitted() {
     assert!(emitted(&frames).contains(&"text \"It is a.\"".to_owned()));
     // A result without its call is ignored by the recorder.
     let repeated: Vec<Value> = first.iter().chain(&new).cloned().collect();
-    let emitted: Vec<_> = emitted(&repeated).into_iter().filter(|line| !line.starts_with("result")).collect();
+    let emitted: Vec<_> = emitted(&repeated)
+        .into_iter()
+        .filter(|line| !line.starts_with("result"))
+        .collect();
     assert_eq!(emitted, ["text \"And b.\"", "turn end EndTurn c m"]);
 }

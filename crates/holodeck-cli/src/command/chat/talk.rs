@@ -134,7 +134,8 @@ impl<'a> Talk<'a> {
             for note in notes.iter().chain(&changes) {
                 text += &format!("note: {note}\n");
             }
-            self.terminal.write_message(&format!("{}\n", dim(&printable(&text))));
+            self.terminal
+                .write_message(&format!("{}\n", dim(&printable(&text))));
         }
         if is_shown {
             self.show_conversation().await.map_err(Problem::execution)?;

@@ -25,7 +25,11 @@ use crate::{
 
 impl Talk<'_> {
     /// Executes a command. What goes wrong is shown, and the conversation continues.
-    pub(in crate::command::chat) async fn execute(&mut self, command: Slash, editor: &mut Editor) -> Result<(), Failure> {
+    pub(in crate::command::chat) async fn execute(
+        &mut self,
+        command: Slash,
+        editor: &mut Editor,
+    ) -> Result<(), Failure> {
         let done = match command {
             Slash::Help => {
                 self.help();
@@ -145,7 +149,8 @@ impl Talk<'_> {
     async fn save_as_test(&mut self, name: Option<&str>) -> Result<(), String> {
         let events = self.events().await?;
         let agent_file = &self.chat.agent().path;
-        let saved = save_conversation(agent_file, self.env, &events, name).map_err(|error| error.to_string())?;
+        let saved =
+            save_conversation(agent_file, self.env, &events, name).map_err(|error| error.to_string())?;
         let path = saved.path.display().to_string();
         let mut text = format!(
             "saved as test case `{}` in {}, with {}\n",
@@ -159,7 +164,10 @@ impl Talk<'_> {
             if tools.is_empty() {
                 unchecked.push(turn.to_string());
             } else {
-                let tools: Vec<_> = tools.iter().map(|tool| format!("`{}`", printable(tool))).collect();
+                let tools: Vec<_> = tools
+                    .iter()
+                    .map(|tool| format!("`{}`", printable(tool)))
+                    .collect();
                 text += &format!("  turn {turn} expects {}\n", tools.join(", "));
             }
         }

@@ -1,5 +1,7 @@
 //! Asks the person about tool calls, and what servers want to know.
 
+use std::{sync::Arc, time::Duration};
+
 use holodeck::{
     conversation::{RunError, RunHandle},
     events::{ApprovalAnswer, Resolution, StoreError},
@@ -17,6 +19,9 @@ use crate::{
     render::{call_arguments, strong},
     terminal::forget_typed,
 };
+
+/// How often a question is looked up while its answer is typed.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Talk<'_> {
     /// Asks a person about a call until there is an answer.
@@ -36,9 +41,8 @@ impl Talk<'_> {
         self.terminal
             .write_message(&format!("  ? {} {masked}\n", strong(&tool)));
         loop {
-            let answer = editor
-                .ask("    allow?  [y]es  [n]o  [a]lways in this session  [e]dit › ", "")
-                .await?;
+            let prompt = "    allow?  [y]es  [n]o  [a]lways in this session  [e]dit › ";
+            let answer = editor.ask(prompt, "", self.end_of(asked)).await?;
             let Some(answer) = answer else {
                 run.cancel();
                 return Ok(());
@@ -59,6 +63,7 @@ impl Talk<'_> {
                     };
                     ApprovalAnswer::new(&asked.approval_id, Resolution::Modify(arguments))
                 }
+                _ if self.is_over(asked).await? => return Ok(()),
                 _ => continue,
             };
             decision.reason = (!reason.trim().is_empty()).then(|| reason.trim().to_owned());
@@ -81,10 +86,14 @@ impl Talk<'_> {
         let mut text = asked.args.as_ref().map(ToString::to_string).unwrap_or_default();
         loop {
             let prompt = "    your answer; an empty line declines › ";
-            let Some(given) = editor.ask(prompt, &printable(&text)).await? else {
+            let given = editor.ask(prompt, &printable(&text), self.end_of(asked)).await?;
+            let Some(given) = given else {
                 run.cancel();
                 return Ok(());
             };
+            if self.is_over(asked).await? {
+                return Ok(());
+            }
             let decision = if given.trim().is_empty() {
                 Resolution::Reject
             } else {
@@ -130,6 +139,30 @@ impl Talk<'_> {
         }
     }
 
+    /// Whether somebody else answered, or the question is no longer asked.
+    async fn is_over(&self, asked: &ApprovalRequested) -> Result<bool, Failure> {
+        let store = self.chat.service().store();
+        let known = store.approval(&asked.approval_id).await;
+        let known = known.map_err(|error| Problem::execution(error.to_string()))?;
+        Ok(known.is_none_or(|known| known.resolved.is_some()))
+    }
+
+    /// Waits until the question has an answer that was not given here; describes it.
+    fn end_of(&self, asked: &ApprovalRequested) -> impl Future<Output = String> + use<> {
+        let store = Arc::clone(self.chat.service().store());
+        let id = asked.approval_id.clone();
+        async move {
+            loop {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                let resolved = store.approval(&id).await.ok().flatten();
+                let decision = resolved.and_then(|known| known.resolved?.decision);
+                if let Some(decision) = decision {
+                    return format!("    no longer asked: {decision}; Enter continues\n");
+                }
+            }
+        }
+    }
+
     /// New arguments of a call; `None` if there are none.
     async fn edit(
         &mut self,
@@ -138,7 +171,8 @@ impl Talk<'_> {
     ) -> Result<Option<Value>, Failure> {
         let mut text = asked.args.as_ref().map(ToString::to_string).unwrap_or_default();
         loop {
-            let Some(edited) = editor.ask("    arguments › ", &printable(&text)).await? else {
+            let prompt = "    arguments › ";
+            let Some(edited) = editor.ask(prompt, &printable(&text), self.end_of(asked)).await? else {
                 return Ok(None);
             };
             match serde_json::from_str::<Value>(&edited) {
