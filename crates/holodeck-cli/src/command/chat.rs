@@ -62,6 +62,9 @@ pub(crate) struct ChatArgs {
     /// Attach a file to the first message; may be repeated.
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
+    /// Search the files that were attached before, and attach those that match a message without files.
+    #[arg(long)]
+    auto_context: bool,
     /// Let the model reason before it answers, with at most this many tokens; `off`: not at all.
     #[arg(
         long,
@@ -129,6 +132,7 @@ impl ChatArgs {
             once: Some(question),
             save: false,
             attach: Vec::new(),
+            auto_context: false,
             thinking: None,
             replay: None,
             timeout: None,
@@ -227,6 +231,7 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
             args.output(),
         );
         talk.think(args.thinking);
+        talk.search_files(args.auto_context);
         let held = async {
             if is_interactive {
                 talk.greet(known.as_ref());
@@ -359,9 +364,11 @@ async fn find_session(
             ))
             .into());
         }
-        if known.open_run.is_some() {
+        if let Some(run) = &known.open_run {
+            let process = store.run(run).await.map_err(failed)?.and_then(|run| run.process);
+            let process = process.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"));
             return Err(Problem::execution(format!(
-                "session `{}` is being answered by another process",
+                "session `{}` is being answered by {process}",
                 known.session_id
             ))
             .with_hint("wait until it ends, or stop it there")

@@ -248,6 +248,65 @@ fn a_person_is_asked_about_a_call() {
     server.finish();
 }
 
+/// Every scope, an edit, and the end of the answer.
+#[test]
+fn a_person_decides_for_this_call_for_the_conversation_or_for_ever() {
+    let server = ModelServer::answering(|request| {
+        let messages = request.messages();
+        let last = &messages[messages.len() - 1];
+        match last["role"].as_str() {
+            Some("user") => {
+                Reply::tool_call(&format!("c{}", messages.len()), "echo", &json!({"text": "tea"}))
+            }
+            _ => Reply::text(format!("It said {}.", last["content"].as_str().unwrap())),
+        }
+    });
+    let project = Project::with(&asking_agent(&server));
+    let mut terminal = OnTerminal::start(&project, &["chat"]);
+    let mut round = |terminal: &mut OnTerminal, answers: &[&str], end: &str| {
+        terminal.until("you › ");
+        terminal.shown.clear();
+        terminal.types("go\r");
+        for answer in answers {
+            terminal.until(" › ");
+            terminal.shown.clear();
+            terminal.types(answer);
+        }
+        terminal.until(end);
+    };
+    round(&mut terminal, &["?\r", "n too early\r"], "It said too early.");
+    round(&mut terminal, &["e\r", "\u{15}{\"text\": \"milk\"}\r"], "milk");
+    round(&mut terminal, &["e\r", "\u{15}{\"text\": 7}\r", "y\r"], "tea");
+    round(&mut terminal, &["t enough\r"], "terminated by approval: enough");
+    round(&mut terminal, &["a\r"], "tea");
+    // The tool is approved until the conversation ends.
+    round(&mut terminal, &[], "It said");
+    terminal.until("you › ");
+    terminal.types("/clear\r");
+    round(&mut terminal, &["A\r"], "tea");
+    terminal.until("you › ");
+    terminal.types("/quit\r");
+    assert_eq!(terminal.ends().0, Some(0));
+    // The next conversation does not ask.
+    let mut terminal = OnTerminal::start(&project, &["chat"]);
+    round(&mut terminal, &[], "It said");
+    terminal.until("you › ");
+    terminal.types("/quit\r");
+    assert_eq!(terminal.ends().0, Some(0));
+    for session in project
+        .run(&["sessions", "list", "--json"])
+        .exits(0)
+        .json()
+        .as_array()
+        .unwrap()
+    {
+        project
+            .run(&["events", "check", session["sessionId"].as_str().unwrap()])
+            .exits(0);
+    }
+    server.finish();
+}
+
 /// The person answers from another terminal.
 #[test]
 fn a_question_is_answered_elsewhere() {

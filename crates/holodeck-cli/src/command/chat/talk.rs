@@ -12,7 +12,7 @@ use std::{mem, path::Path, sync::Arc};
 
 use holodeck::{
     Chat, RecordedCase,
-    conversation::{RunError, RunHandle, RunRequest, Thinking},
+    conversation::{FileSearch, RunError, RunHandle, RunRequest, Thinking},
     events::{Delivery, EventSink, Ids as _, RandomIds, SessionInfo},
     model::{
         Env, FileInput,
@@ -43,6 +43,7 @@ pub(super) struct Talk<'a> {
     pub(super) interrupts: &'a mut Interrupts,
     output: Output,
     thinking: Option<Thinking>,
+    search: Option<FileSearch>,
     files: Vec<FileInput>,
     attachments: Vec<String>,
     has_messages: bool,
@@ -69,6 +70,7 @@ impl<'a> Talk<'a> {
             interrupts,
             output,
             thinking: None,
+            search: None,
             files: Vec::new(),
             attachments: Vec::new(),
             has_messages: false,
@@ -80,6 +82,11 @@ impl<'a> Talk<'a> {
     /// Sets whether the model reasons before each answer.
     pub(super) fn think(&mut self, thinking: Option<Thinking>) {
         self.thinking = thinking;
+    }
+
+    /// Sets whether the files of the user are searched for each message.
+    pub(super) fn search_files(&mut self, searches: bool) {
+        self.search = searches.then(FileSearch::default);
     }
 
     pub(super) fn session_id(&self) -> &str {
@@ -187,6 +194,7 @@ impl<'a> Talk<'a> {
             attachments: mem::take(&mut self.attachments),
             user_id: self.user.clone(),
             thinking: self.thinking,
+            search: self.search,
             ..RunRequest::new(&self.session_id, message)
         };
         let mut run = match self.chat.service().start(request, Some(sink)).await {

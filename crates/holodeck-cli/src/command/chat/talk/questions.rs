@@ -16,9 +16,13 @@ use super::Talk;
 use crate::{
     command::chat::editor::Editor,
     failure::{Failure, Problem},
-    render::{call_arguments, strong},
+    render::{call_arguments, dim, strong, whole_arguments},
     terminal::forget_typed,
 };
+
+/// The answers to a question about a call.
+const ANSWERS: &str =
+    "    `n` may have a reason; `A` is always, in all conversations with this agent; `t` ends the answer\n";
 
 /// How often a question is looked up while its answer is typed.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -40,6 +44,9 @@ impl Talk<'_> {
         let masked = crate::terminal::mask_text(&args).into_owned();
         self.terminal
             .write_message(&format!("  ? {} {masked}\n", strong(&tool)));
+        if let Some(whole) = asked.args.as_ref().and_then(whole_arguments) {
+            self.terminal.write_message(&format!("    {whole}\n"));
+        }
         loop {
             let prompt = "    allow?  [y]es  [n]o  [a]lways in this session  [e]dit › ";
             let answer = editor.ask(prompt, "", self.end_of(asked)).await?;
@@ -49,14 +56,17 @@ impl Talk<'_> {
             };
             let answer = answer.trim();
             let (word, reason) = answer.split_once(char::is_whitespace).unwrap_or((answer, ""));
+            let approve = |scope| {
+                let mut answer = ApprovalAnswer::new(&asked.approval_id, Resolution::Approve);
+                answer.scope = scope;
+                answer
+            };
             let mut decision = match word {
-                "y" | "yes" => ApprovalAnswer::new(&asked.approval_id, Resolution::Approve),
-                "a" | "always" => {
-                    let mut answer = ApprovalAnswer::new(&asked.approval_id, Resolution::Approve);
-                    answer.scope = ApprovalScope::Session;
-                    answer
-                }
+                "y" | "yes" => approve(ApprovalScope::Once),
+                "a" | "always" => approve(ApprovalScope::Session),
+                "A" => approve(ApprovalScope::Always),
                 "n" | "no" => ApprovalAnswer::new(&asked.approval_id, Resolution::Reject),
+                "t" | "terminate" => ApprovalAnswer::new(&asked.approval_id, Resolution::Terminate),
                 "e" | "edit" => {
                     let Some(arguments) = self.edit(asked, editor).await? else {
                         continue;
@@ -64,7 +74,10 @@ impl Talk<'_> {
                     ApprovalAnswer::new(&asked.approval_id, Resolution::Modify(arguments))
                 }
                 _ if self.is_over(asked).await? => return Ok(()),
-                _ => continue,
+                _ => {
+                    self.terminal.write_message(&dim(ANSWERS));
+                    continue;
+                }
             };
             decision.reason = (!reason.trim().is_empty()).then(|| reason.trim().to_owned());
             if self.is_answered(decision).await? {
