@@ -180,39 +180,43 @@ fn complete_history(history: Vec<HistoryItem>) -> Vec<HistoryItem> {
         })
         .collect();
     let mut complete = Vec::with_capacity(history.len());
-    // The place of each call: a model gets the results of a message in the order of its calls.
+    // By the place of their calls: a model gets the results of a message in the order of its calls.
     let mut call_ids = HashMap::new();
     let mut results: Vec<(usize, HistoryItem)> = Vec::new();
     // Results follow all calls of their message.
     let mut missing = Vec::new();
     for (place, item) in history.into_iter().enumerate() {
-        if let HistoryItem::Result(result) = &item {
-            if let Some(call) = call_ids.get(&result.call_id) {
-                results.push((*call, item));
-            }
-            continue;
-        }
-        append_sorted(&mut complete, &mut results);
         match &item {
+            HistoryItem::Result(result) => {
+                if let Some(call) = call_ids.get(&result.call_id) {
+                    results.push((*call, item));
+                }
+                continue;
+            }
             HistoryItem::Call(call) => {
+                append_sorted(&mut complete, &mut results);
                 call_ids.insert(call.call_id.clone(), place);
                 if !result_ids.contains(&call.call_id) {
-                    missing.push(HistoryItem::Result(ToolResult {
+                    let interrupted = HistoryItem::Result(ToolResult {
                         call_id: call.call_id.clone(),
                         name: call.name.clone(),
                         result: INTERRUPTED.to_owned(),
                         is_error: true,
                         duration_ms: None,
                         details: CallDetails::default(),
-                    }));
+                    });
+                    missing.push((place, interrupted));
                 }
             }
-            _ => complete.append(&mut missing),
+            _ => {
+                results.append(&mut missing);
+                append_sorted(&mut complete, &mut results);
+            }
         }
         complete.push(item);
     }
+    results.append(&mut missing);
     append_sorted(&mut complete, &mut results);
-    complete.append(&mut missing);
     complete
 }
 
@@ -279,8 +283,8 @@ mod tests {
                 HistoryItem::assistant("let me look"),
                 HistoryItem::Call(call("a")),
                 HistoryItem::Call(call("b")),
-                HistoryItem::Result(result("b", "seen", false)),
                 HistoryItem::Result(result("a", INTERRUPTED, true)),
+                HistoryItem::Result(result("b", "seen", false)),
                 HistoryItem::Partial {
                     text: "so f".to_owned()
                 },
