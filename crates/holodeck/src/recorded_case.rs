@@ -157,11 +157,16 @@ fn split(from: &str) -> Option<(&str, &str)> {
 }
 
 fn find_journal(store: &RunStore, run: &str) -> Result<PathBuf, RecordedCaseError> {
-    #[derive(Deserialize)]
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
     struct Head {
-        #[serde(default)]
         holodeck_journal: Option<u64>,
-        #[serde(default)]
+        run_id: Option<String>,
+        report: Report,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Report {
         run_id: Option<String>,
     }
     let path = Path::new(run);
@@ -179,7 +184,10 @@ fn find_journal(store: &RunStore, run: &str) -> Result<PathBuf, RecordedCaseErro
             holodeck_journal: Some(_),
             ..
         })) => Ok(path.to_owned()),
-        Some(Ok(Head { run_id: Some(id), .. })) => Ok(store.find(&id)?),
+        Some(Ok(head)) => {
+            let id = head.run_id.or(head.report.run_id).ok_or_else(not_a_run)?;
+            Ok(store.find(&id)?)
+        }
         _ => Err(not_a_run()),
     }
 }

@@ -142,10 +142,17 @@ pub fn save_conversation(
         text: &edited,
     };
     let checked = usable(load_from(agent_file, env, &files)).and_then(|agent| check(&agent, &name, &turns));
-    checked.map_err(|problem| SaveCaseError::Invalid {
+    let metrics = checked.map_err(|problem| SaveCaseError::Invalid {
         path: shown(),
         problem,
     })?;
+    if !metrics.is_empty() {
+        let metrics: Vec<_> = metrics.iter().map(|metric| format!("`{metric}`")).collect();
+        let metrics = metrics.join(", ");
+        notes.push(format!(
+            "{metrics} needs a `ground_truth` in each turn, else the test ends with an error"
+        ));
+    }
     if read_text_input(&path, MAX_BYTES).map_err(io)? != text {
         return Err(SaveCaseError::Changed { path: shown() });
     }
@@ -202,7 +209,7 @@ impl Conversation {
         }
         if attached > 0 {
             notes.push(format!(
-                "{} not part of it; add `files` to its turns",
+                "{} left out; add `files` to its turns",
                 count(attached, "attached file")
             ));
         }
@@ -333,18 +340,27 @@ fn describe(error: &Diagnostic) -> String {
     }
 }
 
-/// Checks that the case asks exactly what the person asked.
-fn check(agent: &LoadedAgent, name: &str, turns: &[SavedTurn]) -> Result<(), String> {
+/// Checks that the case asks exactly what the person asked. Returns the agent's metrics that cannot judge it yet.
+fn check(agent: &LoadedAgent, name: &str, turns: &[SavedTurn]) -> Result<Vec<String>, String> {
     let mut cases = agent.config.test_cases.iter();
-    let case = cases.find(|case| case.name.as_deref() == Some(name));
-    let inputs = case
-        .iter()
-        .flat_map(|case| case.turns.iter().map(|turn| turn.input.as_str()));
-    if inputs.eq(turns.iter().map(|turn| turn.message.as_str())) {
-        Ok(())
-    } else {
-        Err("the messages would change".to_owned())
+    let changed = || "the messages would change".to_owned();
+    let case = cases
+        .find(|case| case.name.as_deref() == Some(name))
+        .ok_or_else(changed)?;
+    let inputs = case.turns.iter().map(|turn| turn.input.as_str());
+    if !inputs.eq(turns.iter().map(|turn| turn.message.as_str())) {
+        return Err(changed());
     }
+    let mut metrics: Vec<String> = Vec::new();
+    for turn in &case.turns {
+        for metric in agent.config.metrics_for(&case, Some(turn)) {
+            let name = metric.name();
+            if metric.enabled() && metric.needs_ground_truth() && !metrics.iter().any(|known| known == name) {
+                metrics.push(name.to_owned());
+            }
+        }
+    }
+    Ok(metrics)
 }
 
 /// The files of this machine, one of them with another text.

@@ -94,7 +94,7 @@ fn a_conversation_becomes_a_case_and_comments_stay() {
     let saved = place.save(None).unwrap();
     assert_eq!(saved.name, "Where is ${HOME} of order 7?");
     assert_eq!(saved.expected_tools, [vec!["find".to_owned()], vec![]]);
-    assert_eq!(saved.notes, ["2 messages without an answer left out"]);
+    assert_eq!(saved.notes, ["2 messages left out that had no answer"]);
     insta::assert_snapshot!(place.read("agent.yaml"), @r##"
     # The agent.
     name: a   # its name

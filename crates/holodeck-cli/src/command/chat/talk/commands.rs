@@ -172,9 +172,13 @@ impl Talk<'_> {
             }
         }
         if !unchecked.is_empty() {
-            let s = if unchecked.len() == 1 { "" } else { "s" };
+            let (turns, check) = if unchecked.len() == 1 {
+                ("turn", "checks")
+            } else {
+                ("turns", "check")
+            };
             text += &format!(
-                "  nothing is checked yet in turn{s} {}: add `ground_truth` or `evaluations` there\n",
+                "  {turns} {} {check} nothing yet: add `ground_truth` or `evaluations`\n",
                 unchecked.join(", ")
             );
         }

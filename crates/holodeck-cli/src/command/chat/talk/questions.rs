@@ -21,8 +21,7 @@ use crate::{
 };
 
 /// The answers to a question about a call.
-const ANSWERS: &str =
-    "    `n` may have a reason; `A` is always, in all conversations with this agent; `t` ends the answer\n";
+const ANSWERS: &str = "    `n` and `t` may have a reason; `A`: in all conversations; `t`: ends the answer\n";
 
 /// How often a question is looked up while its answer is typed.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
