@@ -265,34 +265,42 @@ fn a_person_decides_for_this_call_for_the_conversation_or_for_ever() {
     let mut terminal = OnTerminal::start(&project, &["chat"]);
     // Answers that are typed before their prompt wait for it.
     let round = |terminal: &mut OnTerminal, answers: &[&str], end: &str| {
-        terminal.until("you › ");
-        terminal.shown.clear();
         terminal.types("go\r");
         for answer in answers {
             terminal.until("allow?");
             terminal.types(answer);
         }
         terminal.until(end);
+        terminal.until("tokens");
+        terminal.shown.clear();
+        terminal.until("you › ");
+        terminal.shown.clear();
     };
+    terminal.until("you › ");
+    terminal.shown.clear();
     round(&mut terminal, &["?\r", "n too early\r"], "It said too early.");
-    round(&mut terminal, &["e\r", "\u{15}{\"text\": \"milk\"}\r"], "milk");
-    round(&mut terminal, &["e\r", "\u{15}{\"text\": 7}\r", "y\r"], "tea");
+    round(&mut terminal, &["e\r", "\u{15}{\"text\": \"milk\"}\r"], "It said");
+    round(&mut terminal, &["e\r", "\u{15}{\"text\": 7}\r", "y\r"], "It said");
     round(&mut terminal, &["t enough\r"], "terminated by approval: enough");
-    round(&mut terminal, &["a\r"], "tea");
+    round(&mut terminal, &["a\r"], "It said");
     // The tool is approved until the conversation ends.
     round(&mut terminal, &[], "It said");
-    terminal.until("you › ");
     terminal.types("/clear\r");
-    round(&mut terminal, &["A\r"], "tea");
+    terminal.until("a new conversation");
     terminal.until("you › ");
+    terminal.shown.clear();
+    round(&mut terminal, &["A\r"], "It said");
     terminal.types("/quit\r");
     assert_eq!(terminal.ends().0, Some(0));
     // The next conversation does not ask.
     let mut terminal = OnTerminal::start(&project, &["chat"]);
-    round(&mut terminal, &[], "It said");
     terminal.until("you › ");
+    terminal.shown.clear();
+    round(&mut terminal, &[], "It said");
     terminal.types("/quit\r");
     assert_eq!(terminal.ends().0, Some(0));
+    let decided = project.run(&["events", "export", "last"]).exits(0).stdout;
+    assert!(!decided.contains("approval_requested"), "{decided}");
     for session in project
         .run(&["sessions", "list", "--json"])
         .exits(0)
