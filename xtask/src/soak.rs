@@ -74,6 +74,21 @@ const RUNS: &[Run] = &[
         ],
     },
     Run {
+        name: "approval",
+        planned_minutes: 11,
+        // The real CLI waits ten minutes for an answer.
+        cargo: &[
+            "test",
+            "-p",
+            "holodeck-backend-claude",
+            "--test",
+            "it",
+            "ten_minutes",
+            "--",
+            "--ignored",
+        ],
+    },
+    Run {
         name: "chroma",
         planned_minutes: 5,
         // The real server; its answers are compared with the recorded ones.

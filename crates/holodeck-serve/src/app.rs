@@ -69,6 +69,14 @@ impl App {
         &self.0.metrics
     }
 
+    /// Events of the store that broke the event contract.
+    pub(crate) fn contract_violations(&self) -> u64 {
+        let agents = self.0.agents.iter();
+        agents
+            .map(|served| served.agent.service.contract_violations())
+            .sum()
+    }
+
     pub(crate) fn tasks(&self) -> &TaskTracker {
         &self.0.tasks
     }

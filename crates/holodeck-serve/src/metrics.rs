@@ -42,7 +42,7 @@ impl Metrics {
     }
 
     /// The metrics as text.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn text(&self, contract_violations: u64) -> String {
         let started = self.runs_started.load(Relaxed);
         let (succeeded, failed) = (self.runs_succeeded.load(Relaxed), self.runs_failed.load(Relaxed));
         let active = started.saturating_sub(succeeded).saturating_sub(failed);
@@ -84,6 +84,12 @@ impl Metrics {
                 "counter",
                 "Clients disconnected because they took no data.",
                 self.slow_consumers.load(Relaxed),
+            ),
+            (
+                "contract_violations_total",
+                "counter",
+                "Stored events that broke the event contract.",
+                contract_violations,
             ),
         ] {
             let name = format!("holodeck_{name}");

@@ -63,7 +63,11 @@ pub(crate) async fn tools(State(app): State<App>) -> axum::Json<Value> {
 
 pub(crate) async fn metrics(State(app): State<App>) -> Response {
     let kind = HeaderValue::from_static("text/plain; version=0.0.4");
-    ([(header::CONTENT_TYPE, kind)], app.metrics().text()).into_response()
+    (
+        [(header::CONTENT_TYPE, kind)],
+        app.metrics().text(app.contract_violations()),
+    )
+        .into_response()
 }
 
 pub(crate) async fn openapi() -> Response {

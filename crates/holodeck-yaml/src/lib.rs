@@ -13,7 +13,7 @@ mod secrets;
 mod shape;
 mod yaml;
 
-pub use edit::{EditError, add_item, list_items, remove_item};
+pub use edit::{EditError, add_item, add_test_case, list_items, remove_item};
 pub use load::{Load, load_agent, load_combination, load_labels};
 pub use loaded::{LoadedAgent, Places};
 pub use schema::{config_json_schema, json_schema};

@@ -18,6 +18,7 @@ mod calibrated_conversations;
 mod calibration_replay;
 mod changes;
 mod chat;
+mod chat_cases;
 mod chat_rerankers;
 mod claude;
 mod code_graders;
