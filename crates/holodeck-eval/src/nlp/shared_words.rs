@@ -41,9 +41,7 @@ pub(super) fn rouge_overlap(prediction: &str, reference: &str, unit: Unit) -> Op
 /// characters.
 pub(super) fn squad_overlap(prediction: &str, reference: &str) -> Option<Overlap> {
     BUFFERS.with_borrow_mut(|buffers| {
-        let Buffers { characters, .. } = buffers;
-        let is_read = buffers.reference.read_squad(reference, characters)
-            && buffers.prediction.read_squad(prediction, characters);
+        let is_read = buffers.reference.read_squad(reference) && buffers.prediction.read_squad(prediction);
         is_read.then(|| buffers.shared_words(|key| !key.is_article()))
     })
 }
@@ -64,7 +62,6 @@ struct Buffers {
     /// The numbers of the reference's words in their order.
     numbers: Vec<u32>,
     pairs: PairTable,
-    characters: Characters,
 }
 
 impl Buffers {
@@ -76,22 +73,22 @@ impl Buffers {
             words,
             ..
         } = self;
-        words.reset(reference.words.len());
-        for &word in &reference.words {
-            let key = words.key(reference, word);
+        words.reset(reference.count_words());
+        reference.for_each_word(|word| {
+            let key = Key::new(reference, word);
             let counts = counts(&key);
             words.insert(&key, reference, word, u64::from(counts));
             overlap.reference += usize::from(counts);
-        }
-        for &word in &prediction.words {
-            let key = words.key(prediction, word);
+        });
+        prediction.for_each_word(|word| {
+            let key = Key::new(prediction, word);
             overlap.prediction += usize::from(counts(&key));
             let (at, is_known) = words.find(&key, reference, prediction, word);
             let left = &mut words.slots[at].left;
             let is_shared = is_known & (*left > 0);
             *left -= u64::from(is_shared);
             overlap.shared += usize::from(is_shared);
-        }
+        });
         overlap
     }
 
@@ -100,51 +97,52 @@ impl Buffers {
             reference,
             prediction,
             words,
-            ..
+            numbers,
+            pairs,
         } = self;
-        words.reset(reference.words.len());
         let mut shared = 0;
-        if reference.words.len() <= 64 {
+        let (theirs, ours) = (reference.count_words(), prediction.count_words());
+        words.reset(theirs);
+        if theirs <= 64 {
             // A bit for each place of a word: pairs need no table of their own.
-            for (place, &word) in reference.words.iter().enumerate() {
-                let key = words.key(reference, word);
-                words.insert(&key, reference, word, 1 << place);
-            }
+            let mut place = 1;
+            reference.for_each_word(|word| {
+                words.insert(&Key::new(reference, word), reference, word, place);
+                place <<= 1;
+            });
             let (mut after, mut unused) = (0, u64::MAX);
-            for &word in &prediction.words {
-                let key = words.key(prediction, word);
-                let (at, is_known) = words.find(&key, reference, prediction, word);
+            prediction.for_each_word(|word| {
+                let (at, is_known) = words.find(&Key::new(prediction, word), reference, prediction, word);
                 let places = words.slots[at].left & u64::from(is_known).wrapping_neg();
                 let ends = places & after & unused;
                 shared += usize::from(ends != 0);
                 unused &= !(ends & ends.wrapping_neg());
                 after = places << 1;
-            }
+            });
         } else {
-            self.numbers.clear();
-            for &word in &reference.words {
-                let key = words.key(reference, word);
-                self.numbers.push(symbol(words.insert(&key, reference, word, 1)));
-            }
-            self.pairs.reset(reference.words.len());
-            for pair in self.numbers.windows(2) {
-                self.pairs.add(pair[0], pair[1]);
+            numbers.clear();
+            reference.for_each_word(|word| {
+                let at = words.insert(&Key::new(reference, word), reference, word, 1);
+                numbers.push(symbol(at));
+            });
+            pairs.reset(theirs);
+            for pair in numbers.windows(2) {
+                pairs.add(pair[0], pair[1]);
             }
             let mut before = UNKNOWN;
-            for &word in &prediction.words {
-                let key = words.key(prediction, word);
-                let (at, is_known) = words.find(&key, reference, prediction, word);
+            prediction.for_each_word(|word| {
+                let (at, is_known) = words.find(&Key::new(prediction, word), reference, prediction, word);
                 let number = if is_known { symbol(at) } else { UNKNOWN };
                 if before != UNKNOWN && number != UNKNOWN {
-                    shared += usize::from(self.pairs.take(before, number).1);
+                    shared += usize::from(pairs.take(before, number).1);
                 }
                 before = number;
-            }
+            });
         }
         Overlap {
             shared,
-            prediction: prediction.words.len().saturating_sub(1),
-            reference: reference.words.len().saturating_sub(1),
+            prediction: ours.saturating_sub(1),
+            reference: theirs.saturating_sub(1),
         }
     }
 }
@@ -156,98 +154,83 @@ struct Word {
     end: usize,
 }
 
-/// A normalised text and its words.
+/// A normalised text.
 #[derive(Default)]
 struct Text {
-    /// In lower case, followed by spaces: whole blocks, and eight bytes can be read from each place.
+    /// In lower case, followed by spaces: whole blocks and 16 bytes, so that 16 can be read from each place.
     lower: Vec<u8>,
-    blocks: Vec<Block>,
-    words: Vec<Word>,
+    /// For each block, the bytes that are parts of words. The last byte is none.
+    words: Vec<u64>,
+    characters: Characters,
 }
 
-/// What 64 bytes are, one bit each.
-#[derive(Clone, Copy)]
-struct Block {
-    /// Parts of words.
-    word: u64,
-    /// White space.
-    space: u64,
-}
-
+/// How many bytes are classified at once: a bit for each.
 const BLOCK: usize = 64;
 
 impl Text {
     fn read_letters_and_digits(&mut self, text: &str) {
         self.copy(text);
         for block in self.lower.as_chunks_mut::<BLOCK>().0 {
-            let word = bits(block, |byte| byte.is_ascii_alphanumeric());
+            self.words.push(bits(block, |byte| byte.is_ascii_alphanumeric()));
             lower_case(block);
-            self.blocks.push(Block { word, space: 0 });
         }
-        self.find_words(text.len());
     }
 
     /// Returns false if the text has characters that only the general normalisation handles.
-    fn read_squad(&mut self, text: &str, characters: &mut Characters) -> bool {
+    fn read_squad(&mut self, text: &str) -> bool {
         self.copy(text);
-        let mut has_low = false;
-        for block in self.lower.as_chunks_mut::<BLOCK>().0 {
-            let word = bits(block, |byte| byte.is_ascii_alphanumeric() | !byte.is_ascii());
-            let space = bits(block, |byte| byte <= b' ');
-            has_low |= block
-                .iter()
-                .fold(false, |any, &byte| any | (byte < b' ') | (byte == 0x7f));
-            lower_case(block);
-            self.blocks.push(Block { word, space });
-        }
-        // A control character that is not white space is a part of a word, but separates articles.
-        let is_control = |c: char| c.is_ascii_control() && !python::is_space(c);
-        if has_low && text.contains(is_control) {
-            return false;
-        }
         let has_symbols = !text.is_ascii() && {
-            let Some(has_symbols) = self.read_characters(text, characters) else {
+            let Some(has_symbols) = self.read_characters(text) else {
                 return false;
             };
             has_symbols
         };
-        self.find_words(text.len());
-        self.join_words();
+        let (mut has_low, mut splits) = (false, Splits::default());
+        for block in self.lower.as_chunks_mut::<BLOCK>().0 {
+            let word = bits(block, |byte| byte.is_ascii_alphanumeric() | !byte.is_ascii());
+            splits.observe(word, bits(block, |byte| byte <= b' '));
+            has_low |= block
+                .iter()
+                .fold(false, |any, &byte| any | (byte < b' ') | (byte == 0x7f));
+            lower_case(block);
+            self.words.push(word);
+        }
+        // A control character that is not white space is a part of a word, but separates articles.
+        if has_low && text.contains(|c: char| c.is_ascii_control() && !python::is_space(c)) {
+            return false;
+        }
+        if splits.any {
+            self.remove_punctuation();
+        }
         // Beside a symbol, an article can be a part of a word.
-        !has_symbols
-            || !self.words.iter().any(|word| {
+        let mut is_read = true;
+        if has_symbols {
+            self.for_each_word(|word| {
                 let word = &self.lower[word.start..word.end];
-                !word.is_ascii() && word.split(|byte| !byte.is_ascii()).any(is_article)
-            })
+                is_read &= word.is_ascii() || !word.split(|byte| !byte.is_ascii()).any(is_article);
+            });
+        }
+        is_read
     }
 
-    /// Copies the text, and whole blocks of spaces after it.
+    /// Copies the text, and spaces after it.
     fn copy(&mut self, text: &str) {
-        self.blocks.clear();
         self.words.clear();
         self.lower.clear();
         self.lower.extend_from_slice(text.as_bytes());
-        self.lower.resize(text.len().next_multiple_of(BLOCK) + 8, b' ');
+        self.lower
+            .resize((text.len() + 1).next_multiple_of(BLOCK) + 16, b' ');
     }
 
     /// Converts the characters outside of ASCII, and returns whether some are symbols; `None` if one needs more context.
-    fn read_characters(&mut self, text: &str, characters: &mut Characters) -> Option<bool> {
+    fn read_characters(&mut self, text: &str) -> Option<bool> {
         let mut has_symbols = false;
-        for (at, c) in text.char_indices() {
-            if c.is_ascii() {
-                continue;
-            }
-            let known = characters.get(c);
+        for (at, c) in text.char_indices().filter(|(_, c)| !c.is_ascii()) {
+            let known = self.characters.get(c);
             match known.class {
                 Class::Letter => {}
                 Class::Symbol => has_symbols = true,
-                Class::Space => {
-                    for at in at..at + c.len_utf8() {
-                        let block = &mut self.blocks[at / BLOCK];
-                        block.word &= !(1 << (at % BLOCK));
-                        block.space |= 1 << (at % BLOCK);
-                    }
-                }
+                Class::Space => self.lower[at..at + c.len_utf8()].fill(b' '),
                 Class::Rare => return None,
             }
             if known.lower != c {
@@ -257,57 +240,86 @@ impl Text {
         Some(has_symbols)
     }
 
-    /// Adds each run of parts of words.
-    fn find_words(&mut self, len: usize) {
-        let (mut is_word, mut ended) = (0, 0);
-        for (begin, block) in (0..).step_by(BLOCK).zip(&self.blocks) {
-            let before = block.word << 1 | is_word;
-            is_word = block.word >> 63;
-            let (mut starts, mut ends) = (block.word & !before, before & !block.word);
-            while starts != 0 {
-                let start = begin + position(u64::from(starts.trailing_zeros()));
-                self.words.push(Word { start, end: len });
-                starts &= starts - 1;
-            }
-            while ends != 0 {
-                self.words[ended].end = begin + position(u64::from(ends.trailing_zeros()));
-                ended += 1;
-                ends &= ends - 1;
-            }
+    /// Joins the parts of words.
+    fn remove_punctuation(&mut self) {
+        let mut end = 0;
+        for at in 0..self.lower.len() {
+            let byte = self.lower[at];
+            self.lower[end] = byte;
+            end += usize::from(!IS_PUNCTUATION[usize::from(byte)]);
+        }
+        self.lower[end..].fill(b' ');
+        let blocks = self.lower.as_chunks::<BLOCK>().0;
+        for (words, block) in self.words.iter_mut().zip(blocks) {
+            *words = bits(block, |byte| byte > b' ');
         }
     }
 
-    /// Joins the parts of words that have only punctuation between them.
-    fn join_words(&mut self) {
-        let (mut is_word, mut carry, mut any) = (0, false, 0);
-        for block in &mut self.blocks {
-            // Adding the first bit of a run of punctuation after a word sets the bit after the run.
-            let between = !(block.word | block.space);
-            let (sum, first) = between.overflowing_add(between & (block.word << 1 | is_word));
-            let (sum, second) = sum.overflowing_add(u64::from(carry));
-            (is_word, carry) = (block.word >> 63, first | second);
-            // What belongs to the part before.
-            block.word &= sum;
-            any |= block.word;
-        }
-        if any == 0 {
-            return;
-        }
-        let mut joined = 0;
-        for place in 0..self.words.len() {
-            let Word { start, end } = self.words[place];
-            if self.blocks[start / BLOCK].word >> (start % BLOCK) & 1 == 0 {
-                self.words[joined] = Word { start, end };
-                joined += 1;
-            } else {
-                let last = &mut self.words[joined - 1];
-                self.lower.copy_within(start..end, last.end);
-                last.end += end - start;
+    fn count_words(&self) -> usize {
+        let mut before = 0;
+        let starts = self.words.iter().map(|&words| {
+            let starts = words & !(words << 1 | before);
+            before = words >> 63;
+            position(u64::from(starts.count_ones()))
+        });
+        starts.sum()
+    }
+
+    #[inline]
+    fn for_each_word(&self, mut emit: impl FnMut(Word)) {
+        let (mut start, mut before) = (0, 0);
+        for (begin, words) in (0..).step_by(BLOCK).zip(&self.words) {
+            let shifted = words << 1 | before;
+            let (mut starts, mut ends) = (words & !shifted, shifted & !words);
+            let mut next_start = || {
+                let start = begin + position(u64::from(starts.trailing_zeros()));
+                starts &= starts.wrapping_sub(1);
+                start
+            };
+            if before == 0 {
+                start = next_start();
             }
+            while ends != 0 {
+                let end = begin + position(u64::from(ends.trailing_zeros()));
+                ends &= ends - 1;
+                emit(Word { start, end });
+                start = next_start();
+            }
+            before = words >> 63;
         }
-        self.words.truncate(joined);
     }
 }
+
+/// Finds punctuation inside of words.
+#[derive(Default)]
+struct Splits {
+    any: bool,
+    /// The last bit of the block before, and what its sum carries.
+    is_word: u64,
+    carry: bool,
+}
+
+impl Splits {
+    #[inline]
+    fn observe(&mut self, word: u64, space: u64) {
+        // Adding the first bit of a run of punctuation after a word sets the bit after the run.
+        let between = !(word | space);
+        let (sum, first) = between.overflowing_add(between & (word << 1 | self.is_word));
+        let (sum, second) = sum.overflowing_add(u64::from(self.carry));
+        self.any |= sum & word != 0;
+        (self.is_word, self.carry) = (word >> 63, first | second);
+    }
+}
+
+static IS_PUNCTUATION: [bool; 256] = {
+    let mut is_punctuation = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        is_punctuation[byte as usize] = byte.is_ascii_punctuation();
+        byte += 1;
+    }
+    is_punctuation
+};
 
 /// A bit for each byte that fulfils the condition. Compiled to instructions on several bytes.
 #[inline]
@@ -331,40 +343,54 @@ fn lower_case(block: &mut [u8; BLOCK]) {
     }
 }
 
-/// A word as it is compared: words of at most 16 bytes are equal exactly if these fields are.
+/// A word as it is compared: its first 16 bytes, with zeros after it. No word has zeros.
 #[derive(Clone, Copy)]
 struct Key {
-    /// The first eight bytes, or all and zeros.
     head: u64,
-    /// The last eight bytes; zeros if there are less than eight.
-    tail: u64,
-    /// The length, and above it the pair of texts.
-    tag: u64,
+    rest: u64,
 }
 
 impl Key {
+    #[inline]
+    fn new(text: &Text, word: Word) -> Self {
+        let length = word.end - word.start;
+        let read = |at: usize, length: usize| {
+            let bytes = text.lower.get(at..).and_then(<[u8]>::first_chunk::<8>);
+            let unused = 8 * (8 - length.min(8));
+            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes)) << unused >> unused
+        };
+        Self {
+            head: read(word.start, length),
+            rest: if length > 8 {
+                read(word.start + 8, length - 8)
+            } else {
+                0
+            },
+        }
+    }
+
     #[inline]
     fn is_article(&self) -> bool {
         let is = |word: [u8; 8]| self.head == u64::from_le_bytes(word);
         is(*b"a\0\0\0\0\0\0\0") | is(*b"an\0\0\0\0\0\0") | is(*b"the\0\0\0\0\0")
     }
 
-    fn length(&self) -> u64 {
-        self.tag & LENGTHS
+    /// Whether the word can have more bytes.
+    fn is_long(&self) -> bool {
+        self.rest >> 56 != 0
     }
 }
-
-const LENGTHS: u64 = (1 << 32) - 1;
 
 #[derive(Clone, Copy, Default)]
 struct Slot {
     head: u64,
-    tail: u64,
-    tag: u64,
+    rest: u64,
     /// How often the word can still be shared; if pairs are shared, a bit for each of its places.
     left: u64,
     /// Where the word begins.
-    start: usize,
+    start: u32,
+    /// The pair of texts that wrote the slot.
+    round: u32,
 }
 
 /// The words of the reference, and how often each can still be shared. What depends on whether a word is shared is
@@ -373,8 +399,7 @@ struct Slot {
 struct WordTable {
     slots: Vec<Slot>,
     shift: u32,
-    /// The pair of texts, from one; slots of other pairs are free.
-    round: u64,
+    round: u32,
     /// Secret factors, so that no text can be made whose words all get the same slot.
     factors: (u64, u64),
 }
@@ -387,25 +412,10 @@ impl WordTable {
         }
         self.shift = 64 - bits;
         self.factors = (seed() | 1, seed().rotate_left(32) | 1);
-        self.round += 1;
-        if self.round > LENGTHS {
+        self.round = self.round.wrapping_add(1);
+        if self.round == 0 {
             self.slots.fill(Slot::default());
             self.round = 1;
-        }
-    }
-
-    #[inline]
-    fn key(&self, text: &Text, word: Word) -> Key {
-        let length = word.end - word.start;
-        let read = |at: usize| {
-            let bytes = text.lower.get(at..).and_then(<[u8]>::first_chunk::<8>);
-            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-        };
-        let unused = 8 * (8 - length.min(8)) % 64;
-        Key {
-            head: read(word.start) << unused >> unused,
-            tail: if length < 8 { 0 } else { read(word.end - 8) },
-            tag: self.round << 32 | u64::from(symbol(length)),
         }
     }
 
@@ -416,10 +426,10 @@ impl WordTable {
         let slot = &mut self.slots[at];
         *slot = Slot {
             head: key.head,
-            tail: key.tail,
-            tag: key.tag,
+            rest: key.rest,
             left: (slot.left & u64::from(is_known).wrapping_neg()) + more,
-            start: word.start,
+            start: symbol(word.start),
+            round: self.round,
         };
         at
     }
@@ -427,14 +437,14 @@ impl WordTable {
     /// The slot of the word, or the free slot for it.
     #[inline]
     fn find(&self, key: &Key, reference: &Text, text: &Text, word: Word) -> (usize, bool) {
-        let (head, tail) = self.factors;
-        let hash = key.head.wrapping_mul(head) ^ key.tail.wrapping_mul(tail);
+        let (head, rest) = self.factors;
+        let hash = key.head.wrapping_mul(head) ^ key.rest.wrapping_mul(rest);
         let mut at = position(hash >> self.shift);
         loop {
             let slot = &self.slots[at];
-            let is_used = slot.tag >> 32 == self.round;
-            let difference = (slot.head ^ key.head) | (slot.tail ^ key.tail) | (slot.tag ^ key.tag);
-            if is_used & ((difference != 0) | (key.length() > 16)) {
+            let is_used = slot.round == self.round;
+            let difference = (slot.head ^ key.head) | (slot.rest ^ key.rest);
+            if is_used & ((difference != 0) | key.is_long()) {
                 if difference == 0 && is_equal(reference, slot, text, word) {
                     return (at, true);
                 }
@@ -448,7 +458,10 @@ impl WordTable {
 
 #[cold]
 fn is_equal(reference: &Text, slot: &Slot, text: &Text, word: Word) -> bool {
-    reference.lower[slot.start..slot.start + word.end - word.start] == text.lower[word.start..word.end]
+    let start = position(u64::from(slot.start));
+    let end = start + word.end - word.start;
+    let ends = reference.words[end / BLOCK] >> (end % BLOCK) & 1 == 0;
+    ends && reference.lower[start..end] == text.lower[word.start..word.end]
 }
 
 #[cfg(test)]
