@@ -391,7 +391,7 @@ impl AgentRunService {
                 let input = TurnInput {
                     input: message,
                     files: &request.files,
-                    unit: None,
+                    ..TurnInput::default()
                 };
                 let prepared = turns.prepare_request(input, cancel).await;
                 let (turn, _) = prepared.map_err(|record| {

@@ -145,6 +145,7 @@ impl Executor {
             input: case.input.as_deref().unwrap_or_default(),
             files: &case.files,
             unit: Some(&unit),
+            ..TurnInput::default()
         };
         let start = |request| self.backend.start(request);
         match self
@@ -193,6 +194,7 @@ impl Executor {
                 input: &turn.input,
                 files: &turn.files,
                 unit: Some(&unit),
+                ..TurnInput::default()
             };
             let end = self
                 .turns
