@@ -1,6 +1,9 @@
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -121,6 +124,7 @@ struct Inner {
     queues: Mutex<HashMap<String, Queue>>,
     tasks: TaskTracker,
     closing: CancellationToken,
+    violations: AtomicU64,
 }
 
 type Queue = Arc<tokio::sync::Mutex<()>>;
@@ -152,7 +156,13 @@ impl AgentRunService {
             queues: Mutex::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
+            violations: AtomicU64::new(0),
         }))
+    }
+
+    /// Events of the backend that were not recorded because they would break an invariant, in all runs so far.
+    pub fn contract_violations(&self) -> u64 {
+        self.0.violations.load(Ordering::Relaxed)
     }
 
     /// The store of all events.
@@ -546,7 +556,9 @@ impl Inner {
                 never = watch_answers(&*self.store, &session_id, &sink) => match never {},
             }
         };
-        recorded?;
+        let ignored = recorded?.trajectory.ignored().count();
+        self.violations
+            .fetch_add(u64::try_from(ignored).unwrap_or(u64::MAX), Ordering::Relaxed);
         let (result, head) = {
             let seen = sink.seen();
             (seen.result(), seen.head)

@@ -2,7 +2,7 @@
 
 use axum::{
     Extension,
-    extract::{FromRequest, Multipart, Path, Request, State, multipart::Field},
+    extract::{FromRequest, Multipart, Request, State, multipart::Field},
 };
 use holodeck_chat::{AgentRunService, FileVault, StoredFile};
 use http::{StatusCode, header};
@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::{
     App,
+    extract::Segment,
     guard::User,
     problem::{Problem, Result},
 };
@@ -65,7 +66,7 @@ pub(crate) async fn list(
 pub(crate) async fn delete(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
 ) -> Result<StatusCode> {
     vault(&app)?.delete(&user, &id).await?;
     Ok(StatusCode::NO_CONTENT)
