@@ -15,7 +15,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
     sync::{
-        OwnedSemaphorePermit,
         mpsc::{self, Sender},
         oneshot,
     },
@@ -25,6 +24,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     App, ServedAgent,
+    app::Place,
     chat::tokens,
     extract::Json,
     problem::Problem,
@@ -198,7 +198,7 @@ type Ended = Result<(AgentExecutionResult, &'static str), Problem>;
 
 impl Unfinished {
     /// Follows a run to its end, and closes its service then.
-    fn begin(app: &App, run: RunHandle, service: AgentRunService, place: OwnedSemaphorePermit) -> Self {
+    fn begin(app: &App, run: RunHandle, service: AgentRunService, place: Place) -> Self {
         let stop = CancellationToken::new();
         let (sender, ended) = oneshot::channel();
         let unfinished = Self {

@@ -17,15 +17,15 @@ pub(crate) async fn health(State(app): State<App>) -> axum::Json<Value> {
 }
 
 pub(crate) async fn ready(State(app): State<App>) -> Response {
-    if app.is_draining() {
-        (
-            StatusCode::SERVICE_UNAVAILABLE,
-            axum::Json(json!({ "status": "stopping" })),
-        )
-            .into_response()
+    let status = if app.is_draining() {
+        "stopping"
+    } else if app.has_store().await {
+        return axum::Json(json!({ "status": "ready" })).into_response();
     } else {
-        axum::Json(json!({ "status": "ready" })).into_response()
-    }
+        "no store"
+    };
+    let body = axum::Json(json!({ "status": status }));
+    (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
 }
 
 pub(crate) async fn agent_health(State(app): State<App>) -> axum::Json<Value> {

@@ -324,6 +324,22 @@ async fn more_runs_than_the_limit_are_refused() {
 }
 
 #[tokio::test]
+async fn agents_share_the_limit_of_the_server() {
+    let setup = Setup {
+        options: ServeOptions {
+            max_runs: 1,
+            ..ServeOptions::default()
+        },
+        ..Setup::default()
+    };
+    let (world, _gate) = busy(setup).await;
+    world.say("s", "a").await;
+    let refused = world.say("t", "b").await;
+    assert_eq!(refused.problem(), (429, "TOO_MANY_RUNS".to_owned()));
+    assert!(refused.text.contains("1 runs are active"), "{}", refused.text);
+}
+
+#[tokio::test]
 async fn a_message_says_whether_the_model_reasons() {
     let world = World::new(|asked| ScriptedTurn::text(&format!("{:?}", asked.thinking))).await;
     for (body, expected) in [

@@ -220,6 +220,10 @@ async fn e80_a_hundred_conversations_at_once_lose_nothing() {
     let store = SqliteStore::open(folder.path().join("events.db"), SqliteOptions::default()).await;
     let setup = Setup {
         store: Arc::new(store.unwrap()),
+        options: ServeOptions {
+            max_runs: 100,
+            ..ServeOptions::default()
+        },
         max_runs: 100,
         ..Setup::default()
     };
