@@ -38,7 +38,7 @@ pub(crate) fn build(profile: Profile) -> Result<PathBuf> {
 pub(crate) struct Served {
     child: Child,
     address: String,
-    folder: tempfile::TempDir,
+    _folder: tempfile::TempDir,
 }
 
 impl Served {
@@ -85,7 +85,7 @@ impl Served {
         Ok(Self {
             child,
             address,
-            folder,
+            _folder: folder,
         })
     }
 
@@ -96,10 +96,6 @@ impl Served {
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
     }
 
     /// Its resident memory in bytes: at present (`VmRSS`), or the peak (`VmHWM`).

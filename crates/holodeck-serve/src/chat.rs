@@ -123,7 +123,7 @@ impl Answer {
                     return;
                 }
                 // Its end is an event.
-                std::future::pending().await
+                std::future::pending::<()>().await;
             };
             let event = tokio::select! {
                 biased;

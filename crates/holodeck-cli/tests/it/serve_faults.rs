@@ -30,8 +30,7 @@ fn model() -> ModelServer {
         if last["role"] == "user" && question % 2 == 0 {
             return Reply::tool_call(&format!("call-{question}"), "echo", &json!({"text": "tea"}));
         }
-        let text = (0..40).map(|word| format!("word{word} ")).collect::<String>();
-        Reply::text(text)
+        Reply::text("a word ".repeat(40))
             .in_pieces(40)
             .between_pieces(Duration::from_millis(2))
     })
@@ -286,16 +285,28 @@ fn a_restart_of_the_database_in_mid_run_loses_nothing() {
         }
     };
     until("tool_result");
+    let ready = || {
+        server
+            .ask("GET", "/ready", "", "")
+            .split(' ')
+            .nth(1)
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(ready(), "200");
     database.stop();
-    // Who asks now waits for the database, or is told to come again.
+    assert_eq!(ready(), "503");
     database.start_again();
+    while ready() != "200" {}
     gate.open();
     until("complete");
     assert_eq!(events, stored(&server, "a"));
-    let said = events
+    let said: String = events
         .values()
-        .filter(|data| data.contains(r#""type":"message""#));
-    assert!(said.last().unwrap().contains("The end."));
+        .filter(|data| data.contains(r#""type":"message""#))
+        .cloned()
+        .collect();
+    assert!(said.contains("The end."));
     server.end("-TERM").exits(0);
     follower.join().unwrap();
     let check = project

@@ -1,13 +1,8 @@
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use holodeck_serve::{
-    ServeOptions,
-    conversation::RunRequest,
-    events::{SqliteOptions, SqliteStore},
-};
+use holodeck_serve::{ServeOptions, conversation::RunRequest};
 use holodeck_testkit::{Gate, ScriptedTurn};
 use pretty_assertions::assert_eq;
-use serde_json::json;
 
 use crate::world::{Setup, World};
 
@@ -80,25 +75,4 @@ async fn runs_that_take_too_long_are_stopped() {
     world.ended.await.unwrap();
     let stored = world.store.read_after("s", None).await.unwrap();
     assert!(stored.last().unwrap().json().contains("user_cancelled"));
-}
-
-#[tokio::test]
-async fn a_server_without_its_store_is_not_ready() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(folder.path().join("events.db"), SqliteOptions::default()).await;
-    let store = Arc::new(store.unwrap());
-    let setup = Setup {
-        store: store.clone(),
-        ..Setup::default()
-    };
-    let world = World::with(setup, |_| ScriptedTurn::text("x")).await;
-    assert_eq!(world.get("/ready").await.status, 200);
-    store.close().await.unwrap();
-    let ready = world.get("/ready").await;
-    assert_eq!(
-        (ready.status.as_u16(), ready.json()),
-        (503, json!({"status": "no store"}))
-    );
-    // The process lives.
-    assert_eq!(world.get("/health").await.status, 200);
 }
