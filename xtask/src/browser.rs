@@ -100,6 +100,12 @@ impl Browser {
         )
     }
 
+    /// Leaves a page, so that it asks a server no more.
+    pub(crate) fn leave(&mut self, page: &Page) -> Result<()> {
+        self.call(Some(page), "Page.navigate", &json!({ "url": "about:blank" }))?;
+        self.wait_for(page, "location.href === 'about:blank'")
+    }
+
     fn call(&mut self, page: Option<&Page>, method: &str, params: &Value) -> Result<Value> {
         let id = self.send(page, method, params)?;
         loop {
@@ -275,5 +281,5 @@ impl Drop for Browser {
     }
 }
 
-/// A window of a browser.
+/// A window of a browser: the session of its commands.
 pub(crate) struct Page(String);

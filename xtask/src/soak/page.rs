@@ -135,7 +135,7 @@ impl Window<'_> {
     fn log(&mut self) -> Result<String> {
         let text = self
             .browser
-            .evaluate(&self.page, "document.getElementById('log').innerText")?;
+            .evaluate(&self.page, "document.getElementById('log').textContent")?;
         Ok(text.as_str().context("the page has no log")?.to_owned())
     }
 
@@ -160,12 +160,15 @@ impl Window<'_> {
                 "(() => { const wide = [...document.querySelectorAll('body *')].filter(element => element.checkVisibility()
                    && element.getBoundingClientRect().right > innerWidth + 0.5).map(element => element.outerHTML.slice(0, 80));
                  const form = document.getElementById('form').getBoundingClientRect();
-                 return { wide, page: document.documentElement.scrollWidth, height: document.documentElement.scrollHeight,
+                 const hidden = [...document.querySelectorAll('.ask button')].filter(button =>
+                   button.getBoundingClientRect().bottom > form.top);
+                 return { wide, hidden: hidden.length, page: document.documentElement.scrollWidth, height: document.documentElement.scrollHeight,
                    bottom: form.bottom }; })()",
             )?;
             let number = |name: &str| found.get(name).and_then(Value::as_f64).unwrap_or(f64::MAX);
             ensure!(
                 found.get("wide") == Some(&json!([]))
+                    && found.get("hidden") == Some(&json!(0))
                     && number("page") <= f64::from(width)
                     && number("height") <= f64::from(HEIGHT)
                     && number("bottom") <= f64::from(HEIGHT),
@@ -346,6 +349,8 @@ fn own_page(program: &Path, browser: &mut Browser, pictures: &Path) -> Result<()
     let after = window.log()?;
     ensure!(before == after, "before:\n{before}\nafter:\n{after}");
     window.complains_of_nothing(&[])?;
+    window.browser.leave(&second)?;
+    window.browser.leave(&window.page)?;
     served.end()
 }
 
@@ -377,6 +382,7 @@ fn recorded(program: &Path, browser: &mut Browser, pictures: &Path) -> Result<()
     window.say("What is not recorded?")?;
     window.wait_for("document.querySelector('.error')")?;
     window.complains_of_nothing(&[])?;
+    window.browser.leave(&window.page)?;
     served.end()
 }
 

@@ -387,6 +387,18 @@ async fn e55_an_idle_connection_is_kept_open() {
 }
 
 #[tokio::test]
+async fn a_client_that_closes_is_answered() {
+    let world = World::new(|_| ScriptedTurn::text("x")).await;
+    let mut socket = Socket::new(&world).await;
+    let close = CloseFrame {
+        code: 1000.into(),
+        reason: "done".into(),
+    };
+    socket.0.close(Some(close)).await.unwrap();
+    assert_eq!(socket.close_code().await, Some(1000));
+}
+
+#[tokio::test]
 async fn the_end_of_the_server_is_said() {
     let world = World::new(|_| ScriptedTurn::text("x")).await;
     let mut socket = Socket::new(&world).await;
