@@ -124,7 +124,7 @@ struct Inner {
     queues: Mutex<HashMap<String, Queue>>,
     tasks: TaskTracker,
     closing: CancellationToken,
-    /// Events that the store returned and that break the event contract.
+    /// Events that the backend or the store delivered and that break the event contract.
     contract_violations: AtomicU64,
 }
 
@@ -161,7 +161,8 @@ impl AgentRunService {
         }))
     }
 
-    /// How many events of the store broke the event contract. A store that is not wrong has none.
+    /// Events of the backend that were not recorded because they would break an invariant, and events of the store that
+    /// break the event contract, in all runs so far.
     pub fn contract_violations(&self) -> u64 {
         self.0.contract_violations.load(Ordering::Relaxed)
     }
@@ -586,7 +587,9 @@ impl Inner {
                 never = watch_answers(&*self.store, &session_id, &sink) => match never {},
             }
         };
-        recorded?;
+        let ignored = recorded?.trajectory.ignored().count();
+        self.contract_violations
+            .fetch_add(u64::try_from(ignored).unwrap_or(u64::MAX), Ordering::Relaxed);
         let (result, head, is_remembered) = {
             let seen = sink.seen();
             (seen.result(), seen.head, seen.is_remembered())

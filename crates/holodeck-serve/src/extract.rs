@@ -2,7 +2,7 @@
 
 use axum::{
     body::to_bytes,
-    extract::{FromRequest, FromRequestParts, Query, Request},
+    extract::{FromRequest, FromRequestParts, Path, Query, Request},
 };
 use http::{StatusCode, request::Parts};
 use serde::de::DeserializeOwned;
@@ -36,6 +36,20 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
         value
             .map(Self)
             .map_err(|error| Problem::invalid(format!("the body is not what is expected: {error}")))
+    }
+}
+
+/// The part of an address that names something.
+pub(crate) struct Segment(pub(crate) String);
+
+impl FromRequestParts<App> for Segment {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let segment = Path::<String>::from_request_parts(parts, app).await;
+        segment
+            .map(|Path(segment)| Self(segment))
+            .map_err(|error| Problem::invalid(error.body_text()))
     }
 }
 

@@ -3,7 +3,7 @@
 use axum::{
     Extension,
     extract::{
-        FromRequest, Multipart, Path, Request, State,
+        FromRequest, Multipart, Request, State,
         multipart::{Field, MultipartError},
     },
 };
@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::{
     App,
+    extract::Segment,
     guard::User,
     problem::{Problem, Result},
 };
@@ -68,7 +69,7 @@ pub(crate) async fn list(
 pub(crate) async fn delete(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
 ) -> Result<StatusCode> {
     vault(&app)?.delete(&user, &id).await?;
     Ok(StatusCode::NO_CONTENT)

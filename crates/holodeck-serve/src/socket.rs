@@ -115,14 +115,20 @@ async fn converse(app: App, user: String, mut socket: WebSocket) {
         frames: sender,
     };
     let close = exchange(&app, client, &mut socket, frames).await;
-    if let Some((code, reason)) = close {
-        let close = CloseFrame {
-            code,
-            reason: reason.into(),
-        };
-        // A client that does not take it is gone.
-        let _ = timeout(CLOSE_LIMIT, socket.send(Frame::Close(Some(close)))).await;
-    }
+    // A client that does not take it is gone.
+    let _ = timeout(CLOSE_LIMIT, async {
+        if let Some((code, reason)) = close {
+            let close = CloseFrame {
+                code,
+                reason: reason.into(),
+            };
+            socket.send(Frame::Close(Some(close))).await?;
+        }
+        // A close frame of the client is answered while its stream is read to the end.
+        while socket.recv().await.transpose()?.is_some() {}
+        Ok::<_, axum::Error>(())
+    })
+    .await;
 }
 
 /// Passes frames in both directions until one side ends; returns how to say so.
