@@ -111,16 +111,16 @@ pub fn recorded_case(agent_file: &Path, from: &str) -> Result<RecordedCase, Reco
     let record = journal.unit(unit).transpose()?.ok_or_else(missing)?;
     let label = case_label(record.name.as_deref(), place);
     let trials = journal.units_of(place).len();
-    let mut description = format!("`{label}` of run {run}");
-    if trials > 1 {
-        description += &format!(", trial {} of {trials}", trial + 1);
-    }
+    let mut description = match trials {
+        0 | 1 => format!("`{label}` of run {run}"),
+        _ => format!("`{label}` of run {run}, trial {} of {trials}", trial + 1),
+    };
     let (turns, mut notes) = past_turns(&record);
     if turns.is_empty() {
         return Err(missing());
     }
     if let Some(grade) = verdict {
-        description += &format!(": {}", state(grade.state));
+        description = format!("{description}: {}", state(grade.state));
         let report = CaseReport {
             index: place,
             name: record.name.clone(),
