@@ -530,18 +530,12 @@ impl Inner {
             place => place,
         };
         let session_id = run.session_id.clone();
-        let remembered = match self.store.remembered_approvals(&session_id).await {
-            Ok(tools) => tools,
-            Err(StoreError::SessionNotFound { .. }) => Vec::new(),
-            Err(error) => return Err(error.into()),
-        };
         let policy = self.options.policy.clone();
         let questions = RunQuestions::new(
             handle.run_id.clone(),
             Arc::clone(&self.store),
             policy,
             self.options.patience,
-            remembered,
         );
         let questions = Arc::new(questions);
         let sink = RunSink {
@@ -575,6 +569,8 @@ impl Inner {
         let owner = run.user_id.clone();
         let start = self.options.session.clone();
         recording.session(&session_id, owner.as_deref(), start).await?;
+        // Tools that are always approved count in a new session, too.
+        questions.remember(self.store.remembered_approvals(&session_id).await?);
         let recorded = {
             let notices = warnings
                 .into_iter()

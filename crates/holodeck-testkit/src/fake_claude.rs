@@ -190,7 +190,7 @@ impl FakeClaude {
     /// Lets it withdraw its question.
     pub fn withdraw(&self) {
         let written = fs::write(self.folder.path().join("withdraw"), "");
-        written.unwrap_or_else(|error| panic!("the fake cannot be told: {error}"));
+        written.unwrap_or_else(|error| panic!("the file cannot be written: {error}"));
     }
 
     /// Everything it has read, over all starts.

@@ -75,7 +75,7 @@ pub enum RecordedCaseError {
         run: String,
         /// The name.
         name: String,
-        /// How they are told apart.
+        /// The places that distinguish them.
         places: Vec<String>,
     },
     /// The case was planned, and did not run.

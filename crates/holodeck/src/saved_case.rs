@@ -203,7 +203,7 @@ impl Conversation {
         let mut notes = Vec::new();
         if left_out > 0 {
             notes.push(format!(
-                "{} without an answer left out",
+                "{} left out that had no answer",
                 count(left_out, "message")
             ));
         }

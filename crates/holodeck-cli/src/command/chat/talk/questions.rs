@@ -151,7 +151,7 @@ impl Talk<'_> {
         }
     }
 
-    /// Whether somebody else answered, or the question is no longer asked.
+    /// Whether the question has an answer, also one that was not given here.
     async fn is_over(&self, asked: &ApprovalRequested) -> Result<bool, Failure> {
         let store = self.chat.service().store();
         let known = store.approval(&asked.approval_id).await;
