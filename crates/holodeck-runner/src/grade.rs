@@ -6,9 +6,7 @@ mod kept;
 use std::time::Duration;
 
 use holodeck_backend_api::{ToolCall, ToolResult};
-use holodeck_eval::{
-    ApprovalsOutcome, Asked, CalledTool, EvalInput, Grader, MetricOutcome, Verdict,
-};
+use holodeck_eval::{ApprovalsOutcome, Asked, CalledTool, EvalInput, Grader, MetricOutcome, Verdict};
 use holodeck_model::{
     CaseState, ExecutionState, Failure, FailureKind, MetricConfig, MetricResult, OnTruncated, OneOrMany,
     Redactor, ResolvedAgent, StandardMetric, StandardMetricName, TestCase, ToolNames,

@@ -77,7 +77,9 @@ impl TurnRunner {
             }
         };
         let own_limit = (self.timeout, self.timeout_source.as_str());
-        let (timeout, source) = turn.limit.map_or(own_limit, |(limit, source)| (Some(limit), source));
+        let (timeout, source) = turn
+            .limit
+            .map_or(own_limit, |(limit, source)| (Some(limit), source));
         request.unit = turn.unit.map(ToOwned::to_owned);
         request.cancel = cancel.clone();
         let spending = request.spending.clone();

@@ -93,7 +93,8 @@ pub(crate) fn is_same(one: &ModelConfig, other: &ModelConfig) -> bool {
     *name == other.name
         && *provider == other.provider
         && (temperature, max_tokens, top_p) == (&other.temperature, &other.max_tokens, &other.top_p)
-        && (endpoint, api_version, auth_provider) == (&other.endpoint, &other.api_version, &other.auth_provider)
+        && (endpoint, api_version, auth_provider)
+            == (&other.endpoint, &other.api_version, &other.auth_provider)
         && (rpm, reasoning) == (&other.rpm, &other.reasoning)
         && key(api_key) == key(&other.api_key)
 }

@@ -73,8 +73,8 @@ impl Buffers {
             ..
         } = self;
         table.reset(reference.words().len());
-        for word in reference.words() {
-            table.insert(reference, word, 1);
+        for place in 0..reference.words().len() {
+            table.insert(reference, place, 1);
         }
         let mut shared = 0;
         for word in prediction.words() {
@@ -102,8 +102,8 @@ impl Buffers {
         table.reset(reference.words().len());
         if reference.words().len() <= 64 {
             // A bit for each place of a word: pairs need no table of their own.
-            for (place, word) in reference.words().iter().enumerate() {
-                table.insert(reference, word, 1 << place);
+            for place in 0..reference.words().len() {
+                table.insert(reference, place, 1 << place);
             }
             let (mut after, mut unused) = (0, u64::MAX);
             for word in prediction.words() {
@@ -115,12 +115,10 @@ impl Buffers {
                 after = places << 1;
             }
         } else {
-            let numbers = reference
-                .words()
-                .iter()
-                .map(|word| symbol(table.insert(reference, word, 1)));
+            let places = 0..reference.words().len();
             self.numbers.clear();
-            self.numbers.extend(numbers);
+            self.numbers
+                .extend(places.map(|place| symbol(table.insert(reference, place, 1))));
             self.pairs.reset(reference.words().len());
             for pair in self.numbers.windows(2) {
                 self.pairs.add(pair[0], pair[1]);
@@ -204,8 +202,6 @@ struct Text {
     lower: Vec<u8>,
     /// For each block, the bytes that are parts of words. The last byte is none.
     parts: Vec<u64>,
-    /// For each block, the parts that belong to the part before, because only punctuation is between them.
-    joined: Vec<u64>,
     /// A buffer whose first elements are the words.
     words: Vec<Word>,
     count: usize,
@@ -226,7 +222,7 @@ impl Text {
             self.parts.push(bits(block, |byte| byte.is_ascii_alphanumeric()));
             lower_case(block);
         }
-        self.find_words(|_| true);
+        self.find_words(|_, _, _| None, |_| true);
     }
 
     /// Returns false if the text has characters that only the general normalisation handles.
@@ -238,19 +234,9 @@ impl Text {
             };
             has_symbols
         };
-        let (mut is_part, mut carry) = (0, false);
-        let (mut has_low, mut any_joined) = (false, 0);
+        let mut has_low = false;
         for block in self.lower.as_chunks_mut::<BLOCK>().0 {
-            let parts = bits(block, |byte| byte.is_ascii_alphanumeric() | !byte.is_ascii());
-            let spaces = bits(block, |byte| byte <= b' ');
-            // Adding the first bit of a run of punctuation after a word sets the bit after the run.
-            let between = !(parts | spaces);
-            let (sum, first) = between.overflowing_add(between & (parts << 1 | is_part));
-            let (sum, second) = sum.overflowing_add(u64::from(carry));
-            (is_part, carry) = (parts >> 63, first | second);
-            any_joined |= sum & parts;
-            self.joined.push(sum & parts);
-            self.parts.push(parts);
+            self.parts.push(bits(block, is_part));
             has_low |= block
                 .iter()
                 .fold(false, |any, &byte| any | (byte < b' ') | (byte == 0x7f));
@@ -260,10 +246,11 @@ impl Text {
         if has_low && text.contains(|c: char| c.is_ascii_control() && !python::is_space(c)) {
             return false;
         }
-        if any_joined != 0 {
-            self.join_parts();
-        }
-        self.find_words(|word| !word.is_article());
+        let join = |lower: &mut [u8], last: &Word, part: &Word| {
+            let follows_punctuation = part.start > 0 && lower[part.start - 1] > b' ';
+            follows_punctuation.then(|| join(lower, last, part)).flatten()
+        };
+        self.find_words(join, |word| !word.is_article());
         // Beside a symbol, an article can be a part of a word.
         !has_symbols
             || !self.words().iter().any(|word| {
@@ -275,7 +262,6 @@ impl Text {
     /// Copies the text, and spaces after it.
     fn copy(&mut self, text: &str) {
         self.parts.clear();
-        self.joined.clear();
         self.lower.clear();
         self.lower.extend_from_slice(text.as_bytes());
         self.lower
@@ -300,38 +286,20 @@ impl Text {
         Some(has_symbols)
     }
 
-    fn is_part(&self, at: usize) -> bool {
-        self.parts[at / BLOCK] >> (at % BLOCK) & 1 != 0
-    }
-
-    /// Moves each joined part to the end of the part before.
-    fn join_parts(&mut self) {
-        for block in 0..self.joined.len() {
-            while self.joined[block] != 0 {
-                let mut from = block * BLOCK + position(u64::from(self.joined[block].trailing_zeros()));
-                self.joined[block] &= self.joined[block] - 1;
-                let mut to = from;
-                while !self.is_part(to - 1) {
-                    to -= 1;
-                }
-                while self.is_part(from) {
-                    self.lower[to] = self.lower[from];
-                    self.parts[from / BLOCK] &= !(1 << (from % BLOCK));
-                    self.parts[to / BLOCK] |= 1 << (to % BLOCK);
-                    (from, to) = (from + 1, to + 1);
-                }
-            }
-        }
-    }
-
-    /// Finds the words, which are runs of parts, and keeps those that count.
-    fn find_words(&mut self, counts: impl Fn(&Word) -> bool) {
+    /// Finds the words, which are runs of parts or what `join` makes of the last word and a run, and keeps those that
+    /// count.
+    #[inline]
+    fn find_words(
+        &mut self,
+        join: impl Fn(&mut [u8], &Word, &Word) -> Option<Word>,
+        counts: impl Fn(&Word) -> bool,
+    ) {
         let most = self.lower.len() / 2;
         if self.words.len() < most {
             self.words.resize(most, Word::default());
         }
-        let (lower, words) = (&self.lower[..], &mut self.words[..]);
-        let (mut count, mut start, mut before) = (0, 0, 0);
+        let (lower, words) = (&mut self.lower[..], &mut self.words[..]);
+        let (mut count, mut last, mut start, mut before) = (0, 0, 0, 0);
         for (begin, parts) in (0..).step_by(BLOCK).zip(&self.parts) {
             let shifted = parts << 1 | before;
             let (mut starts, mut ends) = (parts & !shifted, shifted & !parts);
@@ -346,15 +314,38 @@ impl Text {
             while ends != 0 {
                 let end = begin + position(u64::from(ends.trailing_zeros()));
                 ends &= ends - 1;
-                let word = Word::new(lower, start, end);
-                words[count] = word;
-                count += usize::from(counts(&word));
+                let part = Word::new(lower, start, end);
+                // The last word is there even if it does not count.
+                let word = join(lower, &words[last], &part).unwrap_or_else(|| {
+                    last = count;
+                    part
+                });
+                words[last] = word;
+                count = last + usize::from(counts(&word));
                 start = next_start();
             }
             before = parts >> 63;
         }
         self.count = count;
     }
+}
+
+/// Whether the SQuAD script keeps a byte.
+fn is_part(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() | !byte.is_ascii()
+}
+
+/// The last word with the part moved to its end, if there is only punctuation between them.
+#[cold]
+fn join(lower: &mut [u8], last: &Word, part: &Word) -> Option<Word> {
+    let before = lower[..part.start]
+        .iter()
+        .rfind(|&&byte| is_part(byte) | (byte <= b' '))?;
+    if !is_part(*before) {
+        return None;
+    }
+    lower.copy_within(part.start..part.end, last.end);
+    Some(Word::new(lower, last.start, last.end + part.end - part.start))
 }
 
 /// A bit for each byte that fulfils the condition. Compiled to instructions on several bytes.
@@ -385,8 +376,8 @@ struct Slot {
     rest: u64,
     /// How often the word can still be shared; if pairs are shared, a bit for each of its places.
     left: u64,
-    /// Where a long word begins.
-    start: u32,
+    /// One of the places of the word among the words.
+    place: u32,
     /// The pair of texts that wrote the slot.
     round: u32,
 }
@@ -419,16 +410,17 @@ impl WordTable {
 
     /// Adds `more` to what is left of a word of the reference. Returns its number.
     #[inline]
-    fn insert(&mut self, text: &Text, word: &Word, more: u64) -> usize {
-        let (at, is_known) = self.find(text, text, word);
+    fn insert(&mut self, reference: &Text, place: usize, more: u64) -> usize {
+        let word = &reference.words[place];
+        let (at, is_known) = self.find(reference, reference, word);
         let slot = &mut self.slots[at];
-        slot.head = word.head;
-        slot.rest = word.rest;
-        slot.left = slot.left * u64::from(is_known) + more;
-        slot.round = self.round;
-        if word.is_long() {
-            slot.start = symbol(word.start);
-        }
+        *slot = Slot {
+            head: word.head,
+            rest: word.rest,
+            left: slot.left * u64::from(is_known) + more,
+            place: symbol(place),
+            round: self.round,
+        };
         at
     }
 
@@ -456,9 +448,8 @@ impl WordTable {
 
 #[cold]
 fn is_equal(reference: &Text, slot: &Slot, text: &Text, word: &Word) -> bool {
-    let start = position(u64::from(slot.start));
-    let end = start + word.end - word.start;
-    reference.lower[start..end] == text.lower[word.start..word.end] && !reference.is_part(end)
+    let known = &reference.words[position(u64::from(slot.place))];
+    reference.lower[known.start..known.end] == text.lower[word.start..word.end]
 }
 
 #[cfg(test)]

@@ -160,7 +160,9 @@ mod tests {
         ];
         // Those of the agent are known, equal ones of a case are not.
         for list in [shared.configs(), &configs] {
-            let checks = list.iter().map(|config| shared.metric_check(config, expected, Some("a goal")));
+            let checks = list
+                .iter()
+                .map(|config| shared.metric_check(config, expected, Some("a goal")));
             assert_eq!(checks.collect::<Vec<_>>(), whole);
             let prompts = list.iter().map(|config| shared.judge_prompt(config));
             assert!(prompts.eq(configs.iter().map(judge_prompt)));
