@@ -31,7 +31,7 @@ pub(super) fn rouge_overlap(prediction: &str, reference: &str, unit: Unit) -> Op
         buffers.reference.read_letters_and_digits(reference);
         buffers.prediction.read_letters_and_digits(prediction);
         match unit {
-            Unit::Words => buffers.shared_words(|_| true),
+            Unit::Words => buffers.shared_words(),
             Unit::Pairs => buffers.shared_pairs(),
         }
     }))
@@ -42,7 +42,7 @@ pub(super) fn rouge_overlap(prediction: &str, reference: &str, unit: Unit) -> Op
 pub(super) fn squad_overlap(prediction: &str, reference: &str) -> Option<Overlap> {
     BUFFERS.with_borrow_mut(|buffers| {
         let is_read = buffers.reference.read_squad(reference) && buffers.prediction.read_squad(prediction);
-        is_read.then(|| buffers.shared_words(|key| !key.is_article()))
+        is_read.then(|| buffers.shared_words())
     })
 }
 
@@ -58,101 +58,142 @@ thread_local! {
 struct Buffers {
     reference: Text,
     prediction: Text,
-    words: WordTable,
+    table: WordTable,
     /// The numbers of the reference's words in their order.
     numbers: Vec<u32>,
     pairs: PairTable,
 }
 
 impl Buffers {
-    fn shared_words(&mut self, counts: impl Fn(&Key) -> bool) -> Overlap {
-        let mut overlap = Overlap::default();
+    fn shared_words(&mut self) -> Overlap {
         let Self {
             reference,
             prediction,
-            words,
+            table,
             ..
         } = self;
-        words.reset(reference.count_words());
-        reference.for_each_word(|word| {
-            let key = Key::new(reference, word);
-            let counts = counts(&key);
-            words.insert(&key, reference, word, u64::from(counts));
-            overlap.reference += usize::from(counts);
-        });
-        prediction.for_each_word(|word| {
-            let key = Key::new(prediction, word);
-            overlap.prediction += usize::from(counts(&key));
-            let (at, is_known) = words.find(&key, reference, prediction, word);
-            let left = &mut words.slots[at].left;
+        table.reset(reference.words().len());
+        for place in 0..reference.words().len() {
+            table.insert(reference, place, 1);
+        }
+        let mut shared = 0;
+        for word in prediction.words() {
+            let (at, is_known) = table.find(reference, prediction, word);
+            let left = &mut table.slots[at].left;
             let is_shared = is_known & (*left > 0);
             *left -= u64::from(is_shared);
-            overlap.shared += usize::from(is_shared);
-        });
-        overlap
+            shared += usize::from(is_shared);
+        }
+        Overlap {
+            shared,
+            prediction: prediction.words().len(),
+            reference: reference.words().len(),
+        }
     }
 
     fn shared_pairs(&mut self) -> Overlap {
         let Self {
             reference,
             prediction,
-            words,
-            numbers,
-            pairs,
+            table,
+            ..
         } = self;
         let mut shared = 0;
-        let (theirs, ours) = (reference.count_words(), prediction.count_words());
-        words.reset(theirs);
-        if theirs <= 64 {
+        table.reset(reference.words().len());
+        if reference.words().len() <= 64 {
             // A bit for each place of a word: pairs need no table of their own.
-            let mut place = 1;
-            reference.for_each_word(|word| {
-                words.insert(&Key::new(reference, word), reference, word, place);
-                place <<= 1;
-            });
+            for place in 0..reference.words().len() {
+                table.insert(reference, place, 1 << place);
+            }
             let (mut after, mut unused) = (0, u64::MAX);
-            prediction.for_each_word(|word| {
-                let (at, is_known) = words.find(&Key::new(prediction, word), reference, prediction, word);
-                let places = words.slots[at].left & u64::from(is_known).wrapping_neg();
+            for word in prediction.words() {
+                let (at, is_known) = table.find(reference, prediction, word);
+                let places = table.slots[at].left & u64::from(is_known).wrapping_neg();
                 let ends = places & after & unused;
                 shared += usize::from(ends != 0);
                 unused &= !(ends & ends.wrapping_neg());
                 after = places << 1;
-            });
+            }
         } else {
-            numbers.clear();
-            reference.for_each_word(|word| {
-                let at = words.insert(&Key::new(reference, word), reference, word, 1);
-                numbers.push(symbol(at));
-            });
-            pairs.reset(theirs);
-            for pair in numbers.windows(2) {
-                pairs.add(pair[0], pair[1]);
+            let places = 0..reference.words().len();
+            self.numbers.clear();
+            self.numbers
+                .extend(places.map(|place| symbol(table.insert(reference, place, 1))));
+            self.pairs.reset(reference.words().len());
+            for pair in self.numbers.windows(2) {
+                self.pairs.add(pair[0], pair[1]);
             }
             let mut before = UNKNOWN;
-            prediction.for_each_word(|word| {
-                let (at, is_known) = words.find(&Key::new(prediction, word), reference, prediction, word);
+            for word in prediction.words() {
+                let (at, is_known) = table.find(reference, prediction, word);
                 let number = if is_known { symbol(at) } else { UNKNOWN };
                 if before != UNKNOWN && number != UNKNOWN {
-                    shared += usize::from(pairs.take(before, number).1);
+                    shared += usize::from(self.pairs.take(before, number).1);
                 }
                 before = number;
-            });
+            }
         }
         Overlap {
             shared,
-            prediction: ours.saturating_sub(1),
-            reference: theirs.saturating_sub(1),
+            prediction: prediction.words().len().saturating_sub(1),
+            reference: reference.words().len().saturating_sub(1),
         }
     }
 }
 
-/// A word, by its place in the normalised text.
-#[derive(Clone, Copy)]
+/// A word: its first 16 bytes, with zeros after it, and its place in the normalised text. No text has zeros in words.
+#[derive(Clone, Copy, Default)]
 struct Word {
+    head: u64,
+    rest: u64,
     start: usize,
     end: usize,
 }
+
+impl Word {
+    #[inline]
+    fn new(lower: &[u8], start: usize, end: usize) -> Self {
+        let length = end - start;
+        let read = |at: usize, length: usize| {
+            let bytes = lower.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            u64::from_le_bytes(bytes.unwrap_or_default()) & FIRST_BYTES[length.min(8)]
+        };
+        Self {
+            head: read(start, length),
+            rest: if length > 8 {
+                read(start + 8, length - 8)
+            } else {
+                0
+            },
+            start,
+            end,
+        }
+    }
+
+    #[inline]
+    fn is_article(&self) -> bool {
+        let is = |word: [u8; 8]| self.head == u64::from_le_bytes(word);
+        is(*b"a\0\0\0\0\0\0\0") | is(*b"an\0\0\0\0\0\0") | is(*b"the\0\0\0\0\0")
+    }
+
+    /// Whether it can have more than 16 bytes.
+    fn is_long(&self) -> bool {
+        self.rest >> 56 != 0
+    }
+}
+
+/// Masks of the first bytes, from none to eight.
+static FIRST_BYTES: [u64; 9] = [
+    0,
+    u64::MAX >> 56,
+    u64::MAX >> 48,
+    u64::MAX >> 40,
+    u64::MAX >> 32,
+    u64::MAX >> 24,
+    u64::MAX >> 16,
+    u64::MAX >> 8,
+    u64::MAX,
+];
 
 /// A normalised text.
 #[derive(Default)]
@@ -160,7 +201,10 @@ struct Text {
     /// In lower case, followed by spaces: whole blocks and 16 bytes, so that 16 can be read from each place.
     lower: Vec<u8>,
     /// For each block, the bytes that are parts of words. The last byte is none.
-    words: Vec<u64>,
+    parts: Vec<u64>,
+    /// A buffer whose first elements are the words.
+    words: Vec<Word>,
+    count: usize,
     characters: Characters,
 }
 
@@ -168,12 +212,17 @@ struct Text {
 const BLOCK: usize = 64;
 
 impl Text {
+    fn words(&self) -> &[Word] {
+        &self.words[..self.count]
+    }
+
     fn read_letters_and_digits(&mut self, text: &str) {
         self.copy(text);
         for block in self.lower.as_chunks_mut::<BLOCK>().0 {
-            self.words.push(bits(block, |byte| byte.is_ascii_alphanumeric()));
+            self.parts.push(bits(block, |byte| byte.is_ascii_alphanumeric()));
             lower_case(block);
         }
+        self.find_words(|_, _, _| None, |_| true);
     }
 
     /// Returns false if the text has characters that only the general normalisation handles.
@@ -185,37 +234,34 @@ impl Text {
             };
             has_symbols
         };
-        let (mut has_low, mut splits) = (false, Splits::default());
+        let mut has_low = false;
         for block in self.lower.as_chunks_mut::<BLOCK>().0 {
-            let word = bits(block, |byte| byte.is_ascii_alphanumeric() | !byte.is_ascii());
-            splits.observe(word, bits(block, |byte| byte <= b' '));
+            self.parts.push(bits(block, is_part));
             has_low |= block
                 .iter()
                 .fold(false, |any, &byte| any | (byte < b' ') | (byte == 0x7f));
             lower_case(block);
-            self.words.push(word);
         }
         // A control character that is not white space is a part of a word, but separates articles.
         if has_low && text.contains(|c: char| c.is_ascii_control() && !python::is_space(c)) {
             return false;
         }
-        if splits.any {
-            self.remove_punctuation();
-        }
+        let join = |lower: &mut [u8], last: &Word, part: &Word| {
+            let follows_punctuation = part.start > 0 && lower[part.start - 1] > b' ';
+            follows_punctuation.then(|| join(lower, last, part)).flatten()
+        };
+        self.find_words(join, |word| !word.is_article());
         // Beside a symbol, an article can be a part of a word.
-        let mut is_read = true;
-        if has_symbols {
-            self.for_each_word(|word| {
+        !has_symbols
+            || !self.words().iter().any(|word| {
                 let word = &self.lower[word.start..word.end];
-                is_read &= word.is_ascii() || !word.split(|byte| !byte.is_ascii()).any(is_article);
-            });
-        }
-        is_read
+                !word.is_ascii() && word.split(|byte| !byte.is_ascii()).any(is_article)
+            })
     }
 
     /// Copies the text, and spaces after it.
     fn copy(&mut self, text: &str) {
-        self.words.clear();
+        self.parts.clear();
         self.lower.clear();
         self.lower.extend_from_slice(text.as_bytes());
         self.lower
@@ -240,37 +286,23 @@ impl Text {
         Some(has_symbols)
     }
 
-    /// Joins the parts of words.
-    fn remove_punctuation(&mut self) {
-        let mut end = 0;
-        for at in 0..self.lower.len() {
-            let byte = self.lower[at];
-            self.lower[end] = byte;
-            end += usize::from(!IS_PUNCTUATION[usize::from(byte)]);
-        }
-        self.lower[end..].fill(b' ');
-        let blocks = self.lower.as_chunks::<BLOCK>().0;
-        for (words, block) in self.words.iter_mut().zip(blocks) {
-            *words = bits(block, |byte| byte > b' ');
-        }
-    }
-
-    fn count_words(&self) -> usize {
-        let mut before = 0;
-        let starts = self.words.iter().map(|&words| {
-            let starts = words & !(words << 1 | before);
-            before = words >> 63;
-            position(u64::from(starts.count_ones()))
-        });
-        starts.sum()
-    }
-
+    /// Finds the words, which are runs of parts or what `join` makes of the last word and a run, and keeps those that
+    /// count.
     #[inline]
-    fn for_each_word(&self, mut emit: impl FnMut(Word)) {
-        let (mut start, mut before) = (0, 0);
-        for (begin, words) in (0..).step_by(BLOCK).zip(&self.words) {
-            let shifted = words << 1 | before;
-            let (mut starts, mut ends) = (words & !shifted, shifted & !words);
+    fn find_words(
+        &mut self,
+        join: impl Fn(&mut [u8], &Word, &Word) -> Option<Word>,
+        counts: impl Fn(&Word) -> bool,
+    ) {
+        let most = self.lower.len() / 2;
+        if self.words.len() < most {
+            self.words.resize(most, Word::default());
+        }
+        let (lower, words) = (&mut self.lower[..], &mut self.words[..]);
+        let (mut count, mut last, mut start, mut before) = (0, 0, 0, 0);
+        for (begin, parts) in (0..).step_by(BLOCK).zip(&self.parts) {
+            let shifted = parts << 1 | before;
+            let (mut starts, mut ends) = (parts & !shifted, shifted & !parts);
             let mut next_start = || {
                 let start = begin + position(u64::from(starts.trailing_zeros()));
                 starts &= starts.wrapping_sub(1);
@@ -282,44 +314,39 @@ impl Text {
             while ends != 0 {
                 let end = begin + position(u64::from(ends.trailing_zeros()));
                 ends &= ends - 1;
-                emit(Word { start, end });
+                let part = Word::new(lower, start, end);
+                // The last word is there even if it does not count.
+                let word = join(lower, &words[last], &part).unwrap_or_else(|| {
+                    last = count;
+                    part
+                });
+                words[last] = word;
+                count = last + usize::from(counts(&word));
                 start = next_start();
             }
-            before = words >> 63;
+            before = parts >> 63;
         }
+        self.count = count;
     }
 }
 
-/// Finds punctuation inside of words.
-#[derive(Default)]
-struct Splits {
-    any: bool,
-    /// The last bit of the block before, and what its sum carries.
-    is_word: u64,
-    carry: bool,
+/// Whether the SQuAD script keeps a byte.
+fn is_part(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() | !byte.is_ascii()
 }
 
-impl Splits {
-    #[inline]
-    fn observe(&mut self, word: u64, space: u64) {
-        // Adding the first bit of a run of punctuation after a word sets the bit after the run.
-        let between = !(word | space);
-        let (sum, first) = between.overflowing_add(between & (word << 1 | self.is_word));
-        let (sum, second) = sum.overflowing_add(u64::from(self.carry));
-        self.any |= sum & word != 0;
-        (self.is_word, self.carry) = (word >> 63, first | second);
+/// The last word with the part moved to its end, if there is only punctuation between them.
+#[cold]
+fn join(lower: &mut [u8], last: &Word, part: &Word) -> Option<Word> {
+    let before = lower[..part.start]
+        .iter()
+        .rfind(|&&byte| is_part(byte) | (byte <= b' '))?;
+    if !is_part(*before) {
+        return None;
     }
+    lower.copy_within(part.start..part.end, last.end);
+    Some(Word::new(lower, last.start, last.end + part.end - part.start))
 }
-
-static IS_PUNCTUATION: [bool; 256] = {
-    let mut is_punctuation = [false; 256];
-    let mut byte = 0_u8;
-    while byte < 128 {
-        is_punctuation[byte as usize] = byte.is_ascii_punctuation();
-        byte += 1;
-    }
-    is_punctuation
-};
 
 /// A bit for each byte that fulfils the condition. Compiled to instructions on several bytes.
 #[inline]
@@ -343,52 +370,14 @@ fn lower_case(block: &mut [u8; BLOCK]) {
     }
 }
 
-/// A word as it is compared: its first 16 bytes, with zeros after it. No word has zeros.
-#[derive(Clone, Copy)]
-struct Key {
-    head: u64,
-    rest: u64,
-}
-
-impl Key {
-    #[inline]
-    fn new(text: &Text, word: Word) -> Self {
-        let length = word.end - word.start;
-        let read = |at: usize, length: usize| {
-            let bytes = text.lower.get(at..).and_then(<[u8]>::first_chunk::<8>);
-            let unused = 8 * (8 - length.min(8));
-            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes)) << unused >> unused
-        };
-        Self {
-            head: read(word.start, length),
-            rest: if length > 8 {
-                read(word.start + 8, length - 8)
-            } else {
-                0
-            },
-        }
-    }
-
-    #[inline]
-    fn is_article(&self) -> bool {
-        let is = |word: [u8; 8]| self.head == u64::from_le_bytes(word);
-        is(*b"a\0\0\0\0\0\0\0") | is(*b"an\0\0\0\0\0\0") | is(*b"the\0\0\0\0\0")
-    }
-
-    /// Whether the word can have more bytes.
-    fn is_long(&self) -> bool {
-        self.rest >> 56 != 0
-    }
-}
-
 #[derive(Clone, Copy, Default)]
 struct Slot {
     head: u64,
     rest: u64,
     /// How often the word can still be shared; if pairs are shared, a bit for each of its places.
     left: u64,
-    /// Where the word begins.
-    start: u32,
+    /// One of the places of the word among the words.
+    place: u32,
     /// The pair of texts that wrote the slot.
     round: u32,
 }
@@ -406,7 +395,7 @@ struct WordTable {
 
 impl WordTable {
     fn reset(&mut self, words: usize) {
-        let bits = (words * 2).next_power_of_two().max(2).trailing_zeros();
+        let bits = (words * 4).next_power_of_two().max(2).trailing_zeros();
         if self.slots.len() < 1 << bits {
             self.slots.resize(1 << bits, Slot::default());
         }
@@ -421,30 +410,31 @@ impl WordTable {
 
     /// Adds `more` to what is left of a word of the reference. Returns its number.
     #[inline]
-    fn insert(&mut self, key: &Key, text: &Text, word: Word, more: u64) -> usize {
-        let (at, is_known) = self.find(key, text, text, word);
+    fn insert(&mut self, reference: &Text, place: usize, more: u64) -> usize {
+        let word = &reference.words[place];
+        let (at, is_known) = self.find(reference, reference, word);
         let slot = &mut self.slots[at];
         *slot = Slot {
-            head: key.head,
-            rest: key.rest,
-            left: (slot.left & u64::from(is_known).wrapping_neg()) + more,
-            start: symbol(word.start),
+            head: word.head,
+            rest: word.rest,
+            left: slot.left * u64::from(is_known) + more,
+            place: symbol(place),
             round: self.round,
         };
         at
     }
 
-    /// The slot of the word, or the free slot for it.
+    /// The slot of a word of `text`, or the free slot for it.
     #[inline]
-    fn find(&self, key: &Key, reference: &Text, text: &Text, word: Word) -> (usize, bool) {
+    fn find(&self, reference: &Text, text: &Text, word: &Word) -> (usize, bool) {
         let (head, rest) = self.factors;
-        let hash = key.head.wrapping_mul(head) ^ key.rest.wrapping_mul(rest);
+        let hash = word.head.wrapping_mul(head) ^ word.rest.wrapping_mul(rest);
         let mut at = position(hash >> self.shift);
         loop {
             let slot = &self.slots[at];
             let is_used = slot.round == self.round;
-            let difference = (slot.head ^ key.head) | (slot.rest ^ key.rest);
-            if is_used & ((difference != 0) | key.is_long()) {
+            let difference = (slot.head ^ word.head) | (slot.rest ^ word.rest);
+            if is_used & ((difference != 0) | word.is_long()) {
                 if difference == 0 && is_equal(reference, slot, text, word) {
                     return (at, true);
                 }
@@ -457,11 +447,9 @@ impl WordTable {
 }
 
 #[cold]
-fn is_equal(reference: &Text, slot: &Slot, text: &Text, word: Word) -> bool {
-    let start = position(u64::from(slot.start));
-    let end = start + word.end - word.start;
-    let ends = reference.words[end / BLOCK] >> (end % BLOCK) & 1 == 0;
-    ends && reference.lower[start..end] == text.lower[word.start..word.end]
+fn is_equal(reference: &Text, slot: &Slot, text: &Text, word: &Word) -> bool {
+    let known = &reference.words[position(u64::from(slot.place))];
+    reference.lower[known.start..known.end] == text.lower[word.start..word.end]
 }
 
 #[cfg(test)]
