@@ -142,8 +142,8 @@ mod tests {
     #[test]
     fn a_check_is_the_fingerprint_of_a_list() {
         let configs: Vec<MetricConfig> = serde_json::from_value(json!([
-            {"type": "standard", "metric": "contains", "value": "30 days"},
-            {"type": "standard", "metric": "relevance", "threshold": 0.5},
+            {"standard": {"metric": "contains", "value": "30 days"}},
+            {"standard": {"metric": "relevance", "threshold": 0.5}},
         ]))
         .unwrap();
         let shared = SharedMetrics::new(&configs);
