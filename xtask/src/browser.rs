@@ -242,6 +242,12 @@ impl Browser {
         let scheme = if dark { "dark" } else { "light" };
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.call(Some(page), "Emulation.setEmulatedMedia", &media)?;
+        // What a page does after a change of its size, it does before the next frame. A window behind another has none.
+        self.call(Some(page), "Page.bringToFront", &json!({}))?;
+        self.evaluate(
+            page,
+            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))",
+        )?;
         Ok(())
     }
 

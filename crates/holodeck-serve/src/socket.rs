@@ -172,10 +172,14 @@ async fn exchange(
 impl Client {
     /// Handles a frame; returns what is answered at once, an error included.
     async fn handle(&mut self, text: &str) -> Result<Option<String>, String> {
-        let request: Request = serde_json::from_str(text).map_err(|error| {
-            let problem = Problem::invalid(format!("a frame is `{{\"event\", \"data\"}}`: {error}"));
+        let refused = |why: &str| {
+            let problem = Problem::invalid(format!("a frame is `{{\"event\", \"data\"}}`: {why}"));
             error_frame("agent:error", &problem, &Value::Null)
-        })?;
+        };
+        if !text.trim_start().starts_with('{') {
+            return Err(refused("it must be a JSON object"));
+        }
+        let request: Request = serde_json::from_str(text).map_err(|error| refused(&error.to_string()))?;
         let kind = if request.event.starts_with("session:") {
             "session:error"
         } else {
@@ -318,6 +322,9 @@ impl Room {
 }
 
 fn read<T: DeserializeOwned>(data: Value) -> Result<T> {
+    if !data.is_object() {
+        return Err(Problem::invalid("`data` must be a JSON object"));
+    }
     serde_json::from_value(data)
         .map_err(|error| Problem::invalid(format!("`data` is not what is expected: {error}")))
 }

@@ -162,7 +162,7 @@ impl Window<'_> {
                  const form = document.getElementById('form').getBoundingClientRect();
                  const hidden = [...document.querySelectorAll('.ask button')].filter(button =>
                    button.getBoundingClientRect().bottom > form.top);
-                 return { wide, hidden: hidden.length, page: document.documentElement.scrollWidth, height: document.documentElement.scrollHeight,
+                 return { wide, hidden: hidden.length, follows, scroll: document.getElementById('log').scrollTop, page: document.documentElement.scrollWidth, height: document.documentElement.scrollHeight,
                    bottom: form.bottom }; })()",
             )?;
             let number = |name: &str| found.get(name).and_then(Value::as_f64).unwrap_or(f64::MAX);

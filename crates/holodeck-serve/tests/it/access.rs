@@ -312,3 +312,14 @@ async fn a_body_that_does_not_arrive_ends_the_request() {
         "{answer}"
     );
 }
+
+#[tokio::test]
+async fn a_body_that_announces_too_much_is_not_awaited() {
+    let world = World::new(|_| ScriptedTurn::text("x")).await;
+    let mut socket = TcpStream::connect(world.address).await.unwrap();
+    let head = "POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999\r\nconnection: close\r\n\r\n";
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    socket.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
+}

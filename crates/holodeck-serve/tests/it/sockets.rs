@@ -287,6 +287,7 @@ async fn frames_that_cannot_be_read_end_nothing() {
         "",
         "{",
         "[]",
+        r#"["chat:message", {"message": "x"}]"#,
         r#"{"data": {}}"#,
         r#"{"event": 7}"#,
         r#"{"event": "nothing"}"#,
@@ -309,6 +310,8 @@ async fn frames_that_cannot_be_read_end_nothing() {
             json!({"sessionId": "s", "message": "x", "userId": "bob"}),
         ),
         ("chat:message", json!([])),
+        ("chat:message", json!(["x"])),
+        ("session:join", json!(["s"])),
         ("approval:response", json!({"decision": "approve"})),
     ] {
         socket.send(event, data.clone()).await;

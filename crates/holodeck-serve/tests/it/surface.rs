@@ -100,6 +100,12 @@ async fn every_refusal_is_a_problem() {
         let refused = world.send(Method::POST, path, &[], &large).await;
         assert_eq!(refused.problem(), (413, "TOO_LARGE".to_owned()), "{path}");
     }
+    // A list has no fields.
+    for body in [r#"["s", "helper"]"#, "null", "7", "\"s\""] {
+        let refused = world.send(Method::POST, "/v1/sessions", &[], body).await;
+        assert_eq!(refused.problem(), (400, "INVALID_REQUEST".to_owned()), "{body}");
+        assert!(!refused.text.contains("struct"), "{}", refused.text);
+    }
     assert_eq!(world.store.sessions(None).await.unwrap(), []);
 }
 
