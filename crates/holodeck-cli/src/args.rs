@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::command::{
-    approvals::ApprovalsArgs, chat::ChatArgs, completions::CompletionsArgs, config::ConfigArgs,
-    doctor::DoctorArgs, events::EventsArgs, index::IndexArgs, init::InitArgs, internal::InternalArgs,
-    mcp::McpArgs, run::RunArgs, schema::SchemaArgs, serve::ServeArgs, sessions::SessionsArgs, test::TestArgs,
-    validate::ValidateArgs,
+    agents::AgentsArgs, approvals::ApprovalsArgs, chat::ChatArgs, completions::CompletionsArgs,
+    config::ConfigArgs, doctor::DoctorArgs, events::EventsArgs, index::IndexArgs, init::InitArgs,
+    internal::InternalArgs, mcp::McpArgs, run::RunArgs, schema::SchemaArgs, serve::ServeArgs,
+    sessions::SessionsArgs, test::TestArgs, validate::ValidateArgs,
 };
 
 /// Define AI agents in YAML, test them and evaluate their answers.
@@ -74,6 +74,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Run an agent's test cases, check every answer and report the results.
     Test(Box<TestArgs>),
+    /// List, select and check specialist agents.
+    Agents(AgentsArgs),
     /// List, show and delete conversations.
     Sessions(SessionsArgs),
     /// Answer questions about tool calls from another terminal.

@@ -1,6 +1,7 @@
 //! The commands, one file each: interprets the arguments and executes the command. All output goes through `render`
 //! and `terminal`.
 
+pub(crate) mod agents;
 pub(crate) mod approvals;
 pub(crate) mod chat;
 pub(crate) mod completions;
@@ -43,6 +44,7 @@ pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failu
         Command::Chat(args) => chat::run(&args, terminal),
         Command::Serve(args) => serve::run(&args, terminal),
         Command::Test(args) => test::run(*args, terminal),
+        Command::Agents(args) => agents::run(&args, terminal),
         Command::Sessions(args) => sessions::run(&args, terminal),
         Command::Approvals(args) => approvals::run(&args, terminal),
         Command::Events(args) => events::run(&args, terminal),

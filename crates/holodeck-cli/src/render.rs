@@ -6,6 +6,7 @@
     reason = "the texts are short; readable code is worth an allocation"
 )]
 
+mod agents;
 mod calibration;
 mod case;
 mod comparison;
@@ -24,6 +25,7 @@ mod style;
 mod summary;
 mod text;
 
+pub(crate) use agents::{agent, agent_list, ranking, routing_report, selection};
 pub(crate) use calibration::calibration;
 pub(crate) use comparison::comparison;
 pub(crate) use conversation::{call_arguments, conversation, whole_arguments};

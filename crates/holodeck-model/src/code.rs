@@ -1,7 +1,8 @@
 //! The registry of diagnostic codes.
 //!
 //! HD00 the file and its YAML, HD01 the shape, HD02 values, HD03 rules across fields, HD04 settings without effect,
-//! HD05 environment and layers, HD06 files that the YAML names, HD07 notes on tests, HD08 the environment of a run.
+//! HD05 environment and layers, HD06 files that the YAML names, HD07 notes on tests, HD08 the environment of a run,
+//! HD09 specialist agents and how they are selected.
 
 use std::fmt;
 
@@ -127,6 +128,8 @@ codes! {
     BadFrontMatter = "HD0603", "bad-front-matter";
     /// A `CLAUDE.md` is in the agent's working directory.
     ClaudeMd = "HD0604", "claude-md";
+    /// A Markdown file among the specialist agents has no front matter.
+    NotAnAgent = "HD0605", "not-an-agent";
     /// A metric is reported but cannot fail a test.
     NotGated = "HD0701", "not-gated";
     /// A default differs from HoloDeck 0.7.
@@ -163,6 +166,18 @@ codes! {
     FailedRequest = "HD0810", "failed-request";
     /// A metric requires a calibrated judge, and its judge is not calibrated.
     UncalibratedJudge = "HD0811", "uncalibrated-judge";
+    /// A name refers to no specialist agent.
+    UnknownAgent = "HD0901", "unknown-agent";
+    /// A folder contains no specialist agent.
+    NoAgents = "HD0902", "no-agents";
+    /// A specialist agent names a tool that does not exist; it is dropped.
+    UnknownTool = "HD0903", "unknown-tool";
+    /// The model of a specialist agent is ignored, because another provider has it.
+    IgnoredModel = "HD0904", "ignored-model";
+    /// A specialist agent can never be selected.
+    NeverSelected = "HD0905", "never-selected";
+    /// Two specialist agents have almost the same score for a task.
+    NearTie = "HD0906", "near-tie";
 }
 
 impl fmt::Display for Code {

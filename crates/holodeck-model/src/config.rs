@@ -24,7 +24,9 @@ mod model;
 mod observability;
 mod openai;
 mod optimizer;
+mod quality_loop;
 mod retrieval_tool;
+mod routing;
 mod schema_ref;
 mod serve;
 mod simulated_user;
@@ -71,8 +73,16 @@ pub use observability::{
 };
 pub use openai::{OpenAiConfig, OpenAiPermissions};
 pub use optimizer::{AxisType, NumericAxis, OptimizerAxes, OptimizerConfig, PhaseConfig, TextualAxis};
+pub use quality_loop::{
+    LoopBudget, LoopJudge, LoopReturn, LoopStrategy, MinImprovement, OnScorerError, OscillationConfig,
+    QualityLoopConfig, ScorerConfig, SignalsConfig, StopOn,
+};
 pub use retrieval_tool::{
     ChunkingStrategy, DocumentDomain, HierarchicalDocumentTool, SearchMode, VectorstoreTool,
+};
+pub use routing::{
+    AfterSideEffects, AgentsConfig, AgentsDirectory, EvidenceConfig, ExecutorKind, FallbackConfig,
+    LegacyConfig, RoutingConfig, SelectionAlgorithm, SelectionWeights, SkillsConfig, TelemetryConfig,
 };
 pub use schema_ref::{ResponseFormat, SchemaRef};
 pub use serve::{

@@ -4,6 +4,7 @@
 //! `holodeck-yaml` reads the configuration from files; its result is a [`ResolvedAgent`]. Nothing here is asynchronous,
 //! uses the network, or reads the process environment.
 
+mod agent_doc;
 mod approval;
 mod call_details;
 mod case;
@@ -14,6 +15,7 @@ mod diagnostic;
 mod endpoint;
 pub mod env;
 pub mod events;
+mod execution;
 mod files;
 mod hex;
 mod input;
@@ -32,6 +34,7 @@ mod tool_names;
 mod usage;
 mod value;
 
+pub use agent_doc::{AgentDoc, AgentDocPlaces, Boost, FocusArea, RoutingCase, TaskRoute, TaskRouter, Tier};
 pub use approval::{ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate};
 pub use call_details::{CallDetails, CallRefusal, Passage};
 pub use case::{
@@ -44,6 +47,10 @@ pub use config::*;
 pub use diagnostic::{Diagnostic, Label, Location, Severity, Span};
 pub use endpoint::{EndpointConfig, EndpointError, EndpointOrigin, EndpointRoute, ModelEndpoint};
 pub use env::Env;
+pub use execution::{
+    Command, CommandContext, CommandResult, ExecutionAttempt, IterationRecord, RoutingDecision,
+    TerminationReason, UsageMetadata,
+};
 pub use files::{DiskFiles, FileKind, Files, MemoryFiles, create_private_folder, io_reason, private_file};
 pub use hex::{hex, hex_prefix};
 pub use input::{open_input, read_input, read_text_input};

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use holodeck_backend_api::{AgentBackend, BackendError, BackendEvent};
-use holodeck_model::{CaseIdentity, Failure, FailureKind, TestCase, UnitKey};
+use holodeck_model::{
+    CaseIdentity, Failure, FailureKind, TaskRoute, TaskRouter, TestCase, TokenUsage, UnitKey,
+};
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner, describe_error};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +22,8 @@ pub(crate) struct Executor {
     pub(crate) turns: TurnRunner,
     /// The models that play users.
     pub(crate) users: Option<Arc<dyn Judges>>,
+    /// Selects specialist agents.
+    pub(crate) router: Option<Arc<dyn TaskRouter>>,
     pub(crate) notices: tokio::sync::mpsc::UnboundedSender<String>,
 }
 
@@ -55,6 +59,22 @@ pub(crate) struct Conversation {
     pub(crate) user: Option<UserRecord>,
 }
 
+impl Conversation {
+    /// A turn for which the agent is not asked: it costs nothing.
+    fn without_answer(case: &TestCase) -> Self {
+        let turn = TurnRecord {
+            input: case.input.clone().unwrap_or_default(),
+            usage: Some(TokenUsage::default()),
+            cost_usd: Some(0.0),
+            ..TurnRecord::default()
+        };
+        Self {
+            turns: vec![turn],
+            ..Self::default()
+        }
+    }
+}
+
 impl Executor {
     pub(crate) async fn run(
         self: Arc<Self>,
@@ -67,9 +87,11 @@ impl Executor {
             trial,
         };
         let case = self.grading.case(index);
+        let route = case.as_deref().and_then(|case| self.route(case));
         let conversation = match case.as_deref().map(|case| (case, &case.user)) {
             // Boxed, because most cases have no simulated user.
             Some((case, Some(user))) => Box::pin(self.run_simulated(case, user, key, &cancel)).await,
+            Some((case, None)) if case.checks_only_selection() => Some(Conversation::without_answer(case)),
             Some((case, None)) if case.turns.is_empty() => self.run_single(case, key, &cancel).await,
             Some((case, None)) => self.run_conversation(case, key, &cancel).await,
             None => None,
@@ -87,6 +109,7 @@ impl Executor {
             turns,
             failures,
             user,
+            route,
             ..self.empty_record(index, (identity, trial))
         });
         let grade = if unit.holds_secrets(&self.grading.redactor) {
@@ -130,7 +153,16 @@ impl Executor {
             turns: Vec::new(),
             failures: Vec::new(),
             user: None,
+            route: None,
         }
+    }
+
+    /// The specialist agent for the first question of a case that expects one.
+    fn route(&self, case: &TestCase) -> Option<TaskRoute> {
+        case.expected_agent.as_ref()?;
+        let first = case.turns.first().map(|turn| turn.input.as_str());
+        let task = first.or(case.input.as_deref())?;
+        Some(self.router.as_ref()?.route(task))
     }
 
     /// `None` if this run stopped it.

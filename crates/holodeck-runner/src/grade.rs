@@ -9,7 +9,7 @@ use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_eval::{ApprovalsOutcome, Asked, CalledTool, EvalInput, Grader, MetricOutcome, Verdict};
 use holodeck_model::{
     CaseState, ExecutionState, Failure, FailureKind, MetricConfig, MetricResult, OnTruncated, OneOrMany,
-    Redactor, ResolvedAgent, StandardMetric, StandardMetricName, TestCase, ToolNames,
+    Redactor, ResolvedAgent, StandardMetric, StandardMetricName, TaskRoute, TestCase, ToolNames,
 };
 use holodeck_turn::TurnRecord;
 
@@ -94,6 +94,7 @@ impl Graders {
         // A conversation has all turns of its case.
         let turns = expectations(case, 1);
         let in_turns = turns.iter().any(|expected| match expected.evaluations {
+            [] if expected.only_selection => false,
             [] => self.shared.asks(),
             configs => configs.iter().any(|config| config.enabled() && asks(config)),
         });
@@ -175,6 +176,7 @@ impl Graders {
 
     fn enabled<'a>(&'a self, expected: Expectations<'a>) -> impl Iterator<Item = &'a MetricConfig> {
         let configs = match expected.evaluations {
+            [] if expected.only_selection => &[],
             [] => self.shared_metrics.configs(),
             configs => configs,
         };
@@ -226,6 +228,7 @@ impl Graders {
             let context = expected.retrieval_context.map(<[String]>::to_vec);
             let retrieved = passages.or_else(known);
             Subject {
+                route: unit.route.as_ref(),
                 turn,
                 turn_index,
                 case_name: case.name.as_deref(),
@@ -245,7 +248,7 @@ impl Graders {
     /// The metrics of a turn; its own metrics are prepared each time.
     fn grader(&self, expected: Expectations<'_>) -> Result<TurnGrader<'_>, Failure> {
         match expected.evaluations {
-            [] => Ok(TurnGrader::Shared(&self.shared)),
+            [] if !expected.only_selection => Ok(TurnGrader::Shared(&self.shared)),
             configs => match Grader::new(configs) {
                 Ok(grader) => Ok(TurnGrader::Own(grader)),
                 Err(error) => Err(Failure::new(FailureKind::Checks, error.to_string())),
@@ -279,7 +282,16 @@ impl Graders {
         let tools = subject.tool_check().check(&subject.calls());
         let approvals = subject.approvals();
         let mut failures = tools.failures;
-        let mut state = state([tools.matched, approvals.matched()], tools.unknown, &metrics);
+        let selection = subject.expected.expected_agent;
+        let selection = selection.map(|expected| expectations::check_agent(expected, subject.route));
+        let (agent_matched, agent_failure) = selection.unwrap_or_default();
+        let is_unknown = tools.unknown || (selected_nothing(subject.expected, agent_matched));
+        let mut state = state(
+            &[tools.matched, approvals.matched(), agent_matched],
+            is_unknown,
+            &metrics,
+        );
+        failures.extend(agent_failure);
         failures.extend(approvals.failures);
         if turn.truncated && self.on_truncated == OnTruncated::Fail {
             failures.push(Failure::new(
@@ -329,7 +341,7 @@ fn retrieved_passages(turn: &TurnRecord) -> Option<Vec<String>> {
 }
 
 /// A failed check is certain even if other verdicts are unknown; an unknown verdict is never a pass.
-fn state(expectations: [Option<bool>; 2], tools_unknown: bool, metrics: &[MetricResult]) -> CaseState {
+fn state(expectations: &[Option<bool>], tools_unknown: bool, metrics: &[MetricResult]) -> CaseState {
     let any = |passed| metrics.iter().any(|metric| metric.passed == Some(passed));
     if expectations.contains(&Some(false)) || any(false) {
         CaseState::Failed
@@ -342,8 +354,15 @@ fn state(expectations: [Option<bool>; 2], tools_unknown: bool, metrics: &[Metric
     }
 }
 
+/// Whether an agent is expected, but the record has no selection.
+fn selected_nothing(expected: Expectations<'_>, matched: Option<bool>) -> bool {
+    expected.expected_agent.is_some() && matched.is_none()
+}
+
 /// A turn to grade.
 struct Subject<'a> {
+    /// The specialist agent that was selected for its question.
+    route: Option<&'a TaskRoute>,
     turn: &'a TurnRecord,
     turn_index: usize,
     case_name: Option<&'a str>,

@@ -3,7 +3,7 @@
 use holodeck_backend_api::Redactions;
 use holodeck_model::{
     ApprovalDetail, ArgMatchDetail, CaseIdentity, CaseState, ConversationEnd, ExecutionState, Failure,
-    FailureKind, MetricResult, Redactor, TokenUsage, UnitKey,
+    FailureKind, MetricResult, Redactor, TaskRoute, TokenUsage, UnitKey,
 };
 use holodeck_turn::TurnRecord;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,9 @@ pub struct UnitRecord {
     /// The simulated user that wrote the questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<UserRecord>,
+    /// The specialist agent that was selected for the first question, if the case expects one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<TaskRoute>,
 }
 
 /// The part of a simulated user in a conversation, beside its messages, which are the inputs of the turns.
@@ -210,6 +213,9 @@ impl UnitRecord {
     pub(crate) fn mask(&mut self, redactor: &Redactor) {
         mask_failures(redactor, &mut self.failures);
         mask_optional(redactor, &mut self.name);
+        if let Some(route) = &mut self.route {
+            redactor.mask_text(&mut route.reason);
+        }
         if let Some(user) = &mut self.user {
             mask_optional(redactor, &mut user.closing);
             mask_failures(redactor, user.failure.as_mut_slice());

@@ -9,7 +9,7 @@ use holodeck_backend_api::{AgentBackend, BackendError};
 use holodeck_eval::Programs;
 use holodeck_model::{
     CaseIdentity, Combination, NotRun, REPORT_SCHEMA_VERSION, Redactor, Replayed, ReportHead, ReportSummary,
-    ResolvedAgent, RunMetadata,
+    ResolvedAgent, RunMetadata, TaskRouter,
 };
 use holodeck_turn::TurnRunner;
 use jiff::Timestamp;
@@ -51,6 +51,8 @@ pub struct TestRequest {
     pub judge: Option<JudgeSettings>,
     /// The models that play users, if a case has one.
     pub users: Option<Arc<dyn Judges>>,
+    /// Selects specialist agents, if a case expects one.
+    pub router: Option<Arc<dyn TaskRouter>>,
     /// The programs that grade.
     pub programs: Arc<dyn Programs>,
     /// Set when answers come from a recording.
@@ -338,6 +340,7 @@ pub async fn run_tests(
         backend: Arc::clone(&request.backend),
         turns: request.turns.clone(),
         users: request.users.clone(),
+        router: request.router.clone(),
         notices: notify,
     });
     let replayed = journal.header().replayed.is_some();

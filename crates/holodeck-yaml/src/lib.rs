@@ -4,6 +4,7 @@
 //! the types of `holodeck-model`. Nothing here is asynchronous, uses the network, or reads the process
 //! environment.
 
+mod agent_doc;
 mod check;
 mod edit;
 mod load;
@@ -13,7 +14,8 @@ mod secrets;
 mod shape;
 mod yaml;
 
+pub use agent_doc::load_agent_doc;
 pub use edit::{EditError, add_item, add_test_case, list_items, remove_item};
-pub use load::{Load, load_agent, load_combination, load_labels};
+pub use load::{Load, load_agent, load_combination, load_labels, load_routing_cases};
 pub use loaded::{LoadedAgent, Places};
 pub use schema::{config_json_schema, json_schema};

@@ -11,7 +11,8 @@ mod settings;
 mod test_cases;
 mod unsupported;
 
-pub use self::data_set::load_labels;
+pub use self::data_set::{load_labels, load_routing_cases};
+pub(crate) use self::instructions::{is_fence, split_front_matter};
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -68,11 +69,11 @@ pub fn load_combination(path: &Path, env: &Env, files: &dyn Files, combination: 
     loader.finish(agent)
 }
 
-struct Loader<'a> {
+pub(crate) struct Loader<'a> {
     env: &'a Env,
     files: &'a dyn Files,
-    tree: Tree,
-    findings: Findings,
+    pub(crate) tree: Tree,
+    pub(crate) findings: Findings,
     /// The JSON Schemas that were read, by path.
     schemas: HashMap<PathBuf, Value>,
     /// The combination of the matrix to load.
@@ -80,13 +81,13 @@ struct Loader<'a> {
 }
 
 /// The result without the tree, which the loader still owns.
-struct Parts {
+pub(crate) struct Parts {
     root: NodeId,
     agent: ResolvedAgent,
 }
 
 impl<'a> Loader<'a> {
-    fn new(env: &'a Env, files: &'a dyn Files) -> Self {
+    pub(crate) fn new(env: &'a Env, files: &'a dyn Files) -> Self {
         Self {
             env,
             files,
@@ -183,7 +184,7 @@ impl Loader<'_> {
         Some(agent)
     }
 
-    fn deserialize<T: DeserializeOwned>(&mut self, node: NodeId) -> Option<T> {
+    pub(crate) fn deserialize<T: DeserializeOwned>(&mut self, node: NodeId) -> Option<T> {
         match from_tree(&self.tree, node) {
             Ok(value) => Some(value),
             Err(error) => {

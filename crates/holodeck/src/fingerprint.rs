@@ -18,7 +18,7 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{Answers, judges, turn_key::claude_settings};
+use crate::{Answers, agents, judges, turn_key::claude_settings};
 
 pub(crate) use files::{FileDigests, files_of_claude, files_of_tools};
 
@@ -36,6 +36,7 @@ pub(crate) fn fingerprint(agent: &ResolvedAgent, env: &Env, answers: &Answers) -
     for (part, files) in files_of_claude(agent) {
         parts.add_files(part, files);
     }
+    parts.add_files("specialist agent", agents::digests(agent));
     parts.add_files("test case", files::attachments(agent));
     match answers.replayed() {
         // A replay uses no endpoint.
@@ -102,6 +103,11 @@ impl Parts<'_> {
         self.add("embedding_provider", &config.embedding_provider);
         self.add("claude", &config.claude.as_ref().map(claude_settings));
         self.add("openai", &config.openai);
+        let routing = config.routing.as_ref();
+        self.add(
+            "routing.agents",
+            &routing.and_then(|routing| routing.agents.as_ref()),
+        );
         for (name, database) in &agent.vectorstores {
             self.add(format!("vectorstore {name}"), database);
         }

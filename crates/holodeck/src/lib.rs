@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod agents;
 mod answer_format;
 mod answers;
 mod approvals;
@@ -44,6 +45,10 @@ mod tool_arguments;
 mod turn_key;
 mod unsupported;
 
+pub use agents::{
+    Abstention, AgentFolder, Confusion, LoadedAgents, RoutingReport, RoutingResult, agent_folders,
+    definition, evaluate_routing, load_agents, load_own_agents, load_task_file, snapshot_files,
+};
 pub use answers::{AnswerError, AnswerSource, Answers, redactor};
 pub use approvals::{PolicyApprover, approval_policy};
 pub use ask::{AskError, ask, ask_with_index_progress};
@@ -64,6 +69,7 @@ pub use holodeck_documents as documents;
 pub use holodeck_events as events;
 pub use holodeck_mcp_bridge::{Registry, RegistryError, RegistryServer, Unusable};
 pub use holodeck_model as model;
+pub use holodeck_orchestrator as orchestrator;
 pub use holodeck_runner as runner;
 pub use holodeck_validators::{Check, CheckState};
 pub use holodeck_yaml as yaml;

@@ -6,7 +6,7 @@ use holodeck_model::{
 use holodeck_validators::Check;
 use holodeck_yaml::{Load, LoadedAgent};
 
-use crate::{calibrated, graders, index, judges, model_keys, probe, prompts, telemetry};
+use crate::{agents, calibrated, graders, index, judges, model_keys, probe, prompts, telemetry};
 
 /// Loads an agent with its layers; every problem is in the result.
 ///
@@ -95,6 +95,7 @@ fn check(mut load: Load, env: &Env) -> Load {
     prompts::check(&mut load);
     judges::check(&mut load);
     index::check_patterns(&mut load, env);
+    agents::check(&mut load);
     load
 }
 

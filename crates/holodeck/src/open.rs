@@ -2,7 +2,11 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use holodeck_backend_api::{AgentBackend, BackendError, BackendFactory as _, Occasion, ToolHost};
+use async_trait::async_trait;
+use holodeck_backend_api::{
+    AgentBackend, AgentSession, BackendError, BackendFactory as _, EventStream, Explanation, NoTools,
+    Occasion, Opening, ToolHost, TurnRequest,
+};
 use holodeck_model::{Env, Provider, Redactor, ResolvedAgent, SideEffectGate};
 use holodeck_otel_bridge::Telemetry;
 use holodeck_turn::{PriceError, Prices};
@@ -87,6 +91,8 @@ pub(crate) struct CheckedAgent {
     backends: BackendSelector,
     occasion: Occasion,
     options: OpenOptions,
+    /// Whether the agent itself answers; otherwise nothing is opened for it.
+    answers_itself: bool,
 }
 
 impl CheckedAgent {
@@ -106,12 +112,17 @@ impl CheckedAgent {
             .places(agent.places.clone())
             .side_effects(options.side_effects)
             .prices(prices);
+        let answers_itself = !checks_only_selection(&agent, planned);
         let checked = Self {
             agent,
             backends,
             occasion,
             options,
+            answers_itself,
         };
+        if !answers_itself {
+            return Ok(checked);
+        }
         let config = &checked.agent.config;
         let budget = config.openai.as_ref().and_then(|openai| openai.max_budget_usd);
         if budget.is_some() && config.model.provider != Provider::Anthropic {
@@ -166,11 +177,23 @@ impl CheckedAgent {
             backends,
             occasion,
             options,
+            answers_itself,
         } = self;
         let redactor = backends.answers().redactor();
         let replayed = backends.answers().replayed().is_some();
         let telemetry = telemetry::start(&agent, occasion, backends.env(), replayed, redactor);
         let backends = backends.traced(telemetry.clone());
+        if !answers_itself {
+            return Ok(OpenAgent {
+                agent: agent.agent,
+                backends: backends.places(Places::default()),
+                backend: Arc::new(NoBackend),
+                tools: Arc::new(NoTools),
+                servers: McpServers::default(),
+                telemetry,
+                warnings: Vec::new(),
+            });
+        }
         let setup = ToolSetup {
             agent: &agent,
             backends: &backends,
@@ -201,6 +224,47 @@ impl CheckedAgent {
             telemetry,
             warnings,
         })
+    }
+}
+
+/// Whether every planned case checks only which specialist agent is selected.
+fn checks_only_selection(agent: &ResolvedAgent, planned: Option<&[usize]>) -> bool {
+    let cases = &agent.config.test_cases;
+    let mut planned = planned
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|index| cases.get(*index))
+        .peekable();
+    planned.peek().is_some() && planned.all(|case| case.checks_only_selection())
+}
+
+/// The backend of a run whose cases do not ask the agent.
+struct NoBackend;
+
+impl NoBackend {
+    fn error() -> BackendError {
+        BackendError::init(Explanation::new(
+            "the agent was not opened, because no case asks it",
+        ))
+    }
+}
+
+#[async_trait]
+impl AgentBackend for NoBackend {
+    async fn initialize(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn start(&self, _: TurnRequest) -> EventStream<'_> {
+        Box::pin(futures::stream::iter([Err(Self::error())]))
+    }
+
+    async fn open_session(&self, _: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
+        Err(Self::error())
+    }
+
+    async fn teardown(&self) -> Result<(), BackendError> {
+        Ok(())
     }
 }
 

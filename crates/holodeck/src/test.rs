@@ -18,7 +18,7 @@ use holodeck_yaml::LoadedAgent;
 use serde_json::{Value, json};
 
 use crate::{
-    AnswerSource, Answers, DryRun, OpenAgent, OpenError, OpenOptions,
+    AnswerSource, Answers, DryRun, OpenAgent, OpenError, OpenOptions, agents,
     answers::redactor,
     backends::BackendSelector,
     calibrated::{UncalibratedJudges, refuse_uncalibrated},
@@ -219,6 +219,8 @@ pub async fn prepare_test(
     warnings.extend_from_slice(open.warnings());
     warnings.extend(judges::warn_own_model(open.agent(), Some(planned)));
     warnings.extend(judges::warn_own_user(open.agent(), Some(planned)));
+    let (router, agent_warnings) = agents::task_router(open.agent(), planned);
+    warnings.extend(agent_warnings);
     metadata.mcp_servers = open.servers().records(&redactor);
     let request = TestRequest {
         agent: Arc::clone(open.agent()),
@@ -229,6 +231,7 @@ pub async fn prepare_test(
         backend: Arc::clone(open.backend()),
         judge: AgentJudges::settings(open.agent(), Some(planned), open.backends(), &turns),
         users: AgentJudges::users(open.agent(), Some(planned), open.backends(), &turns),
+        router,
         programs,
         replayed,
         selection,

@@ -119,6 +119,18 @@ pub(super) const CRATES: &[Crate] = &[
         ],
     ),
     member(
+        "holodeck-orchestrator",
+        3,
+        &[
+            "holodeck-model",
+            "holodeck-backend-api",
+            "holodeck-eval",
+            "holodeck-events",
+            "holodeck-process",
+            "holodeck-turn",
+        ],
+    ),
+    member(
         "holodeck-serve",
         3,
         &[
@@ -150,6 +162,7 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-runner",
             "holodeck-turn",
             "holodeck-chat",
+            "holodeck-orchestrator",
             "holodeck-serve",
             "holodeck-events",
         ],

@@ -10,6 +10,7 @@
     reason = "tests"
 )]
 
+mod agents;
 mod answers;
 mod bad_input;
 mod calibrate;

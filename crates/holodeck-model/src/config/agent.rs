@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ApprovalsConfig, AttachmentsConfig, Cases, ClaudeConfig, DeploymentConfig, EmbeddingConfig,
-    EvaluationConfig, EventsConfig, ExecutionConfig, InstructionsConfig, Matrix, MetricConfig, ModelConfig,
-    ObservabilityConfig, OpenAiConfig, ResponseFormat, ServeConfig, TestCase, ToolConfig, Turn,
+    EvaluationConfig, EventsConfig, EvidenceConfig, ExecutionConfig, InstructionsConfig, Matrix,
+    MetricConfig, ModelConfig, ObservabilityConfig, OpenAiConfig, QualityLoopConfig, ResponseFormat,
+    RoutingConfig, ServeConfig, TelemetryConfig, TestCase, ToolConfig, Turn,
 };
 use crate::value::{PathRef, nullable};
 
@@ -56,6 +57,14 @@ pub struct Agent {
     pub events: Option<EventsConfig>,
     /// Limits of the files that people attach to messages, and where they are kept.
     pub attachments: Option<AttachmentsConfig>,
+    /// Which specialist agent executes a command, and what executes it otherwise.
+    pub routing: Option<RoutingConfig>,
+    /// Improves answers until they are good enough.
+    pub quality_loop: Option<QualityLoopConfig>,
+    /// What a command must leave behind.
+    pub evidence: Option<EvidenceConfig>,
+    /// Where decisions about commands are written.
+    pub telemetry: Option<TelemetryConfig>,
     /// How `holodeck serve` offers the agent.
     pub serve: Option<ServeConfig>,
     /// How the agent is deployed.
@@ -71,6 +80,9 @@ pub struct Agent {
 impl Agent {
     /// The metrics that judge a turn: those of the turn, else of its case, else of the agent.
     pub fn metrics_for<'a>(&'a self, case: &'a TestCase, turn: Option<&'a Turn>) -> &'a [MetricConfig] {
+        if case.checks_only_selection() {
+            return &[];
+        }
         [turn.map(|turn| &turn.evaluations), Some(&case.evaluations)]
             .into_iter()
             .flatten()
@@ -99,6 +111,10 @@ impl Agent {
             observability: self.observability.clone(),
             events: self.events.clone(),
             attachments: self.attachments.clone(),
+            routing: self.routing.clone(),
+            quality_loop: self.quality_loop.clone(),
+            evidence: self.evidence,
+            telemetry: self.telemetry.clone(),
             serve: self.serve.clone(),
             deployment: self.deployment.clone(),
             embedding_provider: self.embedding_provider.clone(),

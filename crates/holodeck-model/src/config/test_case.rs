@@ -56,6 +56,16 @@ pub struct TestCase {
     pub turns: Vec<Turn>,
     /// A user that a model plays: it writes the questions, after `input` if there is one.
     pub user: Option<Box<SimulatedUser>>,
+    /// The specialist agent of `routing.agents` that must be selected for the task; null: none. Without other checks only
+    /// the selection runs, and the agent is not asked.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "Option<String>", regex(pattern = r"\S"))]
+    #[allow(clippy::option_option, reason = "absent, null and a name differ")]
+    pub expected_agent: Option<Option<String>>,
     /// How often the case runs, instead of `execution.trials`.
     #[schemars(range(min = 1, max = 10_000))]
     pub trials: Option<u32>,
@@ -69,6 +79,26 @@ impl TestCase {
     pub fn is_conversation(&self) -> bool {
         !self.turns.is_empty() || self.user.is_some()
     }
+
+    /// Whether nothing but the selection of a specialist agent is checked, so that the agent need not be asked. Metrics that
+    /// are shared by all cases do not count.
+    pub fn checks_only_selection(&self) -> bool {
+        let expects_tools = self
+            .expected_tools
+            .as_ref()
+            .is_some_and(|tools| !tools.is_empty());
+        let expects =
+            expects_tools || !self.forbidden_tools.is_empty() || !self.expected_approvals.is_empty();
+        let measures = !self.evaluations.is_empty() || !self.conversation_evaluations.is_empty();
+        let compares = self.ground_truth.is_some() || self.retrieval_context.is_some();
+        self.expected_agent.is_some() && !(self.is_conversation() || expects || measures || compares)
+    }
+}
+
+/// Reads `null` as a value of its own, unlike an absent field.
+#[allow(clippy::option_option, reason = "absent, null and a name differ")]
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 /// One question of a conversation.

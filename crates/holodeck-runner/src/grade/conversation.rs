@@ -78,6 +78,7 @@ impl Graders {
         let retrieved = (!retrieved.is_empty()).then_some(retrieved);
         let context = case.retrieval_context.clone();
         Subject {
+            route: None,
             turn,
             turn_index: unit.turns.len().saturating_sub(1),
             case_name: case.name.as_deref(),
@@ -240,7 +241,7 @@ impl Graders {
         } else {
             grade.checks.extend(own.into_iter().skip(1));
         }
-        grade.state = worse_state(grade.state, state([None, None], false, &metrics));
+        grade.state = worse_state(grade.state, state(&[], false, &metrics));
         grade.metrics = metrics;
         Some(grade)
     }

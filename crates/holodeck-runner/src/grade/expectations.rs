@@ -6,7 +6,8 @@ use holodeck_eval::{
 };
 use holodeck_model::{
     ArgMatchDetail, CallDecision, CallRefusal, CaseState, ConversationEnd, ExecutionState, ExpectedApproval,
-    ExpectedTool, Failure, FailureKind, JsonMap, MetricConfig, SimulatedUser, TestCase, ToolNames, ToolOrder,
+    ExpectedTool, Failure, FailureKind, JsonMap, MetricConfig, SimulatedUser, TaskRoute, TestCase, ToolNames,
+    ToolOrder,
 };
 use holodeck_turn::TurnRecord;
 use serde::Serialize;
@@ -29,10 +30,27 @@ pub(crate) struct Expectations<'a> {
     pub(super) turn_config: Option<&'a JsonMap>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub(crate) expected_approvals: &'a [ExpectedApproval],
+    /// The expected specialist agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[allow(clippy::option_option, reason = "absent, none and a name differ")]
+    pub(super) expected_agent: Option<Option<&'a str>>,
+    /// Whether there is no answer that metrics could measure.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) only_selection: bool,
 }
 
 /// What is expected of each turn of a case; one item for a case without turns.
 fn of_turns(case: &TestCase) -> Vec<Expectations<'_>> {
+    let mut turns = answers_of_turns(case);
+    if let Some(first) = turns.first_mut() {
+        first.expected_agent = case.expected_agent.as_ref().map(Option::as_deref);
+        first.only_selection = case.checks_only_selection();
+    }
+    turns
+}
+
+/// What is expected of the answer of each turn.
+fn answers_of_turns(case: &TestCase) -> Vec<Expectations<'_>> {
     if case.user.is_some() {
         // The questions are not known in advance, so nothing is expected of single answers except the metrics.
         return vec![Expectations {
@@ -58,6 +76,8 @@ fn of_turns(case: &TestCase) -> Vec<Expectations<'_>> {
             retrieval_context: turn.retrieval_context.as_deref(),
             turn_config: turn.turn_config.as_ref(),
             expected_approvals: &turn.expected_approvals,
+            expected_agent: None,
+            only_selection: false,
             evaluations: if turn.evaluations.is_empty() {
                 &case.evaluations
             } else {
@@ -366,4 +386,37 @@ fn check_end(user: &SimulatedUser, played: &UserRecord, turns: usize) -> Option<
         ended.as_str()
     );
     Some(Err(Failure::of_field("user", text)))
+}
+
+/// Whether the expected specialist agent was selected for the first question of a case; `None` if there is no selection.
+/// The failure says what was expected and what was selected.
+pub(super) fn check_agent(
+    expected: Option<&str>,
+    route: Option<&TaskRoute>,
+) -> (Option<bool>, Option<Failure>) {
+    let failure = |text: String| {
+        let failure = Failure::new(FailureKind::Expectation, text);
+        Some(Failure {
+            field: Some("expected_agent".to_owned()),
+            ..failure
+        })
+    };
+    let Some(route) = route else {
+        let text =
+            "no specialist agent was selected when this case ran, so `expected_agent` cannot be checked";
+        return (None, failure(text.to_owned()));
+    };
+    if route.fits(expected) {
+        return (Some(true), None);
+    }
+    let expected = expected.map_or_else(|| "no agent".to_owned(), |name| format!("agent `{name}`"));
+    let got = match &route.agent {
+        Some(name) if !route.by_default => format!("`{name}` with confidence {:.2}", route.confidence),
+        Some(name) => format!("`{name}` as the default"),
+        None => "no agent".to_owned(),
+    };
+    (
+        Some(false),
+        failure(format!("expected {expected}, got {got} ({})", route.reason)),
+    )
 }

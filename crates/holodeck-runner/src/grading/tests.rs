@@ -92,6 +92,7 @@ fn unit_with_answer(stage: &GradingStage, text: &str) -> UnitRecord {
     };
     text.clone_into(&mut turn.result.response);
     UnitRecord {
+        route: None,
         key: UnitKey {
             case: case.id,
             trial: 0,

@@ -57,6 +57,7 @@ fn unit(journal: &Journal, place: usize, answer: &str) -> UnitRecord {
     };
     answer.clone_into(&mut turn.result.response);
     UnitRecord {
+        route: None,
         key: UnitKey {
             case: case.id,
             trial: 0,

@@ -207,6 +207,7 @@ pub(super) fn read(line: &[u8]) -> serde_json::Result<UnitLine> {
     };
     Ok(UnitLine {
         unit: UnitRecord {
+            route: None,
             key: UnitKey {
                 case: case.id,
                 trial: 0,

@@ -36,6 +36,7 @@ pub(crate) fn case(index: usize, state: CaseState, metrics: &[(&str, Option<f64>
         expected: ground_truth("Paris"),
         expected_turns: Vec::new(),
         unit: UnitRecord {
+            route: None,
             key: UnitKey {
                 case: case.id,
                 trial: 0,

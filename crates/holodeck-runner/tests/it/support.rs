@@ -51,6 +51,7 @@ impl Project {
             backend: Arc::new(backend.clone()) as Arc<dyn AgentBackend>,
             judge: None,
             users: None,
+            router: None,
             programs: Arc::new(NoPrograms),
             replayed: None,
             selection: Selection::default(),

@@ -10,6 +10,7 @@ mod mocks;
 mod model;
 mod names;
 mod operations;
+mod routing;
 mod test_cases;
 mod tools;
 
@@ -38,6 +39,7 @@ pub(crate) fn check_agent_rules(tree: &Tree, root: NodeId, files: &dyn Files, fi
     test_cases::check_test_cases(&mut rules, &agent, provider);
     backends::check_backends(&mut rules, &agent, provider);
     operations::check_operations(&mut rules, &agent);
+    routing::check_routing(&mut rules, &agent);
     matrix::check_matrix(&mut rules, &agent);
     model::note_sampling_defaults(&mut rules, &agent);
 }

@@ -8,6 +8,7 @@ mod json_node;
 mod labels;
 mod package;
 mod plain;
+mod routing;
 mod table;
 mod workbook;
 
@@ -15,13 +16,13 @@ use std::path::Path;
 
 use holodeck_model::{Code, Diagnostic};
 
-pub use self::labels::load_labels;
 use self::{
     csv::CsvRows,
     json_node::read_json,
     plain::plain_line,
     table::{RowKind, Table},
 };
+pub use self::{labels::load_labels, routing::load_routing_cases};
 use super::Loader;
 use crate::yaml::{FileId, NodeId, Place};
 

@@ -152,7 +152,7 @@ impl Loader<'_> {
         self.findings.add(&self.tree, place, diagnostic);
     }
 
-    pub(super) fn finish(self, parts: Option<Parts>) -> Load {
+    pub(crate) fn finish(self, parts: Option<Parts>) -> Load {
         let mut secrets = Secrets::of(&self.tree);
         secrets.values.sort_unstable();
         secrets.values.dedup();
@@ -202,7 +202,10 @@ fn checks_anything(agent: &Agent, case: &TestCase) -> bool {
             .any(|metric| metric.enabled() && metric.gates())
     };
     // The end of a conversation with a simulated user is checked.
-    if case.user.is_some() || case.conversation_metrics().any(MetricConfig::gates) {
+    if case.user.is_some()
+        || case.expected_agent.is_some()
+        || case.conversation_metrics().any(MetricConfig::gates)
+    {
         return true;
     }
     if case.turns.is_empty() {

@@ -139,13 +139,13 @@ fn build_instructions(text: String, source: InstructionsSource) -> ResolvedInstr
     }
 }
 
-struct Parts {
-    front_matter: Option<Range<usize>>,
-    body: Range<usize>,
+pub(crate) struct Parts {
+    pub(crate) front_matter: Option<Range<usize>>,
+    pub(crate) body: Range<usize>,
 }
 
 /// Finds a block between two lines of `---` at the top of a file.
-fn split_front_matter(text: &str) -> Parts {
+pub(crate) fn split_front_matter(text: &str) -> Parts {
     let whole = Parts {
         front_matter: None,
         body: 0..text.len(),
@@ -169,7 +169,7 @@ fn split_front_matter(text: &str) -> Parts {
     whole
 }
 
-fn is_fence(line: &str) -> bool {
+pub(crate) fn is_fence(line: &str) -> bool {
     let line = line.trim_end();
     line.len() >= 3 && line.bytes().all(|byte| byte == b'-')
 }

@@ -58,7 +58,18 @@ impl Loader<'_> {
 
     /// Reads an existing file. `named_at` is the place in the YAML that references it.
     pub(super) fn read_text(&mut self, path: &Path, layer: Layer, named_at: Option<Place>) -> Option<FileId> {
-        let bytes = self.read_bytes(path, named_at, MAX_BYTES)?;
+        self.read_text_up_to(path, layer, named_at, MAX_BYTES)
+    }
+
+    /// As [`read_text`](Self::read_text), with another maximum size.
+    pub(crate) fn read_text_up_to(
+        &mut self,
+        path: &Path,
+        layer: Layer,
+        named_at: Option<Place>,
+        limit: u64,
+    ) -> Option<FileId> {
+        let bytes = self.read_bytes(path, named_at, limit)?;
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => {
@@ -141,9 +152,10 @@ impl Loader<'_> {
             }
         };
         if bytes.len() as u64 > limit {
-            let help = "split the test cases over several agents, and put data in separate files";
+            let help = (limit >= MAX_BYTES)
+                .then_some("split the test cases over several agents, and put data in separate files");
             let what = format!("is larger than {} MB", limit / (1024 * 1024));
-            self.report_unreadable(path, named_at, Code::FileTooLarge, &what, Some(help));
+            self.report_unreadable(path, named_at, Code::FileTooLarge, &what, help);
             return None;
         }
         Some(bytes)

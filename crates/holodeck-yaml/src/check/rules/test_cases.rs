@@ -53,6 +53,7 @@ pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Op
         check_metrics(rules, &case, "evaluations");
         check_conversation_metrics(rules, &case);
         check_question(rules, &case, &names);
+        check_expected_agent(rules, agent, &case);
         let turns = rules.list(&case, "turns");
         if rules.has(&case, "user") && !turns.is_empty() {
             rules.report_conflict(&case, "turns", "user");
@@ -74,6 +75,35 @@ pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Op
             check_metrics(rules, turn, "evaluations");
             check_question(rules, turn, &names);
         }
+    }
+}
+
+/// A specialist agent can only be expected if there are some, and of a question that is known.
+fn check_expected_agent(rules: &mut Rules<'_>, agent: &View, case: &View) {
+    let Some(entry) = rules.tree.get(case.node, "expected_agent") else {
+        return;
+    };
+    let has_agents = rules
+        .child(agent, "routing")
+        .is_some_and(|routing| rules.has(&routing, "agents"));
+    let problem = if !has_agents {
+        let help = "add `routing: {agents: {directories: [{path: …}]}}`, or remove `expected_agent`";
+        Some(("needs `routing.agents`", help))
+    } else if rules.has(case, "user") && !rules.has(case, "input") {
+        Some((
+            "needs `input`",
+            "the agent is selected for the first question of the case",
+        ))
+    } else {
+        None
+    };
+    if let Some((needs, help)) = problem {
+        let message = format!("`expected_agent`{} {needs}", rules.owner_suffix(case));
+        let diagnostic = Diagnostic::error(Code::InconsistentValues, message)
+            .about(case.path.pointer(Some("expected_agent")))
+            .with_help(help);
+        let place = entry.key_place;
+        rules.add(place, diagnostic);
     }
 }
 

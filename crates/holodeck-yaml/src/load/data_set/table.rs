@@ -4,7 +4,9 @@ use std::path::Path;
 
 use holodeck_model::{Code, Diagnostic, PlainCase, TextRange, closest};
 
-use super::{super::Loader, json_node::read_json, labels::LABEL_COLUMNS, plain::is_plain};
+use super::{
+    super::Loader, json_node::read_json, labels::LABEL_COLUMNS, plain::is_plain, routing::ROUTING_COLUMNS,
+};
 use crate::{
     schema,
     shape::{Record, ShapeId, ShapeKind},
@@ -47,6 +49,8 @@ pub(super) enum RowKind {
     TestCase,
     /// An answer or a conversation that people judged.
     Label,
+    /// A task and the specialist agent that should be selected for it.
+    Routing,
 }
 
 /// Collects the rows of a table.
@@ -76,6 +80,7 @@ impl Table {
             let help = match self.kind {
                 RowKind::TestCase => "the first row must name the fields: `input`, `ground_truth`, …",
                 RowKind::Label => "the first row must name the columns: `case`, `response`, `passed`, …",
+                RowKind::Routing => "the first row must name the columns: `task`, `expected_agent`, …",
             };
             let diagnostic = Diagnostic::error(Code::EmptyFile, "the table is empty")
                 .about("test_cases_file")
@@ -181,6 +186,7 @@ fn read_header(
     let known: Vec<&str> = match kind {
         RowKind::TestCase => fields.fields.keys().map(String::as_str).collect(),
         RowKind::Label => LABEL_COLUMNS.to_vec(),
+        RowKind::Routing => ROUTING_COLUMNS.to_vec(),
     };
     let mut columns: Vec<Column> = Vec::with_capacity(cells.len());
     let mut correct = true;
@@ -208,7 +214,9 @@ fn read_header(
         };
         let meaning = if problem.is_some() {
             Meaning::Unusable
-        } else if kind == RowKind::Label && !["retrieval_context", "turns"].contains(&name.as_str()) {
+        } else if kind == RowKind::Label && !["retrieval_context", "turns"].contains(&name.as_str())
+            || kind == RowKind::Routing
+        {
             Meaning::Text
         } else {
             meaning_of(fields, &name)
@@ -222,7 +230,7 @@ fn read_header(
         columns.push(Column { name, meaning, place });
     }
     let asks = |column: &Column| ["input", "turns", "user"].contains(&column.name.as_str());
-    if kind == RowKind::Label {
+    if kind != RowKind::TestCase {
         // What a row lacks is reported for each row.
         return correct.then_some(columns);
     }
@@ -254,6 +262,7 @@ fn unknown_column(name: &str, alone: bool, known: &[&str], kind: RowKind) -> Dia
     let owner = match kind {
         RowKind::TestCase => "fields of a test case",
         RowKind::Label => "columns of labels",
+        RowKind::Routing => "columns of tasks",
     };
     diagnostic.with_help(format!("the {owner} are {}", names.join(", ")))
 }

@@ -1,0 +1,321 @@
+//! `holodeck agents`: lists, shows, selects, checks and creates specialist agents. No network, no backend.
+
+mod create;
+mod eval;
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use holodeck::{
+    AgentFolder, LoadedAgents, agent_folders, definition, load_agents, load_own_agents,
+    model::{AgentDoc, AgentsConfig, closest},
+    orchestrator::{SelectedBy, SelectionTask, Selector as _},
+    runner::ExitCode,
+    snapshot_files,
+    yaml::LoadedAgent,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    failure::{Failure, Problem},
+    render::{self, DiagnosticFilter},
+    terminal::{Terminal, Verbosity},
+};
+
+/// Flags of `holodeck agents`.
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct AgentsArgs {
+    #[command(subcommand)]
+    command: AgentsCommand,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// Where the agents are.
+#[derive(Debug, clap::Args)]
+struct PlaceArgs {
+    /// The agent file whose `routing.agents` is used.
+    #[arg(long, global = true, value_name = "AGENT", default_value = "agent.yaml")]
+    agent: PathBuf,
+    /// A folder of agents, instead of an agent file (repeatable).
+    #[arg(long, global = true, value_name = "DIR", conflicts_with = "agent")]
+    dir: Vec<PathBuf>,
+    /// Write one JSON object instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum AgentsCommand {
+    /// List the agents, sorted by name.
+    List {
+        /// Exit with 2 if a file cannot be used.
+        #[arg(long)]
+        strict: bool,
+    },
+    /// Show an agent as it is executed: its tools, its model and its prompt.
+    Show {
+        /// The agent.
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Select the agent for a task.
+    Select(SelectArgs),
+    /// Check the files of the agents, and find agents that are never selected and near ties.
+    Validate {
+        /// Exit with 2 also if there is a warning.
+        #[arg(long)]
+        strict: bool,
+    },
+    /// Create the file of a new agent.
+    New {
+        /// The agent's name, also that of its file.
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Select an agent for each task of a file and compare it with the expected one.
+    Eval(eval::EvalArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct SelectArgs {
+    /// The task.
+    #[arg(value_name = "TASK")]
+    task: String,
+    /// The name of the command.
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    command: String,
+    /// The working directory, for agents with `globs`.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    cwd: PathBuf,
+    /// Show how the best agents are scored.
+    #[arg(long)]
+    explain: bool,
+    /// With `--explain` or `--json`: show at most N agents.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    top: u16,
+}
+
+/// The agents of a command, with the agent that they work for if there is one.
+struct Agents {
+    own: Option<LoadedAgent>,
+    agents: LoadedAgents,
+    /// The agent file or the folders, for messages.
+    shown: PathBuf,
+}
+
+pub(crate) fn run(args: &AgentsArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    match &args.command {
+        AgentsCommand::List { strict } => list(&args.place, *strict, terminal),
+        AgentsCommand::Show { name } => show(&args.place, name, terminal),
+        AgentsCommand::Select(select_args) => select(&args.place, select_args, terminal),
+        AgentsCommand::Validate { strict } => validate(&args.place, *strict, terminal),
+        AgentsCommand::New { name } => create::run(&args.place.target(terminal)?, name, terminal),
+        AgentsCommand::Eval(eval_args) => eval::run(&args.place, eval_args, terminal),
+    }
+}
+
+impl PlaceArgs {
+    /// The agents; their problems are not shown yet.
+    fn load(&self, terminal: &mut Terminal) -> Result<Agents, Failure> {
+        if let Some(first) = self.dir.first() {
+            return Ok(Agents {
+                own: None,
+                agents: load_agents(&self.folders(), AgentsConfig::default()),
+                shown: first.clone(),
+            });
+        }
+        let own = self.own_agent(terminal)?;
+        let agents = load_own_agents(&own).ok_or_else(|| no_agents(&self.agent))?;
+        Ok(Agents {
+            own: Some(own),
+            agents,
+            shown: self.agent.clone(),
+        })
+    }
+
+    fn folders(&self) -> Vec<AgentFolder> {
+        let folders = self.dir.iter().map(|path| AgentFolder {
+            path: path.clone(),
+            core: false,
+        });
+        folders.collect()
+    }
+
+    fn own_agent(&self, terminal: &mut Terminal) -> Result<LoadedAgent, Failure> {
+        if !self.agent.exists() {
+            let message = format!("`{}` does not exist", self.agent.display());
+            let hint = "`--dir DIR` names a folder of agents, such as `.claude/agents`";
+            return Err(Problem::config(message).with_hint(hint).into());
+        }
+        let env = holodeck::environment(&self.agent).map_err(Problem::from)?;
+        super::load(&self.agent, &env, terminal)
+    }
+
+    /// The folder for a new agent.
+    fn target(&self, terminal: &mut Terminal) -> Result<PathBuf, Failure> {
+        if let Some(first) = self.dir.first() {
+            return Ok(first.clone());
+        }
+        let own = self.own_agent(terminal)?;
+        let folders = agent_folders(&own).ok_or_else(|| no_agents(&self.agent))?;
+        let first = folders.into_iter().next().ok_or_else(|| no_agents(&self.agent))?;
+        Ok(first.path)
+    }
+}
+
+impl Agents {
+    /// Shows what is wrong with the files, as a message.
+    fn warn(&self, terminal: &mut Terminal) {
+        let load = &self.agents.load;
+        if !load.diagnostics.is_empty() && terminal.verbosity() > Verbosity::Quiet {
+            let text = render::diagnostics(load, &self.shown, DiagnosticFilter::Important, terminal.width());
+            terminal.write_message(&text);
+        }
+    }
+
+    fn diagnostics_json(&self) -> Value {
+        json!(self.agents.load.diagnostics)
+    }
+
+    fn find(&self, name: &str) -> Result<&AgentDoc, Problem> {
+        let registry = &self.agents.registry;
+        registry.get(name).ok_or_else(|| {
+            let names = registry.agents().iter().map(|agent| agent.name.as_str());
+            let problem = Problem::config(format!("there is no agent `{name}`"));
+            match closest(name, names) {
+                Some(meant) => problem.with_hint(format!("did you mean `{meant}`?")),
+                None => problem.with_hint("`holodeck agents list` shows the agents"),
+            }
+        })
+    }
+}
+
+fn no_agents(agent: &Path) -> Problem {
+    Problem::config(format!("`{}` has no `routing.agents`", agent.display()))
+        .with_hint("add `routing: {agents: {directories: [{path: agents}]}}`, or name a folder with `--dir`")
+}
+
+fn list(place: &PlaceArgs, strict: bool, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let found = place.load(terminal)?;
+    let agents = found.agents.registry.agents();
+    if place.json {
+        let listed: Vec<Value> = agents.iter().map(listed_json).collect();
+        terminal.write_indented_json(json!({
+            "agents": listed,
+            "skipped": found.agents.skipped,
+            "diagnostics": found.diagnostics_json(),
+        }))?;
+    } else {
+        found.warn(terminal);
+        terminal.write_data(&render::agent_list(agents))?;
+        if agents.is_empty() {
+            terminal.write_message("no agents\n");
+        }
+    }
+    Ok(exit(strict && found.agents.load.has_errors()))
+}
+
+fn exit(is_wrong: bool) -> ExitCode {
+    if is_wrong {
+        ExitCode::Config
+    } else {
+        ExitCode::Passed
+    }
+}
+
+fn listed_json(agent: &AgentDoc) -> Value {
+    json!({
+        "name": agent.name,
+        "description": agent.description,
+        "path": agent.path,
+        "category": agent.category,
+        "tier": agent.tier,
+        "core": agent.core,
+        "tools": agent.tools,
+        "model": agent.model,
+        "triggers": agent.triggers,
+        "commands": agent.commands,
+        "globs": agent.globs,
+    })
+}
+
+fn show(place: &PlaceArgs, name: &str, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let found = place.load(terminal)?;
+    let doc = found.find(name)?;
+    let (definition, diagnostics) = definition(doc, found.own.as_ref().map(|own| &*own.agent));
+    if place.json {
+        let mut shown = listed_json(doc);
+        if let Some(shown) = shown.as_object_mut() {
+            shown.insert("definition".to_owned(), json!(definition));
+            shown.insert("diagnostics".to_owned(), json!(diagnostics));
+        }
+        terminal.write_indented_json(shown)?;
+    } else {
+        let mut load = found.agents.load.clone();
+        load.diagnostics = diagnostics;
+        if !load.diagnostics.is_empty() {
+            let text =
+                render::diagnostics(&load, &found.shown, DiagnosticFilter::Important, terminal.width());
+            terminal.write_message(&text);
+        }
+        terminal.write_data(&render::agent(doc, &definition))?;
+    }
+    Ok(ExitCode::Passed)
+}
+
+fn select(place: &PlaceArgs, args: &SelectArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let found = place.load(terminal)?;
+    let selector = found.agents.selector();
+    let files = if selector.uses_files() {
+        snapshot_files(&args.cwd)
+    } else {
+        Vec::new()
+    };
+    let task = SelectionTask {
+        text: args.task.clone(),
+        command: args.command.clone(),
+        cwd: Some(args.cwd.clone()),
+        files,
+        category: None,
+    };
+    let selection = selector.select(&task);
+    let mut ranking = selector.rank(&task);
+    ranking.truncate(args.top.into());
+    if place.json {
+        let mut value = json!(selection);
+        if let Some(value) = value.as_object_mut() {
+            value.insert("ranking".to_owned(), json!(ranking));
+        }
+        terminal.write_indented_json(value)?;
+    } else {
+        found.warn(terminal);
+        terminal.write_data(&render::selection(&selection))?;
+        if args.explain {
+            terminal.write_data(&render::ranking(&ranking, found.agents.config.candidate_floor))?;
+        }
+    }
+    Ok(if selection.selected_by == SelectedBy::None {
+        ExitCode::Failed
+    } else {
+        ExitCode::Passed
+    })
+}
+
+fn validate(place: &PlaceArgs, strict: bool, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let mut found = place.load(terminal)?;
+    found.agents.review(found.own.as_ref());
+    let load = &found.agents.load;
+    if place.json {
+        terminal.write_json(render::diagnostics_json(load, &found.shown))?;
+    } else {
+        let filter = if terminal.verbosity() == Verbosity::Quiet {
+            DiagnosticFilter::Important
+        } else {
+            DiagnosticFilter::All
+        };
+        terminal.write_data(&render::diagnostics(load, &found.shown, filter, terminal.width()))?;
+    }
+    Ok(exit(load.has_errors() || strict && !load.diagnostics.is_empty()))
+}

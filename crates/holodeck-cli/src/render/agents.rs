@@ -1,0 +1,195 @@
+//! Renders specialist agents, and how they are selected.
+
+use holodeck::{
+    RoutingReport,
+    model::{AgentDoc, Tier},
+    orchestrator::{AgentDefinition, ScoredAgent, SelectedBy, Selection},
+    runner::words::{count, printable},
+};
+
+use super::{
+    style::{dim, strong},
+    text::{fit, width},
+};
+
+/// At most this number of wrong tasks is listed.
+const MAX_TASKS: usize = 50;
+
+fn tier(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Strategist => "strategist",
+        Tier::HeuristicWrapper => "heuristic-wrapper",
+    }
+}
+
+/// The agents, two lines each.
+pub(crate) fn agent_list(agents: &[AgentDoc]) -> String {
+    let names = agents
+        .iter()
+        .map(|agent| width(&agent.name))
+        .max()
+        .unwrap_or_default();
+    let categories = agents.iter().filter_map(|agent| agent.category.as_deref());
+    let categories = categories.map(width).max().unwrap_or_default();
+    let mut text = String::new();
+    for agent in agents {
+        let name = fit(&one_line(&agent.name), names);
+        let category = fit(
+            &one_line(agent.category.as_deref().unwrap_or_default()),
+            categories,
+        );
+        let core = if agent.core { " (core)" } else { "" };
+        text.push_str(&format!(
+            "{}  {category}  {}{core}  {}\n",
+            strong(&name),
+            tier(agent.tier),
+            dim(&agent.path.display().to_string())
+        ));
+        text.push_str(&format!("    {}\n", one_line(&agent.description)));
+    }
+    text
+}
+
+/// One agent with its definition.
+pub(crate) fn agent(doc: &AgentDoc, definition: &AgentDefinition) -> String {
+    let mut text = format!(
+        "{}\n{}\n",
+        strong(&one_line(&doc.name)),
+        one_line(&doc.description)
+    );
+    let mut row = |name: &str, value: String| {
+        if !value.is_empty() {
+            text.push_str(&format!("{name:<12}{value}\n"));
+        }
+    };
+    let core = if doc.core { ", core" } else { "" };
+    row("file", doc.path.display().to_string());
+    row("tier", format!("{}{core}", tier(doc.tier)));
+    row("category", one_line(doc.category.as_deref().unwrap_or_default()));
+    row("triggers", joined(&doc.triggers));
+    row("commands", joined(&doc.commands));
+    row("globs", joined(&doc.globs));
+    let areas: Vec<String> = doc.focus_areas.iter().map(|area| area.name.clone()).collect();
+    row("focus areas", joined(&areas));
+    let tools = match definition.tools.as_deref() {
+        None => "all of the agent".to_owned(),
+        Some([]) => "none".to_owned(),
+        Some(tools) => joined(tools),
+    };
+    row("tools", tools);
+    let model = definition.model.as_deref().unwrap_or("that of the agent");
+    row("model", one_line(model));
+    text.push_str(&format!("\n{}\n", printable(&definition.prompt)));
+    text
+}
+
+/// What was selected.
+pub(crate) fn selection(selection: &Selection) -> String {
+    let reason = one_line(&selection.reason);
+    match (&selection.agent, selection.selected_by) {
+        (Some(name), SelectedBy::Score) => {
+            format!(
+                "{}  {:.2}  {}\n",
+                strong(&one_line(name)),
+                selection.confidence,
+                dim(&reason)
+            )
+        }
+        (Some(name), _) => format!("{}  {}\n", strong(&one_line(name)), dim(&reason)),
+        (None, _) => format!("no agent  {}\n", dim(&reason)),
+    }
+}
+
+/// The best agents, each with the parts of its score.
+pub(crate) fn ranking(ranking: &[ScoredAgent], floor: f64) -> String {
+    let names = ranking
+        .iter()
+        .map(|agent| width(&agent.agent))
+        .max()
+        .unwrap_or_default();
+    let mut text = String::from("\n");
+    for agent in ranking {
+        let parts = agent
+            .breakdown
+            .parts()
+            .into_iter()
+            .filter(|(_, part)| *part != 0.0);
+        let parts: Vec<String> = parts.map(|(name, part)| format!("{name} {part:.2}")).collect();
+        let below = if agent.score < floor {
+            "  below the floor"
+        } else {
+            ""
+        };
+        text.push_str(&format!(
+            "{}  {:.2}  {}{below}\n",
+            fit(&one_line(&agent.agent), names),
+            agent.score,
+            parts.join(" · ")
+        ));
+    }
+    text
+}
+
+/// The figures of an evaluation, the pairs of agents that were confused, and the tasks that went wrong.
+pub(crate) fn routing_report(report: &RoutingReport, shows_tasks: bool) -> String {
+    let agent = |name: &Option<String>| name.as_deref().map_or_else(|| "no agent".to_owned(), one_line);
+    let abstention = report.abstention;
+    let mut text = format!(
+        "{}: top-1 {:.1} % ({} correct)\nabstention: {} of {} expected ones, {} in total\n",
+        count(report.tasks, "task"),
+        report.top1 * 100.0,
+        report.correct,
+        abstention.correct,
+        abstention.expected,
+        abstention.selected
+    );
+    if report.confusion.is_empty() {
+        return text;
+    }
+    let expected = report.confusion.iter().map(|row| width(&agent(&row.expected)));
+    let expected = expected.max().unwrap_or_default().max(8);
+    let selected = report.confusion.iter().map(|row| width(&agent(&row.selected)));
+    let selected = selected.max().unwrap_or_default().max(8);
+    text.push_str(&format!(
+        "\n{}  {}  tasks\n",
+        fit("expected", expected),
+        fit("selected", selected)
+    ));
+    for row in &report.confusion {
+        text.push_str(&format!(
+            "{}  {}  {}\n",
+            fit(&agent(&row.expected), expected),
+            fit(&agent(&row.selected), selected),
+            row.count
+        ));
+    }
+    if !shows_tasks {
+        return text;
+    }
+    text.push('\n');
+    let wrong = report.results.iter().filter(|result| !result.correct);
+    for result in wrong.clone().take(MAX_TASKS) {
+        text.push_str(&format!(
+            "✗ {}\n    expected {}, got {} ({:.2})\n",
+            one_line(&result.case.task),
+            agent(&result.case.expected_agent),
+            agent(&result.selected),
+            result.confidence
+        ));
+    }
+    let more = wrong.count().saturating_sub(MAX_TASKS);
+    if more > 0 {
+        text.push_str(&format!("… and {more} more\n"));
+    }
+    text
+}
+
+fn joined(texts: &[String]) -> String {
+    one_line(&texts.join(", "))
+}
+
+/// A text of a file on one line, without control characters.
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    printable(&words.join(" ")).into_owned()
+}

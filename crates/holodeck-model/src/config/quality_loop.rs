@@ -1,0 +1,211 @@
+//! Improves an answer until it is good enough.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{AfterSideEffects, ModelConfig};
+use crate::value::nullable;
+
+/// Improves an answer until it is good enough, or for a named reason no longer.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct QualityLoopConfig {
+    /// Whether answers are improved.
+    pub enabled: bool,
+    /// How a better answer is found.
+    pub strategy: LoopStrategy,
+    /// What scores an answer.
+    pub scorer: ScorerConfig,
+    /// The score (0–100) that is good enough.
+    #[schemars(range(min = 0.0, max = 100.0))]
+    pub threshold: f64,
+    /// How many answers are scored at most.
+    #[schemars(range(min = 1, max = 50))]
+    pub max_iterations: u32,
+    /// How many points the score must rise by with each iteration.
+    pub min_improvement: MinImprovement,
+    /// Seconds after which no further iteration starts; a call in progress is not interrupted.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub timeout_seconds: Option<f64>,
+    /// Seconds after which a call in progress is cancelled.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub hard_timeout_seconds: Option<f64>,
+    /// How many iterations in a row may improve too little.
+    #[schemars(range(min = 1, max = 50))]
+    pub patience: u32,
+    /// When scores go up and down.
+    pub oscillation: OscillationConfig,
+    /// Which of these end the loop.
+    pub stop_on: Vec<StopOn>,
+    /// Which answer is returned. After a time-out it is always the last scored one.
+    #[serde(rename = "return")]
+    pub returns: LoopReturn,
+    /// What happens if nothing could be scored.
+    pub on_scorer_error: OnScorerError,
+    /// What the loop may cost.
+    pub budget: LoopBudget,
+    /// With `best_of_n`: how many answers are made.
+    #[schemars(range(min = 1, max = 50))]
+    pub n: u32,
+    /// With `best_of_n`: how many of them may fail.
+    pub max_failures: u32,
+    /// With `best_of_n`: whether tools that may change something may be called several times.
+    pub after_side_effects: AfterSideEffects,
+}
+
+impl Default for QualityLoopConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            strategy: LoopStrategy::default(),
+            scorer: ScorerConfig::default(),
+            threshold: 70.0,
+            max_iterations: 5,
+            min_improvement: MinImprovement::Points(2.0),
+            timeout_seconds: None,
+            hard_timeout_seconds: None,
+            patience: 1,
+            oscillation: OscillationConfig::default(),
+            stop_on: vec![StopOn::Stagnation, StopOn::Oscillation],
+            returns: LoopReturn::default(),
+            on_scorer_error: OnScorerError::default(),
+            budget: LoopBudget::default(),
+            n: 3,
+            max_failures: 0,
+            after_side_effects: AfterSideEffects::default(),
+        }
+    }
+}
+
+/// How a better answer is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoopStrategy {
+    /// Each iteration gets the previous answer and what to improve.
+    #[default]
+    Refine,
+    /// Several independent answers; the best one counts.
+    BestOfN,
+}
+
+/// What scores an answer. The parts that are given are combined.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScorerConfig {
+    /// Names of metrics of `evaluations`.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub metrics: Vec<String>,
+    /// A model that scores the answer.
+    pub judge: Option<LoopJudge>,
+    /// Commands whose result limits the score.
+    pub signals: SignalsConfig,
+}
+
+/// A model that scores the answer.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoopJudge {
+    /// What a good answer is.
+    #[schemars(regex(pattern = r"\S"))]
+    pub criteria: String,
+    /// The judge, instead of `evaluations.model`.
+    pub model: Option<ModelConfig>,
+}
+
+/// Commands whose result limits the score.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SignalsConfig {
+    /// Runs the tests.
+    #[schemars(regex(pattern = r"\S"))]
+    pub tests: Option<String>,
+    /// Builds the project.
+    #[schemars(regex(pattern = r"\S"))]
+    pub build: Option<String>,
+    /// Checks the style.
+    #[schemars(regex(pattern = r"\S"))]
+    pub lint: Option<String>,
+}
+
+/// How much the score must rise.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum MinImprovement {
+    /// Points.
+    Points(#[schemars(range(min = 0.0, max = 100.0))] f64),
+    /// A multiple of the scorer's own noise.
+    Noise {
+        /// The multiple.
+        #[schemars(range(min = 0.0))]
+        noise: f64,
+    },
+}
+
+/// When scores go up and down.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct OscillationConfig {
+    /// How many scores are looked at.
+    #[schemars(range(min = 3, max = 50))]
+    pub window: u32,
+    /// How many points each step must have.
+    #[schemars(range(min = 0.0, max = 100.0))]
+    pub min_swing: f64,
+    /// Whether an answer that was given before counts, too.
+    pub detect_repeats: bool,
+}
+
+impl Default for OscillationConfig {
+    fn default() -> Self {
+        Self {
+            window: 3,
+            min_swing: 2.0,
+            detect_repeats: true,
+        }
+    }
+}
+
+/// What ends a loop early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StopOn {
+    /// The score no longer rises by `min_improvement`.
+    Stagnation,
+    /// The score goes up and down, or an answer repeats.
+    Oscillation,
+}
+
+/// Which answer is returned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoopReturn {
+    /// The one with the highest score; of equal ones the first.
+    #[default]
+    Best,
+    /// The last one that was scored.
+    Last,
+}
+
+/// What happens if nothing could be scored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnScorerError {
+    /// The next executor of `routing.chain` takes over.
+    #[default]
+    Fallback,
+    /// The answer is returned without a score.
+    Return,
+}
+
+/// What a loop may cost; the answer that was paid for is always scored.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LoopBudget {
+    /// US dollars.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub max_cost_usd: Option<f64>,
+    /// Tokens.
+    #[schemars(range(min = 1))]
+    pub max_total_tokens: Option<u64>,
+}

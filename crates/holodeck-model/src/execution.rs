@@ -1,0 +1,267 @@
+//! The execution of one command: what is asked, what was decided, and what came of it.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{TokenUsage, value::JsonMap};
+
+/// A command to execute.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CommandContext {
+    /// The command.
+    pub command: Command,
+    /// Correlates everything that is recorded about the execution.
+    pub session_id: String,
+    /// The working directory.
+    pub cwd: Option<PathBuf>,
+    /// Whether evidence of the work is collected and checked.
+    #[serde(default)]
+    pub requires_evidence: bool,
+    /// Whether tests must have been run.
+    #[serde(default)]
+    pub require_tests: bool,
+    /// Whether files must have been changed.
+    #[serde(default)]
+    pub expects_file_changes: bool,
+    /// Whether tests must have been run, for the loop.
+    #[serde(default)]
+    pub expects_tests: bool,
+    /// Whether something must have been changed, run or tested.
+    #[serde(default)]
+    pub expects_execution_evidence: bool,
+}
+
+/// The name of a command and what it is given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Command {
+    /// The name; compared without case.
+    pub name: String,
+    /// The arguments, in order.
+    #[serde(default)]
+    pub arguments: Vec<String>,
+    /// Named parameters.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, Value>,
+    /// Flags.
+    #[serde(default)]
+    pub flags: BTreeMap<String, bool>,
+}
+
+impl Command {
+    /// The task: the arguments, then `key=value` for each parameter in the order of the keys.
+    pub fn task(&self) -> String {
+        let mut parts: Vec<String> = self.arguments.clone();
+        parts.extend(self.parameters.iter().map(|(key, value)| match value {
+            Value::String(text) => format!("{key}={text}"),
+            other => format!("{key}={other}"),
+        }));
+        parts.join(" ")
+    }
+}
+
+/// Why a command was executed by the agent's backend, or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RoutingDecision {
+    /// The backend executed it.
+    SdkExecuted,
+    /// The caller disabled the backend.
+    SdkDisabledOverride,
+    /// The CLI, endpoint or credential is missing.
+    SdkUnavailable,
+    /// Routing is off.
+    SdkNotEnabled,
+    /// The command is not in the list.
+    CommandNotAllowed,
+    /// There are no specialist agents.
+    NoSelector,
+    /// The selection found no agent.
+    SelectionDeclined,
+    /// The selection is not confident enough.
+    LowConfidence,
+    /// The selected agent has no definition.
+    NoSdkDefinition,
+    /// The model's side answered with an error.
+    SdkErrorMessage,
+    /// Something kept the model from answering.
+    SdkException,
+}
+
+impl RoutingDecision {
+    /// The code.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SdkExecuted => "sdk_executed",
+            Self::SdkDisabledOverride => "sdk_disabled_override",
+            Self::SdkUnavailable => "sdk_unavailable",
+            Self::SdkNotEnabled => "sdk_not_enabled",
+            Self::CommandNotAllowed => "command_not_allowed",
+            Self::NoSelector => "no_selector",
+            Self::SelectionDeclined => "selection_declined",
+            Self::LowConfidence => "low_confidence",
+            Self::NoSdkDefinition => "no_sdk_definition",
+            Self::SdkErrorMessage => "sdk_error_message",
+            Self::SdkException => "sdk_exception",
+        }
+    }
+}
+
+/// Why an execution, or its loop, ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TerminationReason {
+    /// The score met the threshold.
+    ThresholdMet,
+    /// There was no loop.
+    SingleIteration,
+    /// The last allowed iteration.
+    MaxIterations,
+    /// The score did not rise enough.
+    Stagnation,
+    /// The score went up and down, or an answer repeated.
+    Oscillation,
+    /// The time was up.
+    Timeout,
+    /// The scorer failed.
+    ScorerError,
+    /// The execution failed.
+    ExecutionError,
+    /// Another executor was asked for.
+    Fallback,
+    /// The backend is not available.
+    SdkUnavailable,
+    /// A person or a signal stopped it.
+    Cancelled,
+    /// The budget was used up.
+    BudgetExceeded,
+    /// The judge declared that the goal can't be reached.
+    Unachievable,
+}
+
+impl TerminationReason {
+    /// The code.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ThresholdMet => "threshold_met",
+            Self::SingleIteration => "single_iteration",
+            Self::MaxIterations => "max_iterations",
+            Self::Stagnation => "stagnation",
+            Self::Oscillation => "oscillation",
+            Self::Timeout => "timeout",
+            Self::ScorerError => "scorer_error",
+            Self::ExecutionError => "execution_error",
+            Self::Fallback => "fallback",
+            Self::SdkUnavailable => "sdk_unavailable",
+            Self::Cancelled => "cancelled",
+            Self::BudgetExceeded => "budget_exceeded",
+            Self::Unachievable => "unachievable",
+        }
+    }
+}
+
+/// An attempt to execute a command with the agent's backend. Only `--explain`, telemetry and stored runs show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExecutionAttempt {
+    /// Whether it was executed and has an output.
+    pub success: bool,
+    /// On success `status`, `execution_mode`, `agent`, `output`, `message_count`.
+    pub output: JsonMap,
+    /// Whether another executor should take over.
+    pub should_fallback: bool,
+    /// Why it was executed or not.
+    pub routing_decision: RoutingDecision,
+    /// The reason as text, if another executor should take over.
+    pub fallback_reason: Option<String>,
+    /// The selected agent.
+    pub agent_used: Option<String>,
+    /// How confident the selection was, 0–1.
+    pub confidence: f64,
+    /// What was observed, also if the attempt failed.
+    pub evidence: Option<JsonMap>,
+    /// The kind of error.
+    pub error_type: Option<String>,
+    /// Why it ended.
+    pub termination_reason: Option<TerminationReason>,
+    /// How many outputs were scored, at least 1.
+    pub iteration_count: u32,
+    /// What arrived before an error; never part of the output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<String>,
+    /// The session of the backend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// Reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcp_context: Option<Value>,
+    /// Tokens and cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage_metadata: Option<UsageMetadata>,
+}
+
+/// What an attempt used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UsageMetadata {
+    /// Tokens; absent if unknown.
+    pub usage: Option<TokenUsage>,
+    /// US dollars; absent if unknown.
+    pub cost_usd: Option<f64>,
+}
+
+/// What a caller gets for a command: nothing of how it was routed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CommandResult {
+    /// Whether the command was executed.
+    pub success: bool,
+    /// The command.
+    pub command_name: String,
+    /// What was answered, with `execution_mode`.
+    pub output: JsonMap,
+    /// What went wrong.
+    pub errors: Vec<String>,
+    /// Seconds.
+    pub execution_time: f64,
+    /// The agents that took part.
+    pub agents_used: Vec<String>,
+    /// The tools that ran.
+    pub executed_operations: Vec<String>,
+    /// The files that were changed.
+    pub applied_changes: Vec<String>,
+    /// The files that were written.
+    pub artifacts: Vec<String>,
+    /// `ok` or `error`.
+    pub status: String,
+}
+
+/// What one iteration of a loop came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IterationRecord {
+    /// The number of the iteration, from 0.
+    pub iteration: u32,
+    /// The score before it, 0–100.
+    pub input_quality: Option<f64>,
+    /// Its score, 0–100.
+    pub output_quality: f64,
+    /// What the next iteration was asked to improve, at most five.
+    pub improvements_applied: Vec<String>,
+    /// Seconds.
+    pub time_taken: f64,
+    /// Whether its score meets the threshold.
+    pub success: bool,
+    /// Why the loop ended here.
+    pub termination_reason: Option<TerminationReason>,
+    /// Whether the scorer's score was not a number.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub score_invalid: bool,
+    /// What was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence_summary: Option<JsonMap>,
+    /// What the iteration used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageMetadata>,
+    /// SHA-256 of the output, hexadecimal.
+    pub output_digest: String,
+}
