@@ -16,6 +16,7 @@ pub use approvals::Patience;
 pub use files::{FileError, FileVault, StoredFile, TextEmbedder};
 pub use holodeck_backend_api::Thinking;
 pub use import::PastTurn;
+pub use masking::mask_events;
 pub use request::{Concurrency, FileSearch, LOCAL_USER, RunError, RunRequest};
 pub use run::RunHandle;
 pub use service::{AgentRunService, CheckArguments, ServiceOptions, run_graph};

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// The events of `events` with secrets masked. A piece of text that may be the beginning of a secret is held back until
 /// that is clear.
-pub(crate) fn mask_events<'a>(events: EventStream<'a>, redactor: &Arc<Redactor>) -> EventStream<'a> {
+pub fn mask_events<'a>(events: EventStream<'a>, redactor: &Arc<Redactor>) -> EventStream<'a> {
     let mut masking = Masking::new(Arc::clone(redactor));
     let mut events = events;
     Box::pin(stream! {

@@ -7,8 +7,8 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use crate::command::{
     agents::AgentsArgs, approvals::ApprovalsArgs, chat::ChatArgs, completions::CompletionsArgs,
     config::ConfigArgs, doctor::DoctorArgs, events::EventsArgs, index::IndexArgs, init::InitArgs,
-    internal::InternalArgs, mcp::McpArgs, run::RunArgs, schema::SchemaArgs, serve::ServeArgs,
-    sessions::SessionsArgs, test::TestArgs, validate::ValidateArgs,
+    internal::InternalArgs, mcp::McpArgs, quality::QualityArgs, run::RunArgs, schema::SchemaArgs,
+    serve::ServeArgs, sessions::SessionsArgs, test::TestArgs, validate::ValidateArgs,
 };
 
 /// Define AI agents in YAML, test them and evaluate their answers.
@@ -78,6 +78,8 @@ pub(crate) enum Command {
     Agents(AgentsArgs),
     /// List, show and delete conversations.
     Sessions(SessionsArgs),
+    /// Examine stored quality loops.
+    Quality(QualityArgs),
     /// Answer questions about tool calls from another terminal.
     Approvals(ApprovalsArgs),
     /// Export and check the events of conversations.

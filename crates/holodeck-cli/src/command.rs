@@ -12,6 +12,7 @@ pub(crate) mod index;
 pub(crate) mod init;
 pub(crate) mod internal;
 pub(crate) mod mcp;
+pub(crate) mod quality;
 mod questions;
 pub(crate) mod run;
 pub(crate) mod schema;
@@ -46,6 +47,7 @@ pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failu
         Command::Test(args) => test::run(*args, terminal),
         Command::Agents(args) => agents::run(&args, terminal),
         Command::Sessions(args) => sessions::run(&args, terminal),
+        Command::Quality(args) => quality::run(&args, terminal),
         Command::Approvals(args) => approvals::run(&args, terminal),
         Command::Events(args) => events::run(&args, terminal),
         Command::Doctor(args) => doctor::run(&args, terminal),

@@ -117,7 +117,9 @@ impl Subject {
                     )
                 }
             }
-            OpenError::Unsupported(_) | OpenError::Price(_) => Problem::config(error.to_string()),
+            OpenError::Unsupported(_) | OpenError::Price(_) | OpenError::QualityLoop(_) => {
+                Problem::config(error.to_string())
+            }
             other => Problem::execution(other.to_string()),
         }
     }

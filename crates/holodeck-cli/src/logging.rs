@@ -21,10 +21,13 @@ use crate::terminal::{Verbosity, write_to_stderr};
 pub(crate) fn start(verbosity: Verbosity) {
     // Warnings of the MCP library are reported by this project, together with the server's stderr.
     let filter = match verbosity {
-        Verbosity::Quiet => "error,rmcp=off",
-        Verbosity::Normal => "warn,rmcp=off",
+        // How a command ended is an error of this program.
+        Verbosity::Quiet => "error,rmcp=off,holodeck::routing::result=off",
+        Verbosity::Normal => "warn,rmcp=off,holodeck::routing::result=off",
         // Includes why cases share processes or not.
-        Verbosity::Verbose => "warn,rmcp=off,holodeck_backend_claude::pool=info",
+        Verbosity::Verbose => {
+            "warn,rmcp=off,holodeck::routing::result=off,holodeck_backend_claude::pool=info"
+        }
         Verbosity::Debug => {
             "info,holodeck=debug,holodeck_runner=debug,holodeck_http=debug,\
                              holodeck_backend_openai=debug,holodeck_tools=debug,holodeck_cassette=debug,\

@@ -29,6 +29,8 @@ pub enum VerdictFormat {
         /// The highest score.
         max: u32,
     },
+    /// `{reason, improvements: [text], score, unachievable}` with a whole score from 0 to 100.
+    Quality,
     /// `{message, status}`: the next message of a simulated user.
     UserMessage,
 }
@@ -74,6 +76,15 @@ impl VerdictFormat {
                 };
                 object("score", json!({"reason": text, "score": score}))
             }
+            Self::Quality => object(
+                "quality",
+                json!({
+                    "reason": text,
+                    "improvements": list(text.clone()),
+                    "score": {"type": "integer", "enum": (0..=MAX_LISTED).collect::<Vec<u32>>()},
+                    "unachievable": {"type": "boolean"},
+                }),
+            ),
             Self::Items => object("items", json!({"items": list(text)})),
             Self::Verdicts => {
                 let verdict = json!({"type": "string", "enum": ["yes", "no", "idk"]});

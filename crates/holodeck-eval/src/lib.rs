@@ -10,6 +10,7 @@ mod json_text;
 mod judges;
 mod metric;
 pub mod nlp;
+mod quality;
 mod response_path;
 mod simulated_user;
 pub mod stats;
@@ -29,5 +30,6 @@ pub use metric::{
     Programs, Score,
 };
 pub use nlp::WORDNET_LICENSE;
+pub use quality::{QualityQuestion, QualityVerdict};
 pub use simulated_user::{USER_INSTRUCTIONS, UserMessage, UserStatus, UserView};
 pub use tool_calls::{ApprovalsOutcome, ToolExpectations, ToolsOutcome, check_approvals, check_tools};

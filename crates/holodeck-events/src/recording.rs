@@ -8,6 +8,7 @@ use std::{
 
 use holodeck_backend_api::{BackendError, BackendEvent, EventStream, ExecutionResult};
 use holodeck_model::events::{AgentEvent, EventBody, EventClass, PersistenceState, RunError, SessionStart};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::{
@@ -28,6 +29,7 @@ pub struct Recording<'a> {
     limit: Option<Duration>,
     chunk_interval: Duration,
     violations: Option<&'a AtomicU64>,
+    extra: Option<&'a (dyn Fn() -> Map<String, Value> + Sync)>,
 }
 
 /// Receives events once they are stored. It cannot change what is recorded, and must not block: a slow reader keeps a
@@ -107,6 +109,7 @@ impl<'a> Recording<'a> {
             limit: None,
             chunk_interval: Duration::ZERO,
             violations: None,
+            extra: None,
         }
     }
 
@@ -132,6 +135,13 @@ impl<'a> Recording<'a> {
     /// Without a counter, a debug build panics.
     pub fn with_violations(mut self, counter: &'a AtomicU64) -> Self {
         self.violations = Some(counter);
+        self
+    }
+
+    /// Adds fields to the last event of each run; `extra` is called when it is about to be stored. Readers keep fields that
+    /// they do not know.
+    pub fn with_extra(mut self, extra: &'a (dyn Fn() -> Map<String, Value> + Sync)) -> Self {
+        self.extra = Some(extra);
         self
     }
 
@@ -179,9 +189,9 @@ impl<'a> Recording<'a> {
                 None => Some(stream.next().await),
             };
             match next {
-                Some(Ok(BackendEvent::End(result))) => chunks.add(recorder.complete(*result)),
+                Some(Ok(BackendEvent::End(result))) => chunks.add(self.extended(recorder.complete(*result))),
                 Some(Ok(event)) => chunks.add(recorder.observe(&event)),
-                Some(Err(error)) => chunks.add(recorder.fail(failure.insert(error))),
+                Some(Err(error)) => chunks.add(self.extended(recorder.fail(failure.insert(error)))),
                 None => chunks.expire(),
             }
             self.store(&recorder, chunks.take_due(), &mut checker).await?;
@@ -196,6 +206,15 @@ impl<'a> Recording<'a> {
             backend_session_id,
             trajectory,
         })
+    }
+
+    /// The drafts with the extra fields of the last event.
+    fn extended(&self, mut drafts: Vec<Draft>) -> Vec<Draft> {
+        let last = drafts.last_mut().filter(|draft| draft.event.body.is_terminal());
+        if let (Some(last), Some(extra)) = (last, self.extra) {
+            last.event.extra = extra();
+        }
+        drafts
     }
 
     /// Stores, then delivers.

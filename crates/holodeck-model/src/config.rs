@@ -74,8 +74,8 @@ pub use observability::{
 pub use openai::{OpenAiConfig, OpenAiPermissions};
 pub use optimizer::{AxisType, NumericAxis, OptimizerAxes, OptimizerConfig, PhaseConfig, TextualAxis};
 pub use quality_loop::{
-    LoopBudget, LoopJudge, LoopReturn, LoopStrategy, MinImprovement, OnScorerError, OscillationConfig,
-    QualityLoopConfig, ScorerConfig, SignalsConfig, StopOn,
+    LoopBudget, LoopJudge, LoopReturn, LoopStrategy, MinImprovement, NoiseMultiple, OnScorerError,
+    OscillationConfig, QualityLoopConfig, ScorerConfig, SignalsConfig, StopOn,
 };
 pub use retrieval_tool::{
     ChunkingStrategy, DocumentDomain, HierarchicalDocumentTool, SearchMode, VectorstoreTool,

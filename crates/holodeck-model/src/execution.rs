@@ -9,6 +9,7 @@ use crate::{TokenUsage, value::JsonMap};
 
 /// A command to execute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "WrittenContext")]
 pub struct CommandContext {
     /// The command.
     pub command: Command,
@@ -31,6 +32,54 @@ pub struct CommandContext {
     /// Whether something must have been changed, run or tested.
     #[serde(default)]
     pub expects_execution_evidence: bool,
+}
+
+/// Names of fields that are reserved.
+pub const RESERVED_FIELDS: [&str; 2] = ["resume_session", "mcp_servers"];
+
+/// A command as it is written: reserved fields are refused.
+#[derive(Deserialize)]
+struct WrittenContext {
+    command: Command,
+    session_id: String,
+    #[serde(default)]
+    cwd: Option<PathBuf>,
+    #[serde(default)]
+    requires_evidence: bool,
+    #[serde(default)]
+    require_tests: bool,
+    #[serde(default)]
+    expects_file_changes: bool,
+    #[serde(default)]
+    expects_tests: bool,
+    #[serde(default)]
+    expects_execution_evidence: bool,
+    #[serde(flatten)]
+    others: BTreeMap<String, serde::de::IgnoredAny>,
+}
+
+impl TryFrom<WrittenContext> for CommandContext {
+    type Error = String;
+
+    fn try_from(written: WrittenContext) -> Result<Self, String> {
+        let reserved = RESERVED_FIELDS.into_iter();
+        if let Some(name) = reserved
+            .into_iter()
+            .find(|name| written.others.contains_key(*name))
+        {
+            return Err(format!("the field `{name}` is reserved"));
+        }
+        Ok(Self {
+            command: written.command,
+            session_id: written.session_id,
+            cwd: written.cwd,
+            requires_evidence: written.requires_evidence,
+            require_tests: written.require_tests,
+            expects_file_changes: written.expects_file_changes,
+            expects_tests: written.expects_tests,
+            expects_execution_evidence: written.expects_execution_evidence,
+        })
+    }
 }
 
 /// The name of a command and what it is given.
@@ -264,4 +313,44 @@ pub struct IterationRecord {
     pub usage: Option<UsageMetadata>,
     /// SHA-256 of the output, hexadecimal.
     pub output_digest: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn reserved_fields_are_refused_by_name() {
+        let context = CommandContext {
+            session_id: "s".to_owned(),
+            ..CommandContext::default()
+        };
+        let mut written = serde_json::to_value(&context).unwrap();
+        assert_eq!(
+            serde_json::from_value::<CommandContext>(written.clone()).unwrap(),
+            context
+        );
+        for name in RESERVED_FIELDS {
+            let mut with = written.clone();
+            with[name] = json!(null);
+            let error = serde_json::from_value::<CommandContext>(with).unwrap_err();
+            assert_eq!(error.to_string(), format!("the field `{name}` is reserved"));
+        }
+        written["later"] = json!(1);
+        assert!(serde_json::from_value::<CommandContext>(written).is_ok());
+    }
+
+    #[test]
+    fn the_task_is_the_arguments_and_then_the_parameters_in_order() {
+        let command = Command {
+            name: "review".to_owned(),
+            arguments: vec!["look".to_owned(), "at src".to_owned()],
+            parameters: [("z".to_owned(), json!(1)), ("a".to_owned(), json!("x y"))].into(),
+            flags: [("deep".to_owned(), true)].into(),
+        };
+        assert_eq!(command.task(), "look at src a=x y z=1");
+    }
 }

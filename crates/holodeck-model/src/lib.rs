@@ -27,6 +27,7 @@ mod report;
 mod resolved;
 mod settings;
 mod shard;
+mod skill_doc;
 mod source;
 mod substitute;
 mod suggest;
@@ -48,8 +49,8 @@ pub use diagnostic::{Diagnostic, Label, Location, Severity, Span};
 pub use endpoint::{EndpointConfig, EndpointError, EndpointOrigin, EndpointRoute, ModelEndpoint};
 pub use env::Env;
 pub use execution::{
-    Command, CommandContext, CommandResult, ExecutionAttempt, IterationRecord, RoutingDecision,
-    TerminationReason, UsageMetadata,
+    Command, CommandContext, CommandResult, ExecutionAttempt, IterationRecord, RESERVED_FIELDS,
+    RoutingDecision, TerminationReason, UsageMetadata,
 };
 pub use files::{DiskFiles, FileKind, Files, MemoryFiles, create_private_folder, io_reason, private_file};
 pub use hex::{hex, hex_prefix};
@@ -62,6 +63,7 @@ pub use report::*;
 pub use resolved::{InstructionsSource, Need, ResolvedAgent, ResolvedInstructions, Unsupported};
 pub use settings::{ExecutionSettings, Layer, Setting};
 pub use shard::{Shard, ShardError, ShardPart};
+pub use skill_doc::SkillDoc;
 pub use source::{Source, Sources};
 pub use substitute::{Substitution, substitute};
 pub use suggest::closest;

@@ -6,7 +6,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{CallDecision, CallDetails, Combination, ShardPart, TokenUsage};
+use crate::{CallDecision, CallDetails, Combination, ShardPart, TerminationReason, TokenUsage};
 
 /// Version of the run file; see [`ReportHead::schema_version`].
 pub const REPORT_SCHEMA_VERSION: u32 = 1;
@@ -103,6 +103,54 @@ pub enum FailureKind {
     /// Read from a file that does not record the kind.
     #[serde(other)]
     Other,
+}
+
+/// What a quality loop did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoopSummary {
+    /// The score of the first answer, 0–100; absent if nothing was scored.
+    pub first_score: Option<f64>,
+    /// The score of the returned answer, 0–100.
+    pub final_score: Option<f64>,
+    /// How many answers were scored.
+    pub iterations: u32,
+    /// Why it ended.
+    pub termination_reason: TerminationReason,
+    /// The score of each answer.
+    #[serde(default)]
+    pub scores: Vec<f64>,
+    /// Whether the returned answer met the threshold.
+    #[serde(default)]
+    pub passed: bool,
+    /// What the loop used beyond the first answer, in US dollars: scoring and further answers; absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// Answers after the first one that may have changed something outside: work that may have been done twice.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub repeated_side_effects: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(number: &u32) -> bool {
+    *number == 0
+}
+
+impl LoopSummary {
+    /// How many points the returned answer is better than the first one.
+    pub fn gain(&self) -> Option<f64> {
+        Some(self.final_score? - self.first_score?)
+    }
+}
+
+/// What the quality loops of a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoopTotals {
+    /// Cases with a loop that scored an answer.
+    pub cases: usize,
+    /// Points that the returned answers are better than the first ones, of all cases.
+    pub points: f64,
+    /// What the loops used beyond the first answers, in US dollars; absent if a part is unknown.
+    pub cost_usd: Option<f64>,
 }
 
 impl Failure {
@@ -220,6 +268,9 @@ pub struct TestResult {
     /// Price of the judges, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge_cost_usd: Option<f64>,
+    /// What the quality loop around the case did; absent if there was none.
+    #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
+    pub quality_loop: Option<LoopSummary>,
     /// What ended the conversation with a simulated user: `goal_reached`, `gave_up`, `max_turns`, `stop_when` or `error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
@@ -538,6 +589,9 @@ pub struct ReportSummary {
     /// Price of the models that played users, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_cost_usd: Option<f64>,
+    /// What the quality loops did; absent if there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loops: Option<LoopTotals>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -21,6 +21,7 @@ use opentelemetry::{
     },
 };
 use opentelemetry_sdk::trace::{SdkTracer, Span};
+use serde_json::{Map, Value};
 
 use crate::{
     Evaluation,
@@ -146,6 +147,35 @@ impl Telemetry {
             let turn = turn.and_then(parse_traceparent);
             evaluation::export(running, &EvaluatedTurn::OfEarlierRun { unit, turn }, results);
         }
+    }
+
+    /// Exports an event about a command as a span of its own, which is linked to that of the run. Numbers and booleans keep
+    /// their type, secrets are masked, and absent fields are left out.
+    pub fn command_event(&self, name: &str, fields: &Map<String, Value>) {
+        let Some(running) = &self.0 else { return };
+        let mut attributes = vec![KeyValue::new(AGENT_NAME, running.agent.clone())];
+        attributes.extend(fields.iter().filter_map(|(field, value)| {
+            let key = format!("holodeck.{field}");
+            Some(match value {
+                Value::Null => return None,
+                Value::Bool(value) => KeyValue::new(key, *value),
+                Value::Number(number) => match number.as_i64() {
+                    Some(number) => KeyValue::new(key, number),
+                    None => KeyValue::new(key, number.as_f64().unwrap_or_default()),
+                },
+                Value::String(text) => KeyValue::new(key, running.redactor.text(text).into_owned()),
+                other => KeyValue::new(key, running.redactor.text(&other.to_string()).into_owned()),
+            })
+        }));
+        let now = SystemTime::now();
+        let span = running.span(
+            name.to_owned(),
+            SpanKind::Internal,
+            &Context::new(),
+            now,
+            attributes,
+        );
+        running.end(&span, now);
     }
 
     /// A traced wrapper of a backend that asks `model`, or the backend itself if nothing is exported. Several backends may

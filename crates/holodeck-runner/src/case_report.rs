@@ -4,8 +4,8 @@ use std::{borrow::Cow, collections::HashMap};
 
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_model::{
-    ApprovalDetail, CaseState, ExecutionState, ExpectedApproval, ExpectedTool, Failure, MetricConfig,
-    MetricResult, OneOrMany, Redactor, ResolvedAgent, TokenUsage, case_label,
+    ApprovalDetail, CaseState, ExecutionState, ExpectedApproval, ExpectedTool, Failure, LoopSummary,
+    MetricConfig, MetricResult, OneOrMany, Redactor, ResolvedAgent, TokenUsage, case_label,
 };
 use holodeck_turn::TurnRecord;
 use serde_json::Value;
@@ -176,6 +176,11 @@ impl CaseReport {
         }
     }
 
+    /// What its quality loop did; of several trials, that of the shown one.
+    pub fn quality_loop(&self) -> Option<&LoopSummary> {
+        Some(&self.unit.quality_loop.as_ref()?.summary)
+    }
+
     /// What ended the conversation with a simulated user.
     pub fn ended_by(&self) -> Option<&'static str> {
         self.unit.user.as_ref().map(UserRecord::ended_by)
@@ -285,6 +290,9 @@ impl CaseReport {
     pub fn elapsed_ms(&self) -> u64 {
         if let Some(trials) = &self.trials {
             return trials.elapsed_ms;
+        }
+        if let Some(quality) = &self.unit.quality_loop {
+            return quality.elapsed_ms;
         }
         self.turns().map(|turn| turn.record.elapsed_ms).sum()
     }

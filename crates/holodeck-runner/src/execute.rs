@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     grade::AnswerView,
     grading::{Earlier, GradingStage},
+    improve::{AnswerLoop, LoopRecord},
     judging::Judges,
     record::{Grade, UnitRecord, UserRecord},
 };
@@ -24,6 +25,8 @@ pub(crate) struct Executor {
     pub(crate) users: Option<Arc<dyn Judges>>,
     /// Selects specialist agents.
     pub(crate) router: Option<Arc<dyn TaskRouter>>,
+    /// What improves answers.
+    pub(crate) answer_loop: Option<Arc<dyn AnswerLoop>>,
     pub(crate) notices: tokio::sync::mpsc::UnboundedSender<String>,
 }
 
@@ -57,6 +60,7 @@ pub(crate) struct Conversation {
     pub(crate) failures: Vec<Failure>,
     pub(crate) blocker: Option<Blocker>,
     pub(crate) user: Option<UserRecord>,
+    pub(crate) quality_loop: Option<Box<LoopRecord>>,
 }
 
 impl Conversation {
@@ -101,6 +105,7 @@ impl Executor {
             failures,
             blocker,
             user,
+            quality_loop,
         }) = conversation
         else {
             return CaseEnd::Stopped;
@@ -110,6 +115,7 @@ impl Executor {
             failures,
             user,
             route,
+            quality_loop,
             ..self.empty_record(index, (identity, trial))
         });
         let grade = if unit.holds_secrets(&self.grading.redactor) {
@@ -154,6 +160,7 @@ impl Executor {
             failures: Vec::new(),
             user: None,
             route: None,
+            quality_loop: None,
         }
     }
 
@@ -180,18 +187,20 @@ impl Executor {
             ..TurnInput::default()
         };
         let start = |request| self.backend.start(request);
-        match self
+        let end = self
             .turns
             .run(turn, cancel, start, |event| self.forward_notice(event))
-            .await
-        {
-            TurnEnd::Stopped => None,
-            TurnEnd::Ended { record, error } => Some(Conversation {
-                turns: vec![*record],
-                blocker: error.as_ref().and_then(Blocker::from_error),
-                ..Conversation::default()
-            }),
-        }
+            .await;
+        let TurnEnd::Ended { record, error } = end else {
+            return None;
+        };
+        let conversation = Conversation {
+            turns: vec![*record],
+            blocker: error.as_ref().and_then(Blocker::from_error),
+            ..Conversation::default()
+        };
+        // Boxed, because most agents have no loop.
+        Box::pin(self.improve_answer(case, &unit, conversation, cancel)).await
     }
 
     /// `None` if this run stopped it.

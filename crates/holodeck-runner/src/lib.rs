@@ -16,6 +16,7 @@ mod execute;
 mod exit;
 mod grade;
 mod grading;
+mod improve;
 mod journal;
 mod judging;
 mod lock;
@@ -50,6 +51,7 @@ pub use dispatch::{OnFailure, RunControl, Stop};
 pub use event::{RunEvent, RunSink};
 pub use exit::ExitCode;
 pub use grade::Renew;
+pub use improve::{AnswerLoop, FirstAnswer, ImprovedAnswer, JudgeCalls, LoopRecord};
 pub use journal::{
     JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunFlags, StoredCombination, StoredSelection,
     StoredShard,

@@ -8,7 +8,7 @@ use holodeck_model::{
 use holodeck_turn::TurnRecord;
 use serde::{Deserialize, Serialize};
 
-use crate::judging::JudgeUsage;
+use crate::{improve::LoopRecord, judging::JudgeUsage};
 
 /// One execution of one case. A case without `turns` has exactly one turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +36,9 @@ pub struct UnitRecord {
     /// The specialist agent that was selected for the first question, if the case expects one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<TaskRoute>,
+    /// The quality loop that chose its answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quality_loop: Option<Box<LoopRecord>>,
 }
 
 /// The part of a simulated user in a conversation, beside its messages, which are the inputs of the turns.
@@ -164,12 +167,17 @@ impl UnitRecord {
     /// The failures outside of its turns, and that of its simulated user.
     pub(crate) fn own_failures(&self) -> impl Iterator<Item = &Failure> {
         let by_user = self.user.iter().filter_map(|user| user.failure.as_ref());
-        self.failures.iter().chain(by_user)
+        let by_loop = self
+            .quality_loop
+            .iter()
+            .filter_map(|quality| quality.failure.as_ref());
+        self.failures.iter().chain(by_user).chain(by_loop)
     }
 
     /// Model calls made.
     pub(crate) fn model_calls(&self) -> u32 {
-        self.turns.iter().map(|turn| turn.result.num_turns).sum()
+        let turns = self.turns.iter().map(|turn| turn.result.num_turns);
+        turns.sum::<u32>() + self.loop_used().map_or(0, |used| used.model_calls)
     }
 
     /// Its tokens; absent if those of a turn are unknown, because a partial sum would be wrong.
@@ -182,7 +190,16 @@ impl UnitRecord {
                 None => {}
             }
         }
+        if let Some(used) = self.loop_used() {
+            *total.get_or_insert_with(TokenUsage::default) += used.usage?;
+        }
         total
+    }
+
+    /// What its loop used beside the returned answer.
+    fn loop_used(&self) -> Option<JudgeUsage> {
+        let used = self.quality_loop.as_ref()?.used;
+        (used.model_calls > 0).then_some(used)
     }
 
     /// Its price; absent if that of a turn is unknown.
@@ -194,6 +211,9 @@ impl UnitRecord {
                 None if turn.result.num_turns > 0 => return None,
                 None => {}
             }
+        }
+        if let Some(used) = self.loop_used() {
+            *total.get_or_insert(0.0) += used.cost_usd?;
         }
         total
     }
@@ -219,6 +239,9 @@ impl UnitRecord {
         if let Some(user) = &mut self.user {
             mask_optional(redactor, &mut user.closing);
             mask_failures(redactor, user.failure.as_mut_slice());
+        }
+        if let Some(quality) = &mut self.quality_loop {
+            quality.mask(redactor);
         }
         for turn in &mut self.turns {
             redactor.mask_text(&mut turn.input);
@@ -255,7 +278,13 @@ impl Grade {
         let any = |state| turns.iter().any(|turn| turn.state == state);
         let state = if any(CaseState::Failed) {
             CaseState::Failed
-        } else if any(CaseState::Error) || unit.execution() == ExecutionState::Error {
+        } else if any(CaseState::Error)
+            || unit.execution() == ExecutionState::Error
+            || unit
+                .quality_loop
+                .as_ref()
+                .is_some_and(|quality| quality.failure.is_some())
+        {
             CaseState::Error
         } else if any(CaseState::Passed) {
             CaseState::Passed

@@ -16,9 +16,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JudgeSettings, Judges,
-    LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl, RunEvent, RunFlags,
-    RunLock, RunSink, RunStore, RunView, Selection, StoredCombination, StoredSelection, StoredShard,
+    AnswerLoop, Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JudgeSettings,
+    Judges, LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl, RunEvent,
+    RunFlags, RunLock, RunSink, RunStore, RunView, Selection, StoredCombination, StoredSelection,
+    StoredShard,
     compare::write_baseline,
     dispatch::Dispatcher,
     execute::Executor,
@@ -53,6 +54,8 @@ pub struct TestRequest {
     pub users: Option<Arc<dyn Judges>>,
     /// Selects specialist agents, if a case expects one.
     pub router: Option<Arc<dyn TaskRouter>>,
+    /// What improves the answers of cases, if the agent has a quality loop.
+    pub answer_loop: Option<Arc<dyn AnswerLoop>>,
     /// The programs that grade.
     pub programs: Arc<dyn Programs>,
     /// Set when answers come from a recording.
@@ -341,6 +344,7 @@ pub async fn run_tests(
         turns: request.turns.clone(),
         users: request.users.clone(),
         router: request.router.clone(),
+        answer_loop: request.answer_loop.clone(),
         notices: notify,
     });
     let replayed = journal.header().replayed.is_some();
@@ -368,10 +372,17 @@ pub async fn run_tests(
             None => Ok(()),
         }
     };
+    let close_loop = async {
+        match &request.answer_loop {
+            Some(answer_loop) => answer_loop.close().await,
+            None => Ok(()),
+        }
+    };
     for closed in [
         control.within(request.backend.teardown()).await,
         control.within(grading.judge.close()).await,
         control.within(close_users).await,
+        control.within(close_loop).await,
     ] {
         closed.transpose()?;
     }

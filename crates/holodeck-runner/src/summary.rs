@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use holodeck_model::{CaseState, MetricResult, ReportSummary, TokenUsage};
+use holodeck_model::{CaseState, LoopSummary, LoopTotals, MetricResult, ReportSummary, TokenUsage};
 
 use crate::{CaseReport, judging::JudgeUsage};
 
@@ -14,6 +14,7 @@ pub struct SummaryFold {
     cost_known: bool,
     judging: Option<JudgeUsage>,
     by_users: Option<JudgeUsage>,
+    loops: Option<LoopTotals>,
 }
 
 impl SummaryFold {
@@ -56,10 +57,27 @@ impl SummaryFold {
         if let Some(used) = case.user_used() {
             self.by_users.get_or_insert_default().add(&used);
         }
+        if let Some(quality) = case.quality_loop() {
+            self.observe_loop(quality);
+        }
         if let Some(cost) = case.cost_usd() {
             self.cost_usd += cost;
             self.cost_known = true;
         }
+    }
+
+    fn observe_loop(&mut self, quality: &LoopSummary) {
+        let Some(gain) = quality.gain() else { return };
+        let totals = self.loops.get_or_insert(LoopTotals {
+            cost_usd: Some(0.0),
+            ..LoopTotals::default()
+        });
+        totals.cases += 1;
+        totals.points += gain;
+        totals.cost_usd = totals
+            .cost_usd
+            .zip(quality.cost_usd)
+            .map(|(sum, cost)| sum + cost);
     }
 
     fn observe_metric(&mut self, metric: &MetricResult) {
@@ -96,6 +114,7 @@ impl SummaryFold {
         }
         summary.token_usage = self.usage;
         summary.cost_usd = self.cost_known.then_some(self.cost_usd);
+        summary.loops = self.loops;
         summary.judge_usage = self.judging.and_then(|judging| judging.usage);
         summary.judge_cost_usd = self.judging.and_then(|judging| judging.cost_usd);
         summary.user_usage = self.by_users.and_then(|used| used.usage);

@@ -60,7 +60,7 @@ impl FunctionTool {
                 name: config.name.clone(),
                 description: config.description.clone(),
                 parameters,
-                side_effects: SideEffects::Possible,
+                side_effects: config.side_effects.unwrap_or(SideEffects::Possible),
             },
             target,
         })

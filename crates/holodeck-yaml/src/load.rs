@@ -8,11 +8,13 @@ mod layers;
 mod matrix;
 mod read;
 mod settings;
+mod skills;
 mod test_cases;
 mod unsupported;
 
 pub use self::data_set::{load_labels, load_routing_cases};
 pub(crate) use self::instructions::{is_fence, split_front_matter};
+pub use self::skills::load_skill;
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},

@@ -17,6 +17,8 @@ use holodeck_model::{
 use holodeck_orchestrator::{AgentDefinition, AgentRegistry, KeywordSelector};
 use holodeck_yaml::{Load, LoadedAgent, load_agent_doc};
 
+use crate::routed::skill_tools;
+
 pub(crate) use cases::SelectorRouter;
 pub use cases::{Abstention, Confusion, RoutingReport, RoutingResult, evaluate_routing};
 pub use snapshot::snapshot_files;
@@ -70,7 +72,10 @@ impl LoadedAgents {
 
 /// The definition of a specialist agent for the backend of `agent`; without one, for Claude Code.
 pub fn definition(doc: &AgentDoc, agent: Option<&ResolvedAgent>) -> (AgentDefinition, Vec<Diagnostic>) {
-    let names = agent.map_or_else(ToolNames::with_builtins, |agent| ToolNames::of(&agent.config));
+    let mut names = agent.map_or_else(ToolNames::with_builtins, |agent| ToolNames::of(&agent.config));
+    for skill in agent.map(skill_tools).unwrap_or_default() {
+        names.add_host_tool(&skill);
+    }
     let provider = agent.map_or(Provider::Anthropic, |agent| agent.config.model.provider);
     AgentDefinition::new(doc, &names, provider)
 }

@@ -18,7 +18,7 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{Answers, agents, judges, turn_key::claude_settings};
+use crate::{Answers, agents, judges, quality, turn_key::claude_settings};
 
 pub(crate) use files::{FileDigests, files_of_claude, files_of_tools};
 
@@ -103,6 +103,11 @@ impl Parts<'_> {
         self.add("embedding_provider", &config.embedding_provider);
         self.add("claude", &config.claude.as_ref().map(claude_settings));
         self.add("openai", &config.openai);
+        if let Some(quality) = quality::enabled(agent) {
+            let metrics: Vec<_> = quality::loop_metrics(agent, quality).collect();
+            let judges = judges::loop_judge_models(agent);
+            self.add("quality_loop", &json!([quality, metrics, judges]));
+        }
         let routing = config.routing.as_ref();
         self.add(
             "routing.agents",

@@ -18,6 +18,7 @@ use holodeck_yaml::Load;
 use crate::{
     backends::{BackendSelector, Specialist},
     model_places::is_same,
+    quality,
 };
 
 /// The judges of an agent's metrics.
@@ -62,6 +63,18 @@ impl AgentJudges {
             concurrency: agent.execution.parallel_judge_calls.value.get(),
             judges: Arc::new(Self::new(agent, backends, turns)),
         })
+    }
+
+    /// The judges of the quality loop of `agent`.
+    pub(crate) fn for_loop(
+        agent: &Arc<ResolvedAgent>,
+        backends: &BackendSelector,
+        turns: &TurnRunner,
+    ) -> JudgeSettings {
+        JudgeSettings {
+            concurrency: agent.execution.parallel_judge_calls.value.get(),
+            judges: Arc::new(Self::new(agent, backends, turns)),
+        }
     }
 
     fn find(&self, model: &ModelConfig, format: VerdictFormat) -> Option<OpenJudge> {
@@ -206,7 +219,10 @@ pub(crate) fn judge_models<'a>(
     agent: &'a ResolvedAgent,
     planned: Option<&'a [usize]>,
 ) -> Vec<&'a ModelConfig> {
-    let mut models: Vec<&ModelConfig> = Vec::new();
+    let mut models = match planned {
+        Some([]) => Vec::new(),
+        _ => loop_judge_models(agent),
+    };
     for (_, metric) in metrics(agent, planned) {
         let Some(judging) = metric.judging() else { continue };
         let named = match judging.judges {
@@ -217,6 +233,27 @@ pub(crate) fn judge_models<'a>(
             if !models.iter().any(|known| is_same(known, model)) {
                 models.push(model);
             }
+        }
+    }
+    models
+}
+
+/// The models that judge answers in the quality loop.
+pub(crate) fn loop_judge_models(agent: &ResolvedAgent) -> Vec<&ModelConfig> {
+    let Some(config) = quality::enabled(agent) else {
+        return Vec::new();
+    };
+    let of_metrics = quality::loop_metrics(agent, config).filter_map(MetricConfig::judging);
+    let of_metrics = of_metrics.flat_map(|judging| match judging.judges {
+        [] => std::slice::from_ref(default_model(agent)),
+        judges => judges,
+    });
+    let of_scorer = config.scorer.judge.iter();
+    let of_scorer = of_scorer.map(|judge| judge.model.as_ref().unwrap_or_else(|| default_model(agent)));
+    let mut models: Vec<&ModelConfig> = Vec::new();
+    for model in of_metrics.chain(of_scorer) {
+        if !models.iter().any(|known| is_same(known, model)) {
+            models.push(model);
         }
     }
     models

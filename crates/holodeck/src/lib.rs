@@ -34,7 +34,9 @@ mod open;
 mod prices;
 mod probe;
 mod prompts;
+mod quality;
 mod recorded_case;
+mod routed;
 mod sampling;
 mod saved_case;
 mod serve;
@@ -78,7 +80,12 @@ pub use live::ask_briefly;
 pub use load::{check_equal_cases, doctor, load, load_combination};
 pub use matrix::{MatrixRun, ShardGroups, find_run, shards_by_combination};
 pub use open::{OpenAgent, OpenError, OpenOptions, Preparing};
+pub use quality::LoopSetupError;
 pub use recorded_case::{RecordedCase, RecordedCaseError, recorded_case};
+pub use routed::{
+    EXECUTION_FIELD, LoadedSkills, MAX_DELEGATION, RoutedAgent, RoutedError, RoutedExecution, RoutedOptions,
+    RoutedPlan, RoutingOverrides, execution_json, is_routed, load_own_skills, new_session_id,
+};
 pub use saved_case::{SaveCaseError, SavedCase, save_conversation};
 pub use serve::{ServeError, ServeFlags, Server};
 pub use servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};

@@ -6,7 +6,9 @@ use holodeck_model::{
 use holodeck_validators::Check;
 use holodeck_yaml::{Load, LoadedAgent};
 
-use crate::{agents, calibrated, graders, index, judges, model_keys, probe, prompts, telemetry};
+use crate::{
+    agents, calibrated, graders, index, judges, model_keys, probe, prompts, quality, routed, telemetry,
+};
 
 /// Loads an agent with its layers; every problem is in the result.
 ///
@@ -94,8 +96,10 @@ fn check(mut load: Load, env: &Env) -> Load {
     check_schemas(&mut load);
     prompts::check(&mut load);
     judges::check(&mut load);
+    quality::check(&mut load);
     index::check_patterns(&mut load, env);
     agents::check(&mut load);
+    routed::check(&mut load);
     load
 }
 

@@ -11,7 +11,7 @@ use holodeck_yaml::{LoadedAgent, Places};
 use crate::{
     backends::BackendSelector,
     index::reranking_models,
-    judges::{judge_models, specialist, user_models},
+    judges::{judge_models, loop_judge_models, specialist, user_models},
     model_places::is_same,
 };
 
@@ -48,6 +48,14 @@ pub(crate) fn check_judges(
     backends: &BackendSelector,
 ) -> Result<(), BackendError> {
     check_all("judge", judge_models(agent, planned), agent, backends)
+}
+
+/// Checks that there is a key for each judge of the quality loop.
+pub(crate) fn check_loop_judges(
+    agent: &ResolvedAgent,
+    backends: &BackendSelector,
+) -> Result<(), BackendError> {
+    check_all("judge", loop_judge_models(agent), agent, backends)
 }
 
 /// Checks that there is a key for each simulated user.

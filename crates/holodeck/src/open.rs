@@ -13,11 +13,11 @@ use holodeck_turn::{PriceError, Prices};
 use holodeck_yaml::{LoadedAgent, Places};
 
 use crate::{
-    AnswerError, AnswerSource, Answers, ToolSetupError, UnsupportedParts,
+    AnswerError, AnswerSource, Answers, LoopSetupError, ToolSetupError, UnsupportedParts,
     backends::{BackendSelector, ReadyTools, Specialist, ToolSetup, prepare_tools},
     index::{IndexSink, Rebuild},
     mcp::McpServers,
-    model_keys, prices, telemetry,
+    model_keys, prices, quality, telemetry,
     unsupported::refuse_unsupported,
 };
 
@@ -77,6 +77,9 @@ pub enum OpenError {
         /// The day of the list.
         as_of: String,
     },
+    /// The quality loop.
+    #[error(transparent)]
+    QualityLoop(#[from] LoopSetupError),
     /// The tools.
     #[error(transparent)]
     Tools(#[from] ToolSetupError),
@@ -129,6 +132,7 @@ impl CheckedAgent {
             // This budget is that of a turn, which asks no judge.
             checked.require_prices("openai.max_budget_usd", Some(&[]))?;
         }
+        checked.check_loop(planned)?;
         checked.backends.check_key(&checked.agent)?;
         if occasion == Occasion::Test {
             model_keys::check_judges(&checked.agent, planned, &checked.backends)?;
@@ -161,6 +165,27 @@ impl CheckedAgent {
         })
     }
 
+    /// Checks what the quality loop needs, where there is one.
+    fn check_loop(&self, planned: Option<&[usize]>) -> Result<(), OpenError> {
+        let Some(config) = quality::enabled(&self.agent).filter(|_| self.occasion == Occasion::Run) else {
+            // In a test, its judges are checked with the others.
+            let budget = quality::enabled(&self.agent).and_then(|config| config.budget.max_cost_usd);
+            return match (budget, self.occasion) {
+                (Some(_), Occasion::Test) => self.require_prices("quality_loop.budget.max_cost_usd", planned),
+                _ => Ok(()),
+            };
+        };
+        if config.budget.max_cost_usd.is_some() {
+            self.require_prices("quality_loop.budget.max_cost_usd", None)?;
+        }
+        Ok(model_keys::check_loop_judges(&self.agent, &self.backends)?)
+    }
+
+    /// What creates its backends.
+    pub(crate) fn into_backends(self) -> BackendSelector {
+        self.backends
+    }
+
     pub(crate) fn answers(&self) -> &Answers {
         self.backends.answers()
     }
@@ -172,6 +197,15 @@ impl CheckedAgent {
     /// Builds the indexes, connects the servers and creates the backend. If a later part fails, what was started is
     /// closed again.
     pub(crate) async fn open(self) -> Result<OpenAgent, OpenError> {
+        let answers = self.backends.answers();
+        let replayed = answers.replayed().is_some();
+        let env = self.backends.env();
+        let telemetry = telemetry::start(&self.agent, self.occasion, env, replayed, answers.redactor());
+        self.open_traced(telemetry).await
+    }
+
+    /// As [`open`](Self::open), with an export that is already running.
+    pub(crate) async fn open_traced(self, telemetry: Telemetry) -> Result<OpenAgent, OpenError> {
         let Self {
             agent,
             backends,
@@ -179,9 +213,6 @@ impl CheckedAgent {
             options,
             answers_itself,
         } = self;
-        let redactor = backends.answers().redactor();
-        let replayed = backends.answers().replayed().is_some();
-        let telemetry = telemetry::start(&agent, occasion, backends.env(), replayed, redactor);
         let backends = backends.traced(telemetry.clone());
         if !answers_itself {
             return Ok(OpenAgent {
@@ -313,6 +344,17 @@ impl OpenAgent {
         self.backends.specialist(&self.agent, specialist, occasion).await
     }
 
+    /// A backend for a variant of this agent, such as one with the definition of a specialist: it shares the open servers,
+    /// answers, prices and telemetry.
+    pub(crate) async fn variant(
+        &self,
+        agent: Arc<ResolvedAgent>,
+        occasion: Occasion,
+        tools: Arc<dyn ToolHost>,
+    ) -> Result<Arc<dyn AgentBackend>, BackendError> {
+        self.backends.create(agent, occasion, tools).await
+    }
+
     /// Its tools.
     pub(crate) fn tools(&self) -> &Arc<dyn ToolHost> {
         &self.tools
@@ -348,9 +390,16 @@ impl OpenAgent {
 
     /// Ends the backend, the servers and the export of telemetry, and waits for them.
     pub async fn close(self) -> Result<(), BackendError> {
+        let telemetry = self.telemetry.clone();
+        let result = self.close_traced().await;
+        telemetry::finish(&telemetry).await;
+        result
+    }
+
+    /// As [`close`](Self::close), without the export of telemetry, which the caller ends.
+    pub(crate) async fn close_traced(self) -> Result<(), BackendError> {
         let result = self.backend.teardown().await;
         self.servers.close().await;
-        telemetry::finish(&self.telemetry).await;
         result
     }
 }

@@ -8,10 +8,10 @@ use holodeck_model::{
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_runner::{
-    Budget, CaseTrials, Journal, JournalHeader, MergeRequest, OnFailure, Plan, PlanError, RegradeRequest,
-    Renew, RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError,
-    StoredCombination, TestRequest, VerdictSource, check_resumable, journals_of, new_group, plan_trials,
-    run_tests,
+    AnswerLoop, Budget, CaseTrials, Journal, JournalHeader, MergeRequest, OnFailure, Plan, PlanError,
+    RegradeRequest, Renew, RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore,
+    Selection, StoreError, StoredCombination, TestRequest, VerdictSource, check_resumable, journals_of,
+    new_group, plan_trials, run_tests,
 };
 use holodeck_turn::{FileReader, Prices, TurnRunner};
 use holodeck_yaml::LoadedAgent;
@@ -32,6 +32,7 @@ use crate::{
     model_keys,
     open::CheckedAgent,
     prices::prices,
+    quality::AgentLoop,
     telemetry::{self, TracedRun},
 };
 
@@ -219,6 +220,16 @@ pub async fn prepare_test(
     warnings.extend_from_slice(open.warnings());
     warnings.extend(judges::warn_own_model(open.agent(), Some(planned)));
     warnings.extend(judges::warn_own_user(open.agent(), Some(planned)));
+    let gate = options.open.side_effects;
+    let answer_loop = AgentLoop::new(&open, &turns, (Occasion::Test, gate));
+    let answer_loop = match answer_loop {
+        Ok(answer_loop) => answer_loop.map(|answer_loop| Arc::new(answer_loop) as Arc<dyn AnswerLoop>),
+        Err(error) => {
+            // What was started ends with the process otherwise.
+            let _ = open.close().await;
+            return Err(OpenError::from(error).into());
+        }
+    };
     let (router, agent_warnings) = agents::task_router(open.agent(), planned);
     warnings.extend(agent_warnings);
     metadata.mcp_servers = open.servers().records(&redactor);
@@ -230,6 +241,7 @@ pub async fn prepare_test(
         accept_changes: options.accept_changes,
         backend: Arc::clone(open.backend()),
         judge: AgentJudges::settings(open.agent(), Some(planned), open.backends(), &turns),
+        answer_loop,
         users: AgentJudges::users(open.agent(), Some(planned), open.backends(), &turns),
         router,
         programs,

@@ -1,4 +1,6 @@
-//! `holodeck run`: asks one question and streams the answer.
+//! `holodeck run`: asks one question and streams the answer, or executes a command.
+
+mod routed;
 
 use std::{
     io::{self, Read as _},
@@ -10,6 +12,7 @@ use std::{
 use holodeck::{
     backend_api::{BackendEvent, ExecutionResult},
     index::IndexSink,
+    is_routed,
     model::{Provider, RedactedStream},
     runner::{ExitCode, words},
     yaml::LoadedAgent,
@@ -30,11 +33,13 @@ use crate::{
 
 /// Flags of `holodeck run`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "holodeck run [OPTIONS] [AGENT] QUESTION")]
+#[command(
+    override_usage = "holodeck run [OPTIONS] [AGENT] QUESTION\n       holodeck run [OPTIONS] [AGENT] --command NAME [ARGS]..."
+)]
 pub(crate) struct RunArgs {
     /// The agent file (default: `agent.yaml`) and the question; `-` reads the question from stdin.
     // One list, so that flags are accepted between the two.
-    #[arg(value_name = "[AGENT] QUESTION", required = true)]
+    #[arg(value_name = "[AGENT] QUESTION", required_unless_present = "command")]
     agent_and_question: Vec<String>,
     /// Write the whole result as one JSON object instead of streaming the answer.
     #[arg(long)]
@@ -48,6 +53,8 @@ pub(crate) struct RunArgs {
     /// Time out the answer after this many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
+    #[command(flatten)]
+    routing: routed::RoutingArgs,
 }
 
 /// Size limit of a question on stdin; no model accepts more.
@@ -55,6 +62,9 @@ const MAX_QUESTION: u64 = 16 * 1024 * 1024;
 
 /// Asks one question and prints the answer.
 pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    if args.routing.names_command() {
+        return routed::run_command(args, terminal);
+    }
     let (path, question) = match args.agent_and_question.as_slice() {
         [question] => (Path::new("agent.yaml"), question),
         [agent, question] => (Path::new(agent), question),
@@ -66,14 +76,20 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
             );
         }
     };
+    let env = holodeck::environment(path).map_err(Problem::from)?;
     if args.save || args.events.is_some() {
+        routed::refuse_conversation(path, &env)?;
         let args = ChatArgs::question(path.to_path_buf(), question.clone())
             .saved(args.save)
             .writing(args.json, args.events, args.timeout);
         return chat::run(&args, terminal);
     }
-    let env = holodeck::environment(path).map_err(Problem::from)?;
     let mut agent = load(path, &env, terminal)?;
+    if is_routed(&agent.config) {
+        let question = read_question(question)?;
+        return routed::run(args, agent, path, &env, vec![question], terminal);
+    }
+    args.routing.refuse_without_routing()?;
     let settings = &mut Arc::make_mut(&mut agent.agent).execution;
     settings.llm_timeout.override_with(args.timeout);
     let subject = Subject {

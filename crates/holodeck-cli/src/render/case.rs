@@ -7,6 +7,7 @@ use holodeck::{
 };
 
 use super::{
+    quality::loop_summary,
     style::{BAD, DIM, DOUBTFUL, GOOD, STRONG, paint},
     text::{cut, fit, right, width as columns_of, wrap},
 };
@@ -45,12 +46,18 @@ pub(super) fn row(case: &CaseReport, width: usize) -> String {
         right(&tokens, TOKENS),
         right(&cost, COST)
     );
-    format!(
+    let mut row = format!(
         "{} {}{}\n",
         paint(style, mark),
         fit(&label, name_width),
         paint(DIM, format!("{}{}", numbers.trim_end(), passed_trials(case)))
-    )
+    );
+    if let Some(quality) = case.quality_loop() {
+        for line in wrap(&loop_summary(quality), width.saturating_sub(4)) {
+            row.push_str(&format!("    {}\n", paint(DIM, line)));
+        }
+    }
+    row
 }
 
 /// `  9/10 passed` for a case that ran several times. If it did not pass, its reasons say more.
@@ -175,6 +182,9 @@ pub(super) fn plain(case: &CaseReport, finished: usize, total: usize) -> String 
         "[{number}/{total}] {word} {label} ({time}){}",
         passed_trials(case)
     );
+    if let Some(quality) = case.quality_loop() {
+        line.push_str(&format!(" [{}]", loop_summary(quality)));
+    }
     let why = explain_in_a_line(case);
     if !why.is_empty() {
         line.push_str(": ");

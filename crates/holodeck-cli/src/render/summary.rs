@@ -62,6 +62,7 @@ pub(crate) fn summary(run: &Summary<'_>, failures: FailureList, width: usize) ->
         .provenance()
         .into_iter()
         .chain(words::truncated(&run.head.summary))
+        .chain(words::loops(&run.head.summary))
     {
         shown.push_str(&one_line(&line));
         shown.push('\n');

@@ -3,7 +3,9 @@
 mod chat;
 mod ends;
 mod fixtures;
+mod quality;
 mod recordings;
+mod routing;
 mod safety;
 
 use std::{

@@ -1,7 +1,12 @@
 //! Improves an answer until it is good enough.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use std::{borrow::Cow, fmt};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, IntoDeserializer as _, MapAccess, Visitor, value::MapAccessDeserializer},
+};
 
 use super::{AfterSideEffects, ModelConfig};
 use crate::value::nullable;
@@ -111,6 +116,9 @@ pub struct LoopJudge {
     pub criteria: String,
     /// The judge, instead of `evaluations.model`.
     pub model: Option<ModelConfig>,
+    /// How often it scores each answer; the mean counts. From 2 on, its noise is known.
+    #[schemars(range(min = 1, max = 20))]
+    pub judge_repeats: Option<u32>,
 }
 
 /// Commands whose result limits the score.
@@ -128,22 +136,91 @@ pub struct SignalsConfig {
     pub lint: Option<String>,
 }
 
-/// How much the score must rise.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+/// How much the score must rise: points, or a multiple of the scorer's own noise.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MinImprovement {
     /// Points.
-    Points(#[schemars(range(min = 0.0, max = 100.0))] f64),
-    /// A multiple of the scorer's own noise.
-    Noise {
-        /// The multiple.
-        #[schemars(range(min = 0.0))]
-        noise: f64,
-    },
+    Points(f64),
+    /// A multiple of the standard deviation of the difference of two scores.
+    Noise(NoiseMultiple),
+}
+
+/// A multiple of the scorer's own noise.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NoiseMultiple {
+    /// The multiple.
+    #[schemars(range(min = 0.0, max = 100.0))]
+    pub noise: f64,
+}
+
+impl Serialize for MinImprovement {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Points(points) => points.serialize(serializer),
+            Self::Noise(multiple) => multiple.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for MinImprovement {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ImprovementVisitor;
+
+        impl<'de> Visitor<'de> for ImprovementVisitor {
+            type Value = MinImprovement;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number or a mapping with `noise`")
+            }
+
+            fn visit_f64<E: de::Error>(self, points: f64) -> Result<MinImprovement, E> {
+                Ok(MinImprovement::Points(points))
+            }
+
+            fn visit_i64<E: de::Error>(self, points: i64) -> Result<MinImprovement, E> {
+                f64::deserialize(points.into_deserializer()).map(MinImprovement::Points)
+            }
+
+            fn visit_u64<E: de::Error>(self, points: u64) -> Result<MinImprovement, E> {
+                f64::deserialize(points.into_deserializer()).map(MinImprovement::Points)
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<MinImprovement, E> {
+                // As for any other number in YAML, quotes make no difference.
+                let points = text.trim().parse();
+                points
+                    .map(MinImprovement::Points)
+                    .map_err(|_| E::invalid_type(de::Unexpected::Str(text), &self))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<MinImprovement, A::Error> {
+                NoiseMultiple::deserialize(MapAccessDeserializer::new(map)).map(MinImprovement::Noise)
+            }
+        }
+
+        // Not `deserialize_f64`: stored loops are JSON, whose deserializer then refuses a mapping.
+        deserializer.deserialize_any(ImprovementVisitor)
+    }
+}
+
+impl JsonSchema for MinImprovement {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "MinImprovement".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let multiple = generator.subschema_for::<NoiseMultiple>();
+        json_schema!({ "anyOf": [{ "type": "number", "minimum": 0.0, "maximum": 100.0 }, multiple] })
+    }
 }
 
 /// When scores go up and down.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OscillationConfig {
     /// How many scores are looked at.
@@ -199,7 +276,7 @@ pub enum OnScorerError {
 }
 
 /// What a loop may cost; the answer that was paid for is always scored.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoopBudget {
     /// US dollars.

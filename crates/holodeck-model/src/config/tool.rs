@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{HierarchicalDocumentTool, McpMockConfig, MockConfig, ModelOverrides, VectorstoreTool};
+use crate::SideEffects;
 use crate::value::{JsonMap, PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets};
 
 /// A tool.
@@ -109,6 +110,10 @@ pub struct FunctionTool {
     /// Milliseconds a call may take; 30,000 if absent.
     #[schemars(range(min = 1))]
     pub timeout_ms: Option<u64>,
+    /// Whether a call may change something outside; `none`: it only reads. A command whose failed attempt called such a
+    /// tool is not repeated by another executor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side_effects: Option<SideEffects>,
     /// Answers instead of the tool, which then does not run.
     pub mock: Option<MockConfig>,
 }

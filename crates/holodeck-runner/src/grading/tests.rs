@@ -104,6 +104,7 @@ fn unit_with_answer(stage: &GradingStage, text: &str) -> UnitRecord {
         turns: vec![turn],
         failures: Vec::new(),
         user: None,
+        quality_loop: None,
     }
 }
 

@@ -69,6 +69,7 @@ fn unit(journal: &Journal, place: usize, answer: &str) -> UnitRecord {
         turns: vec![turn],
         failures: Vec::new(),
         user: None,
+        quality_loop: None,
     }
 }
 

@@ -219,6 +219,7 @@ pub(super) fn read(line: &[u8]) -> serde_json::Result<UnitLine> {
             turns,
             failures,
             user: None,
+            quality_loop: None,
         },
         grade: Some(Grade {
             grader: String::new(),

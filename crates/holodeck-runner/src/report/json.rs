@@ -189,6 +189,7 @@ fn test_result(case: &CaseReport) -> TestResult {
         cost_usd: case.cost_usd(),
         judge_usage: case.judging().and_then(|judging| judging.usage),
         judge_cost_usd: case.judging().and_then(|judging| judging.cost_usd),
+        quality_loop: case.quality_loop().cloned(),
         ended_by: case.ended_by().map(ToOwned::to_owned),
         user_closing: user.and_then(|user| user.closing.clone()),
         user_model: user.and_then(|user| user.model.clone()),

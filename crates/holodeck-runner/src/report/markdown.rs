@@ -49,6 +49,9 @@ fn headline(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
     for line in head.provenance() {
         writeln!(out, "{}\n", inline(&line))?;
     }
+    if let Some(loops) = words::loops(summary) {
+        writeln!(out, "{}\n", inline(&loops))?;
+    }
     if let Some(truncated) = words::truncated(summary) {
         writeln!(out, "⚠️ {}\n", inline(&truncated))?;
     }

@@ -48,6 +48,7 @@ pub(crate) fn case(index: usize, state: CaseState, metrics: &[(&str, Option<f64>
             turns: vec![turn],
             failures: Vec::new(),
             user: None,
+            quality_loop: None,
         },
         grade: Grade {
             grader: String::new(),

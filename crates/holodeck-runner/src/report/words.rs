@@ -155,6 +155,26 @@ pub fn truncated(summary: &ReportSummary) -> Option<String> {
     }
 }
 
+/// What the quality loops bought: `quality loop: 4 cases, +12.3 points on average for $0.04 (1230.0 points per dollar)`.
+pub fn loops(summary: &ReportSummary) -> Option<String> {
+    let totals = summary.loops?;
+    let cases = count(totals.cases, "case");
+    let mean = totals.points / totals.cases as f64;
+    let mut text = format!("quality loop: {cases}, {mean:+.1} points on average");
+    match totals.cost_usd {
+        Some(spent) if spent > 0.0 => {
+            let per_dollar = totals.points / spent;
+            text.push_str(&format!(
+                " for {} ({per_dollar:.1} points per dollar)",
+                cost(spent)
+            ));
+        }
+        Some(_) => text.push_str(" at no cost"),
+        None => text.push_str("; their cost is not known"),
+    }
+    Some(text)
+}
+
 /// Every planned case, with or without a result.
 pub fn planned(summary: &ReportSummary) -> usize {
     summary.total_tests + summary.not_run

@@ -52,6 +52,7 @@ impl Project {
             judge: None,
             users: None,
             router: None,
+            answer_loop: None,
             programs: Arc::new(NoPrograms),
             replayed: None,
             selection: Selection::default(),

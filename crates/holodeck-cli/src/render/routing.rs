@@ -1,0 +1,121 @@
+//! How a command was routed, and what its loop did.
+
+use std::fmt::Write as _;
+
+use super::loop_report;
+use holodeck::{
+    RoutedPlan,
+    model::ExecutorKind,
+    orchestrator::{AttemptDetails, Execution, GateState},
+    runner::words,
+};
+
+/// Columns of a name at the beginning of a line.
+const WIDTH: usize = 10;
+
+/// An execution for `--explain`.
+pub(crate) fn execution(execution: &Execution, command: &str) -> String {
+    let mut text = match &execution.attempt {
+        Some(details) => attempt(details, command),
+        None => String::new(),
+    };
+    if let Some(mode) = execution.mode.filter(|mode| *mode != ExecutorKind::Sdk) {
+        line(&mut text, "executed", &format!("by {}", mode.as_str()));
+    }
+    text
+}
+
+/// An attempt for `--explain`: the decision with the parts of the score, the gates, and the loop.
+pub(crate) fn attempt(details: &AttemptDetails, command: &str) -> String {
+    let mut text = String::new();
+    let attempt = &details.attempt;
+    let mut decision = format!("{command} → {}", attempt.routing_decision.as_str());
+    if let Some(agent) = &attempt.agent_used {
+        let _ = write!(
+            decision,
+            " (agent `{agent}`, confidence {:.2})",
+            attempt.confidence
+        );
+    }
+    line(&mut text, "routing", &decision);
+    if let Some(selection) = &details.selection {
+        let parts = selection
+            .breakdown
+            .parts()
+            .into_iter()
+            .filter(|(_, score)| *score != 0.0);
+        let parts: Vec<String> = parts.map(|(name, score)| format!("{name} {score:.2}")).collect();
+        if !parts.is_empty() {
+            line(&mut text, "", &format!("  {}", parts.join(" · ")));
+        }
+    }
+    let gates = details.gates.iter().map(|gate| {
+        let name = gate.gate.as_str();
+        let reason = gate.reason.as_deref().unwrap_or_default();
+        match gate.state {
+            GateState::Passed => format!("{name} ✓"),
+            GateState::Forced => format!("{name} forced ({reason})"),
+            GateState::Refused => format!("{name} ✗ ({reason})"),
+        }
+    });
+    line(&mut text, "gates", &gates.collect::<Vec<_>>().join(" · "));
+    let is_refused = details.gates.iter().any(|gate| gate.state == GateState::Refused);
+    if let Some(reason) = attempt.fallback_reason.as_deref().filter(|_| !is_refused) {
+        let kind = attempt
+            .error_type
+            .as_deref()
+            .map(|kind| format!("{kind}: "))
+            .unwrap_or_default();
+        line(&mut text, "failed", &format!("{kind}{reason}"));
+    }
+    if !details.side_effects.is_empty() {
+        let tools = format!("`{}`", details.side_effects.join("`, `"));
+        line(&mut text, "changed", &format!("perhaps something, by {tools}"));
+    }
+    if let Some(report) = &details.report {
+        text.push_str(&loop_report(report));
+    }
+    words::printable(&text).into_owned()
+}
+
+/// A plan for `--dry-run`.
+pub(crate) fn routing_plan(plan: &RoutedPlan, command: &str) -> String {
+    let mut text = plan
+        .sdk
+        .as_ref()
+        .map(|details| attempt(details, command))
+        .unwrap_or_default();
+    let executor = match (plan.executor, &plan.skill) {
+        (Some(ExecutorKind::Skills), Some(skill)) => format!("skills (`{skill}`)"),
+        (Some(kind), _) => kind.as_str().to_owned(),
+        (None, _) => "nothing".to_owned(),
+    };
+    line(&mut text, "executor", &executor);
+    if let Some(model) = &plan.model {
+        line(&mut text, "model", model);
+        let tools = if plan.tools.is_empty() {
+            "none".to_owned()
+        } else {
+            plan.tools.join(", ")
+        };
+        line(&mut text, "tools", &tools);
+    }
+    if let Some(usage) = plan.usage {
+        let cost = match plan.cost_usd {
+            Some(cost) => format!("${cost:.4}"),
+            None => "no price known".to_owned(),
+        };
+        let tokens = words::tokens(usage.total_tokens);
+        line(
+            &mut text,
+            "estimate",
+            &format!("{tokens} tokens · {cost} for one turn without tool calls"),
+        );
+    }
+    words::printable(&text).into_owned()
+}
+
+fn line(text: &mut String, name: &str, content: &str) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "{name:WIDTH$}{content}");
+}

@@ -1,0 +1,187 @@
+//! Commands on the real Claude Code CLI: each gate that involves it.
+
+use holodeck_testkit::{AnthropicReply, AnthropicServer, ClaudeFault, ClaudeStage, FakeClaude};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use super::Bench;
+
+const REVIEWER: &str = "---\nname: reviewer\ndescription: Reviews code\ntriggers: [look at]\ncommands: [review]\n\
+                        tools: [Read, Bash, count]\n---\nYou review code.\n";
+
+const ARGS: [&str; 6] = ["run", "--command", "review", "look at src", "--explain", "--json"];
+
+fn agent(more: &str) -> String {
+    format!(
+        "name: routed\nmodel: {{provider: anthropic, name: sonnet}}\ninstructions: {{inline: Help.}}\n\
+         claude: {{file_system: {{read: true, write: true}}}}\n\
+         tools:\n\
+         - {{type: function, name: count, description: Counts., command: wc, parameters: {{}}}}\n\
+         - {{type: function, name: other, description: Other., command: wc, parameters: {{}}}}\n\
+         routing:\n  commands: [review]\n  min_confidence: 0.3\n  agents: {{directories: [{{path: agents}}]}}\n\
+         \x20 legacy: {{command: [sh, -c, 'echo by legacy']}}\n{more}"
+    )
+}
+
+fn bench(more: &str, server: AnthropicServer) -> Bench {
+    let bench = Bench::new(&agent(more), server);
+    bench.project.write("agents/reviewer.md", REVIEWER);
+    bench
+}
+
+#[test]
+fn r02_the_definition_of_the_specialist_reaches_the_model() {
+    let bench = bench(
+        "",
+        AnthropicServer::answering(|_| AnthropicReply::text("No bugs.")),
+    );
+    let ran = bench.run(&ARGS).exits(0);
+    let result = ran.json();
+    assert_eq!(result["output"]["output"], "No bugs.");
+    assert_eq!(result["attempt"]["attempt"]["routing_decision"], "sdk_executed");
+    assert!(result["attempt"]["attempt"]["session_id"].is_string());
+    let requests = bench.server.finish();
+    let asked = &requests[0];
+    assert!(
+        asked
+            .system()
+            .iter()
+            .any(|text| text.contains("You review code.")),
+        "{:?}",
+        asked.system()
+    );
+    assert!(!asked.system().iter().any(|text| text.contains("Help.")));
+    let mut tools = asked.tool_names();
+    tools.sort_unstable();
+    // Not `Write` and `other`, which it does not name, and not `Bash`, which the agent does not have.
+    assert_eq!(tools, ["Read", "mcp__holodeck_tools__count"]);
+}
+
+#[test]
+fn r15_a_cli_or_credential_that_is_missing_also_with_force() {
+    let bench = bench("", AnthropicServer::answering(|_| AnthropicReply::text("x")));
+    let args = [&ARGS[..], &["--force-sdk"]].concat();
+    let old = FakeClaude::new(&ClaudeFault::Version("2.1.100".to_owned()));
+    for (variable, value) in [
+        ("HOLODECK_CLAUDE_CLI", "/nowhere/claude"),
+        ("HOLODECK_CLAUDE_CLI", old.path().to_str().unwrap()),
+        ("ANTHROPIC_API_KEY", ""),
+    ] {
+        let output = bench.command(&args).env(variable, value).output().unwrap();
+        let ran = bench.check_ended(&output).exits(0);
+        let attempt = &ran.json()["attempt"]["attempt"];
+        assert_eq!(attempt["routing_decision"], "sdk_unavailable", "{}", ran.all());
+        assert_eq!(attempt["termination_reason"], "sdk_unavailable");
+        assert_eq!(ran.json()["output"]["output"], "by legacy");
+    }
+    assert!(bench.server.finish().is_empty());
+}
+
+#[test]
+fn r14_a_disabled_backend_starts_no_cli() {
+    let bench = bench("", AnthropicServer::answering(|_| AnthropicReply::text("x")));
+    let ran = bench
+        .run(&[&ARGS[..], &["--disable-sdk", "--force-sdk"]].concat())
+        .exits(0);
+    assert_eq!(
+        ran.json()["attempt"]["attempt"]["routing_decision"],
+        "sdk_disabled_override"
+    );
+    assert_eq!(bench.argv(), "");
+    assert!(bench.server.finish().is_empty());
+}
+
+#[test]
+fn r08_an_error_of_the_api_is_an_error_message() {
+    let bench = bench(
+        "",
+        AnthropicServer::answering(|_| AnthropicReply::error(400, "bad request")),
+    );
+    let ran = bench.run(&ARGS).exits(0);
+    let attempt = &ran.json()["attempt"]["attempt"];
+    assert_eq!(attempt["routing_decision"], "sdk_error_message", "{}", ran.all());
+    assert_eq!(attempt["error_type"], "SDKErrorMessage");
+    assert_eq!(ran.json()["output"]["output"], "by legacy");
+    bench.server.finish();
+}
+
+#[test]
+fn r06_a_cli_that_crashes_is_an_exception() {
+    let bench = bench("", AnthropicServer::answering(|_| AnthropicReply::text("x")));
+    let broken = FakeClaude::new(&ClaudeFault::Crash(ClaudeStage::Message));
+    let output = bench
+        .command(&ARGS)
+        .env("HOLODECK_CLAUDE_CLI", broken.path())
+        .output()
+        .unwrap();
+    let ran = bench.check_ended(&output).exits(0);
+    let attempt = &ran.json()["attempt"]["attempt"];
+    assert_eq!(attempt["routing_decision"], "sdk_exception", "{}", ran.all());
+    assert_eq!(attempt["termination_reason"], "execution_error");
+    assert_eq!(ran.json()["output"]["output"], "by legacy");
+    assert!(bench.server.finish().is_empty());
+}
+
+#[test]
+fn r22_a_written_file_blocks_the_fallback_and_a_read_one_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    for (tool, code) in [("Write", 3), ("Read", 0)] {
+        let path = folder.path().join("notes.txt").display().to_string();
+        let server = AnthropicServer::answering(move |request| {
+            if request.tool_results().is_empty() {
+                let input = if tool == "Write" {
+                    json!({"file_path": path, "content": "x"})
+                } else {
+                    json!({"file_path": path})
+                };
+                AnthropicReply::tool_use(tool, &input)
+            } else {
+                AnthropicReply::error(400, "bad request")
+            }
+        });
+        let bench = bench("", server);
+        bench.project.write(
+            "agents/reviewer.md",
+            REVIEWER.replace("[Read, Bash, count]", "[Read, Write]"),
+        );
+        let ran = bench.run(&ARGS).exits(code);
+        let result = ran.json();
+        if code == 3 {
+            assert_eq!(result["output"]["error"], "fallback_blocked_side_effects");
+            assert_eq!(result["attempt"]["side_effects"], json!(["Write"]));
+        } else {
+            assert_eq!(result["output"]["output"], "by legacy", "{}", ran.all());
+        }
+        bench.server.finish_unchecked();
+    }
+}
+
+#[test]
+fn a_skill_is_a_tool_of_the_cli() {
+    let server = AnthropicServer::answering(|request| match request.tool_results().first() {
+        None => AnthropicReply::tool_use("mcp__holodeck_tools__skill__notes", &json!({"arguments": ["x"]})),
+        Some(_) => AnthropicReply::text("Done."),
+    });
+    let bench = bench("  skills: {directory: skills}\n", server);
+    bench.project.write(
+        "agents/reviewer.md",
+        REVIEWER.replace("[Read, Bash, count]", "[skill__notes]"),
+    );
+    bench.project.write(
+        "skills/notes/SKILL.md",
+        "---\nname: notes\ndescription: Writes notes.\n---\nWrite.\n",
+    );
+    bench
+        .project
+        .write("skills/notes/scripts/run.sh", "printf 'notes: %s' \"$1\"\n");
+    let ran = bench.run(&ARGS).exits(0);
+    assert_eq!(
+        ran.json()["executed_operations"],
+        json!(["skill__notes"]),
+        "{}",
+        ran.all()
+    );
+    let requests = bench.server.finish();
+    let results = requests.last().unwrap().last_results();
+    assert_eq!(results, [("notes: x".to_owned(), false)]);
+}

@@ -1,0 +1,672 @@
+//! Executes a command with the agent's own backend. An attempt always ends with a value: errors and panics are part of it.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use holodeck_backend_api::{BackendError, ExecutionResult, Outcome};
+use holodeck_model::{
+    CommandContext, EvidenceConfig, ExecutionAttempt, JsonMap, RoutingDecision, TerminationReason,
+    UsageMetadata,
+};
+use holodeck_turn::TurnRecord;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Assessment, ImproveError, Improver, LoopOutput, LoopReport, QualityAssessment, Selection, SelectionTask,
+    Selector,
+    evidence::{EvidenceIssue, check_evidence},
+    gates::{Gate, GateResult, Gates, Refusal},
+    turn::{Observers, ReadyAgent, TurnResult, Watch},
+};
+
+/// The specialists of an agent.
+#[async_trait]
+pub trait Specialists: Send + Sync {
+    /// Why the backend cannot be used: the CLI, endpoint or credential is missing. `None`: nothing is.
+    async fn unavailable(&self) -> Option<String>;
+
+    /// Whether this agent has a definition.
+    fn has_definition(&self, agent: &str) -> bool;
+
+    /// Opens the backend with the definition of this agent.
+    async fn open(&self, agent: &str) -> Result<ReadyAgent, BackendError>;
+}
+
+/// Improves an output until it is good enough.
+#[async_trait]
+pub trait Refiner: Send + Sync {
+    /// Scores `first` and improves it.
+    async fn refine(
+        &self,
+        context: &CommandContext,
+        first: LoopOutput,
+        improver: &dyn Improver,
+        cancel: &CancellationToken,
+    ) -> Refined;
+
+    /// The prompt that asks for a better output than `output`.
+    fn prompt(&self, task: &str, output: &LoopOutput, assessment: &Assessment, iteration: u32) -> String;
+}
+
+/// What a loop came to.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct Refined {
+    /// The returned output.
+    pub output: LoopOutput,
+    /// How it was assessed.
+    pub assessment: QualityAssessment,
+    /// Everything the loop did.
+    pub report: LoopReport,
+}
+
+/// Makes what is selected for of a command.
+pub type TaskBuilder = Arc<dyn Fn(&CommandContext) -> SelectionTask + Send + Sync>;
+
+/// How the agent of a command is found.
+#[derive(Clone)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "an agent either has specialists or answers itself"
+)]
+pub enum AgentChoice {
+    /// A selector selects it; without one, nothing is executed.
+    Selected(Option<Arc<dyn Selector>>),
+    /// The agent itself, by its name: there is no routing.
+    Own(String),
+}
+
+/// How the backend executes commands.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct SdkSettings {
+    /// Whether commands are routed.
+    pub enabled: bool,
+    /// The commands that may be routed; an empty list allows none.
+    pub commands: Vec<String>,
+    /// How confident a selection must be.
+    pub min_confidence: f64,
+    /// What a command must leave behind.
+    pub evidence: EvidenceConfig,
+    /// Makes what is selected for; by default the task, the command and the working directory.
+    pub task: TaskBuilder,
+    /// Improves answers.
+    pub refiner: Option<Arc<dyn Refiner>>,
+}
+
+impl Default for SdkSettings {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            commands: Vec::new(),
+            min_confidence: 0.5,
+            evidence: EvidenceConfig::default(),
+            task: Arc::new(selection_task),
+            refiner: None,
+        }
+    }
+}
+
+/// What is selected for, without files.
+pub fn selection_task(context: &CommandContext) -> SelectionTask {
+    SelectionTask {
+        text: context.command.task(),
+        command: context.command.name.to_lowercase(),
+        cwd: context.cwd.as_deref().map(canonical),
+        files: Vec::new(),
+        category: None,
+    }
+}
+
+fn canonical(path: &std::path::Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// What a caller decides about one execution.
+#[derive(Clone, Debug, Default)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "callers fill it in as a literal with `..Default::default()`"
+)]
+pub struct ExecuteOptions {
+    /// Skips the gates that ask whether the backend should be used.
+    pub force_sdk: bool,
+    /// Does not use the backend; takes precedence over `force_sdk`.
+    pub disable_sdk: bool,
+    /// Stops the execution.
+    pub cancel: CancellationToken,
+}
+
+/// Everything about an attempt.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct AttemptDetails {
+    /// The attempt.
+    pub attempt: ExecutionAttempt,
+    /// The gates, in order, up to the first that refused.
+    pub gates: Vec<GateResult>,
+    /// The selection.
+    pub selection: Option<Selection>,
+    /// How the output was assessed.
+    pub assessment: Option<QualityAssessment>,
+    /// What the loop did.
+    #[serde(rename = "loop")]
+    pub report: Option<LoopReport>,
+    /// The tools that may have changed something.
+    pub side_effects: Vec<String>,
+}
+
+/// Executes commands with the agent's own backend. Clones share it.
+#[derive(Clone)]
+pub struct SdkExecutor(Arc<Inner>);
+
+struct Inner {
+    settings: SdkSettings,
+    choice: AgentChoice,
+    specialists: Arc<dyn Specialists>,
+}
+
+impl SdkExecutor {
+    /// An executor that runs the agents of `specialists`.
+    pub fn new(settings: SdkSettings, choice: AgentChoice, specialists: Arc<dyn Specialists>) -> Self {
+        Self(Arc::new(Inner {
+            settings,
+            choice,
+            specialists,
+        }))
+    }
+
+    /// Executes a command. Never fails: what goes wrong, panics included, is in the attempt.
+    pub async fn execute(&self, context: &CommandContext, options: &ExecuteOptions) -> ExecutionAttempt {
+        let watch = Arc::new(Watch::start(&Observers::default(), &context.session_id));
+        let details = self.attempt(context, options, &watch).await;
+        watch.finish().await;
+        details.attempt
+    }
+
+    /// What [`execute`](Self::execute) would decide, without opening or asking anything.
+    pub async fn explain(&self, context: &CommandContext, options: &ExecuteOptions) -> AttemptDetails {
+        let watch = Arc::new(Watch::start(&Observers::default(), &context.session_id));
+        self.guarded(context, options, &watch, Depth::Gates).await
+    }
+
+    pub(crate) async fn attempt(
+        &self,
+        context: &CommandContext,
+        options: &ExecuteOptions,
+        watch: &Arc<Watch>,
+    ) -> AttemptDetails {
+        self.guarded(context, options, watch, Depth::Run).await
+    }
+
+    /// Runs the attempt as a task of its own, so that a panic ends the task and not the caller.
+    async fn guarded(
+        &self,
+        context: &CommandContext,
+        options: &ExecuteOptions,
+        watch: &Arc<Watch>,
+        depth: Depth,
+    ) -> AttemptDetails {
+        let progress = Arc::new(Mutex::new(Progress::new(options.force_sdk)));
+        let run = Run {
+            inner: Arc::clone(&self.0),
+            context: context.clone(),
+            options: options.clone(),
+            watch: Arc::clone(watch),
+            progress: Arc::clone(&progress),
+        };
+        // Dropping the set ends the task with its caller.
+        let mut tasks = JoinSet::new();
+        tasks.spawn(run.run(depth));
+        let end = match tasks.join_next().await {
+            Some(Ok(end)) => end,
+            Some(Err(error)) if error.is_cancelled() => End::Cancelled,
+            Some(Err(error)) => End::Panicked(panic_text(error)),
+            None => End::Panicked("the task was lost".to_owned()),
+        };
+        let progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.finish(end, context, watch, self.0.settings.evidence)
+    }
+}
+
+fn panic_text(error: tokio::task::JoinError) -> String {
+    let Ok(payload) = error.try_into_panic() else {
+        return "the task was lost".to_owned();
+    };
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "a panic".to_owned())
+}
+
+/// How far an attempt goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// Through the gates.
+    Gates,
+    /// To its end.
+    Run,
+}
+
+/// What is known of an attempt while it runs; it survives a panic.
+struct Progress {
+    gates: Gates,
+    selection: Option<Selection>,
+    agent: Option<String>,
+    confidence: f64,
+    usage: Option<UsageMetadata>,
+}
+
+/// How an attempt ended.
+enum End {
+    Refused(Refusal),
+    /// The gates are passed; nothing was run.
+    WouldRun,
+    /// The model's side answered with an error.
+    ErrorMessage(String),
+    /// Something kept the model from answering.
+    Exception {
+        kind: &'static str,
+        reason: String,
+    },
+    Panicked(String),
+    Cancelled,
+    Answered {
+        output: LoopOutput,
+        messages: usize,
+        refined: Option<Box<Refined>>,
+    },
+}
+
+/// The class of an error that the model's side reported.
+const ERROR_MESSAGE: &str = "SDKErrorMessage";
+
+impl Progress {
+    fn new(force: bool) -> Self {
+        Self {
+            gates: Gates::new(force),
+            selection: None,
+            agent: None,
+            confidence: 0.0,
+            usage: None,
+        }
+    }
+
+    fn finish(
+        &self,
+        end: End,
+        context: &CommandContext,
+        watch: &Watch,
+        config: EvidenceConfig,
+    ) -> AttemptDetails {
+        let evidence = watch.evidence();
+        let missing = check_evidence(Some(&evidence), context, config).all();
+        let is_collected =
+            !evidence.tool_invocations.is_empty() || !missing.is_empty() || context.requires_evidence;
+        let mut attempt = ExecutionAttempt {
+            success: false,
+            output: JsonMap::new(),
+            should_fallback: true,
+            routing_decision: RoutingDecision::SdkException,
+            fallback_reason: None,
+            agent_used: self.agent.clone(),
+            confidence: self.confidence,
+            evidence: is_collected.then(|| evidence.to_json(&missing)),
+            error_type: None,
+            termination_reason: Some(TerminationReason::ExecutionError),
+            iteration_count: 1,
+            partial: None,
+            session_id: watch.backend_session(),
+            mcp_context: None,
+            usage_metadata: self.usage,
+        };
+        let (mut assessment, mut report) = (None, None);
+        match end {
+            End::Refused(Refusal { gate, reason }) => {
+                attempt.routing_decision = gate.refusal();
+                attempt.termination_reason = Some(gate.termination());
+                attempt.fallback_reason = Some(reason);
+            }
+            End::WouldRun => {
+                attempt.routing_decision = RoutingDecision::SdkExecuted;
+                attempt.should_fallback = false;
+                attempt.termination_reason = None;
+            }
+            End::ErrorMessage(reason) => {
+                attempt.routing_decision = RoutingDecision::SdkErrorMessage;
+                attempt.error_type = Some(ERROR_MESSAGE.to_owned());
+                attempt.fallback_reason = Some(reason);
+                attempt.partial = watch.partial();
+            }
+            End::Exception { kind, reason } => {
+                attempt.error_type = Some(kind.to_owned());
+                attempt.fallback_reason = Some(reason);
+                attempt.partial = watch.partial();
+            }
+            End::Panicked(reason) => {
+                attempt.error_type = Some("Panic".to_owned());
+                attempt.fallback_reason = Some(reason);
+                attempt.partial = watch.partial();
+            }
+            End::Cancelled => {
+                attempt.error_type = Some("Cancelled".to_owned());
+                attempt.should_fallback = false;
+                attempt.termination_reason = Some(TerminationReason::Cancelled);
+                attempt.partial = watch.partial();
+            }
+            End::Answered {
+                output,
+                messages,
+                refined,
+            } => {
+                attempt.routing_decision = RoutingDecision::SdkExecuted;
+                attempt.success = true;
+                attempt.should_fallback = false;
+                attempt.termination_reason = Some(TerminationReason::SingleIteration);
+                if let Some(refined) = refined {
+                    attempt.termination_reason = Some(refined.report.termination_reason);
+                    attempt.iteration_count = refined.report.iteration_count.max(1);
+                    attempt.should_fallback = refined.report.should_fallback;
+                    if refined.report.should_fallback {
+                        attempt.success = false;
+                        let reason = refined.report.scorer_error.clone().unwrap_or_default();
+                        attempt.fallback_reason = Some(format!("the answer could not be scored: {reason}"));
+                    }
+                    assessment = Some(refined.assessment);
+                    report = Some(refined.report);
+                }
+                attempt.output = sdk_output(&output, attempt.agent_used.as_deref(), messages);
+            }
+        }
+        AttemptDetails {
+            attempt,
+            gates: self.gates.results().to_vec(),
+            selection: self.selection.clone(),
+            assessment,
+            report,
+            side_effects: watch.side_effects(),
+        }
+    }
+}
+
+fn sdk_output(output: &LoopOutput, agent: Option<&str>, messages: usize) -> JsonMap {
+    let output = json!({
+        "status": "ok",
+        "execution_mode": "sdk",
+        "agent": agent,
+        "output": output.text,
+        "message_count": messages,
+    });
+    match output {
+        Value::Object(fields) => fields,
+        _ => JsonMap::new(),
+    }
+}
+
+/// One attempt.
+struct Run {
+    inner: Arc<Inner>,
+    context: CommandContext,
+    options: ExecuteOptions,
+    watch: Arc<Watch>,
+    progress: Arc<Mutex<Progress>>,
+}
+
+impl Run {
+    async fn run(self, depth: Depth) -> End {
+        let agent = match self.pass_gates().await {
+            Ok(agent) => agent,
+            Err(refusal) => return End::Refused(refusal),
+        };
+        if depth == Depth::Gates {
+            return End::WouldRun;
+        }
+        let cancel = self.options.cancel.clone();
+        let ready = tokio::select! {
+            ready = self.inner.specialists.open(&agent) => ready,
+            () = cancel.cancelled() => return End::Cancelled,
+        };
+        let ready = match ready {
+            Ok(ready) => ready,
+            Err(error) => return end_of(&error),
+        };
+        let task = self.context.command.task();
+        let first = match self.turn(&ready, &task).await {
+            Ok(output) => output,
+            Err((end, _)) => return end,
+        };
+        let messages = self.watch.message_count();
+        let Some(refiner) = &self.inner.settings.refiner else {
+            return End::Answered {
+                output: first,
+                messages,
+                refined: None,
+            };
+        };
+        let improver = Again {
+            run: &self,
+            ready: &ready,
+            refiner: &**refiner,
+            task: &task,
+        };
+        let refined = refiner
+            .refine(&self.context, first, &improver, &self.options.cancel)
+            .await;
+        End::Answered {
+            output: refined.output.clone(),
+            messages,
+            refined: Some(Box::new(refined)),
+        }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pass(&self, gate: Gate, problem: Option<String>) -> Result<(), Refusal> {
+        self.progress().gates.pass(gate, problem)
+    }
+
+    /// Passes the gates in order; returns the agent.
+    async fn pass_gates(&self) -> Result<String, Refusal> {
+        let Inner {
+            settings,
+            choice,
+            specialists,
+        } = &*self.inner;
+        let command = self.context.command.name.to_lowercase();
+        let disabled = self
+            .options
+            .disable_sdk
+            .then(|| "the caller disabled it".to_owned());
+        self.pass(Gate::NotDisabled, disabled)?;
+        let unavailable = specialists.unavailable().await;
+        self.pass(Gate::Available, unavailable)?;
+        let selector = match choice {
+            AgentChoice::Own(name) => {
+                let mut progress = self.progress();
+                progress.agent = Some(name.clone());
+                progress.confidence = 1.0;
+                return Ok(name.clone());
+            }
+            AgentChoice::Selected(selector) => selector,
+        };
+        let off = (!settings.enabled).then(|| "routing is not enabled".to_owned());
+        self.pass(Gate::Enabled, off)?;
+        let is_allowed = settings
+            .commands
+            .iter()
+            .any(|allowed| allowed.trim().to_lowercase() == command);
+        let not_allowed = (!is_allowed).then(|| format!("`{command}` is not one of the routed commands"));
+        self.pass(Gate::CommandAllowed, not_allowed)?;
+        let Some(selector) = selector else {
+            self.pass(Gate::Selector, Some("no agents are configured".to_owned()))?;
+            return Err(Refusal {
+                gate: Gate::Selector,
+                reason: "no agents are configured".to_owned(),
+            });
+        };
+        self.pass(Gate::Selector, None)?;
+        let task = (settings.task)(&self.context);
+        let selection = selector.select(&task);
+        let confidence = if selection.confidence.is_finite() {
+            selection.confidence.clamp(0.0, 1.0)
+        } else {
+            0.0
+        };
+        {
+            let mut progress = self.progress();
+            progress.agent.clone_from(&selection.agent);
+            progress.confidence = confidence;
+            progress.selection = Some(selection.clone());
+        }
+        let declined = (!selection.use_sdk || selection.agent.is_none()).then(|| selection.reason.clone());
+        self.pass(Gate::Selected, declined)?;
+        let least = settings.min_confidence;
+        let unsure = (confidence < least || least.is_nan())
+            .then(|| format!("the confidence is {confidence:.2}, {least:.2} is needed"));
+        self.pass(Gate::Confident, unsure)?;
+        let agent = selection.agent.filter(|agent| specialists.has_definition(agent));
+        let named = self.progress().agent.clone();
+        let undefined = agent.is_none().then(|| match named {
+            Some(agent) => format!("the agent `{agent}` has no definition"),
+            None => "no agent was selected".to_owned(),
+        });
+        self.pass(Gate::Defined, undefined)?;
+        agent.ok_or_else(|| Refusal {
+            gate: Gate::Defined,
+            reason: "no agent was selected".to_owned(),
+        })
+    }
+
+    /// Runs one turn and adds what it used.
+    async fn turn(
+        &self,
+        ready: &ReadyAgent,
+        prompt: &str,
+    ) -> Result<LoopOutput, (End, Option<UsageMetadata>)> {
+        let before = self.watch.calls_with_side_effects();
+        match self.watch.run(ready, prompt, &self.options.cancel).await {
+            TurnResult::Stopped => Err((End::Cancelled, None)),
+            TurnResult::Ended { record, error } => {
+                let usage = usage_of(&record);
+                self.add_usage(usage);
+                if let Some(error) = error {
+                    return Err((end_of(&error), Some(usage)));
+                }
+                if let Some(end) = end_of_result(&record.result) {
+                    return Err((end, Some(usage)));
+                }
+                Ok(LoopOutput {
+                    text: self.watch.output(),
+                    usage: Some(usage),
+                    side_effects: self.watch.calls_with_side_effects() > before,
+                    evidence: Some(self.watch.evidence().summary()),
+                    turn: Some(Arc::from(record)),
+                })
+            }
+        }
+    }
+
+    fn add_usage(&self, usage: UsageMetadata) {
+        let mut progress = self.progress();
+        progress.usage = Some(match progress.usage {
+            None => usage,
+            Some(before) => UsageMetadata {
+                usage: before.usage.zip(usage.usage).map(|(mut sum, more)| {
+                    sum += more;
+                    sum
+                }),
+                cost_usd: before.cost_usd.zip(usage.cost_usd).map(|(sum, more)| sum + more),
+            },
+        });
+    }
+}
+
+fn usage_of(record: &TurnRecord) -> UsageMetadata {
+    UsageMetadata {
+        usage: record.usage,
+        cost_usd: record.cost_usd,
+    }
+}
+
+/// An error of the model's side has a status; everything else kept the model from answering.
+fn end_of(error: &BackendError) -> End {
+    let reason = error.to_string();
+    let kind = match error {
+        BackendError::Provider { status: Some(_), .. } => return End::ErrorMessage(reason),
+        BackendError::Cancelled => {
+            return End::Exception {
+                kind: "Cancelled",
+                reason,
+            };
+        }
+        BackendError::Init(_) => "Init",
+        BackendError::Config(_) => "Config",
+        BackendError::Session(_) => "Session",
+        BackendError::Terminated { .. } => "Terminated",
+        BackendError::Timeout { .. } => "Timeout",
+        BackendError::Protocol(_) => "Protocol",
+        BackendError::Provider { .. } => "Unreachable",
+        BackendError::Tool { .. } => "Tool",
+        BackendError::ReplayMiss(_) => "ReplayMiss",
+        _ => "Other",
+    };
+    End::Exception { kind, reason }
+}
+
+/// How the attempt ends if the agent ended its turn badly.
+fn end_of_result(result: &ExecutionResult) -> Option<End> {
+    let reason = result.error_reason()?.into_owned();
+    Some(match result.outcome {
+        Outcome::TimedOut => End::Exception {
+            kind: "Timeout",
+            reason,
+        },
+        Outcome::SubprocessTerminated => End::Exception {
+            kind: "Terminated",
+            reason,
+        },
+        _ => End::ErrorMessage(reason),
+    })
+}
+
+/// Produces the next output with a fresh execution.
+struct Again<'a> {
+    run: &'a Run,
+    ready: &'a ReadyAgent,
+    refiner: &'a dyn Refiner,
+    task: &'a str,
+}
+
+#[async_trait]
+impl Improver for Again<'_> {
+    async fn improve(
+        &self,
+        output: &LoopOutput,
+        assessment: &Assessment,
+        iteration: u32,
+    ) -> Result<LoopOutput, ImproveError> {
+        let prompt = self.refiner.prompt(self.task, output, assessment, iteration);
+        let result = self.run.turn(self.ready, &prompt).await;
+        result.map_err(|(end, usage)| ImproveError {
+            reason: match end {
+                End::ErrorMessage(reason) | End::Exception { reason, .. } | End::Panicked(reason) => reason,
+                End::Cancelled => "cancelled".to_owned(),
+                End::Refused(refusal) => refusal.reason,
+                End::WouldRun | End::Answered { .. } => String::new(),
+            },
+            usage,
+        })
+    }
+}
+
+/// What is missing in the evidence of an execution.
+pub(crate) fn issues_text(issues: &[EvidenceIssue]) -> Vec<String> {
+    issues.iter().map(ToString::to_string).collect()
+}

@@ -1,0 +1,169 @@
+use std::sync::Mutex;
+
+use holodeck_eval::{JudgeAnswer, JudgeRequest, NoPrograms};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use super::*;
+
+/// Answers with the next of these values.
+#[derive(Default)]
+struct Judged {
+    answers: Mutex<Vec<Value>>,
+    prompts: Mutex<Vec<String>>,
+}
+
+impl Judged {
+    fn answering(answers: impl IntoIterator<Item = Value>) -> Arc<Self> {
+        let mut answers: Vec<Value> = answers.into_iter().collect();
+        answers.reverse();
+        Arc::new(Self {
+            answers: Mutex::new(answers),
+            prompts: Mutex::default(),
+        })
+    }
+}
+
+#[async_trait]
+impl Judge for Judged {
+    async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
+        self.prompts.lock().unwrap().push(request.prompt);
+        match self.answers.lock().unwrap().pop() {
+            Some(value) => Ok(JudgeAnswer {
+                value,
+                ..JudgeAnswer::default()
+            }),
+            None => Err(JudgeError::retryable("unreachable")),
+        }
+    }
+}
+
+impl CountingJudge for Judged {
+    fn begin(&self, _: u32) {}
+
+    fn take_usage(&self) -> Option<UsageMetadata> {
+        None
+    }
+}
+
+fn metric(yaml: Value) -> MetricConfig {
+    serde_json::from_value(yaml).unwrap()
+}
+
+fn parts(metrics: Vec<MetricConfig>, judge: Option<LoopJudge>) -> Arc<ScorerParts> {
+    let redactor = Arc::new(Redactor::default());
+    Arc::new(ScorerParts::new(metrics, judge, None, Arc::new(NoPrograms), redactor).unwrap())
+}
+
+fn loop_judge(repeats: u32) -> LoopJudge {
+    LoopJudge {
+        criteria: "It is short".to_owned(),
+        model: None,
+        judge_repeats: Some(repeats),
+    }
+}
+
+fn verdict(score: u32, unachievable: bool) -> Value {
+    json!({"score": score, "reason": format!("r{score}"), "improvements": [format!("i{score}")], "unachievable": unachievable})
+}
+
+#[tokio::test]
+async fn metrics_and_judge_are_averaged_in_points() {
+    let contains = metric(json!({"type": "standard", "metric": "contains", "value": "Paris"}));
+    let parts = parts(vec![contains], Some(loop_judge(1)));
+    let scorer = parts.for_task("The capital?", Judged::answering([verdict(60, false)]));
+    let assessment = scorer.score(&LoopOutput::new("Paris.")).await.unwrap();
+    assert_eq!(assessment.score, Some(80.0));
+    assert_eq!(
+        assessment.metrics,
+        [("contains".to_owned(), 100.0), ("judge".to_owned(), 60.0)]
+    );
+    assert_eq!(assessment.improvements, ["i60"]);
+    // One verdict says nothing about the noise.
+    assert_eq!(assessment.noise, None);
+}
+
+#[tokio::test]
+async fn repeated_verdicts_have_a_mean_and_a_known_noise() {
+    let parts = parts(Vec::new(), Some(loop_judge(3)));
+    let judge = Judged::answering([verdict(50, true), verdict(60, false), verdict(70, true)]);
+    let assessment = parts
+        .for_task("q", judge)
+        .score(&LoopOutput::new("a"))
+        .await
+        .unwrap();
+    // The standard deviation is 10, that of the mean 10 / √3.
+    assert_eq!(assessment.score, Some(60.0));
+    assert!((assessment.noise.unwrap() - 10.0 / 3.0_f64.sqrt()).abs() < 1e-9);
+    assert_eq!(assessment.reason.as_deref(), Some("r60"));
+    assert!(assessment.unachievable);
+}
+
+#[tokio::test]
+async fn a_judge_without_an_answer_is_a_scorer_error_after_one_more_attempt() {
+    let parts = parts(Vec::new(), Some(loop_judge(1)));
+    let judge = Judged::answering([]);
+    let error = parts.for_task("q", Arc::clone(&judge) as Arc<dyn CountingJudge>);
+    let error = error.score(&LoopOutput::new("a")).await.unwrap_err();
+    assert_eq!(error.reason, "the judge gave no score: unreachable");
+    assert_eq!(judge.prompts.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_metric_that_cannot_be_computed_is_a_scorer_error_and_not_zero() {
+    let bleu = metric(json!({"type": "standard", "metric": "bleu"}));
+    let scorer = parts(vec![bleu], None).for_task("q", Judged::answering([]));
+    let error = scorer.score(&LoopOutput::new("a")).await.unwrap_err();
+    assert!(
+        error.reason.contains("needs a `ground_truth`"),
+        "{}",
+        error.reason
+    );
+}
+
+#[tokio::test]
+async fn a_judge_sees_no_secret() {
+    let redactor = Arc::new(Redactor::new(["hunter22-very-secret".to_owned()]));
+    let parts = ScorerParts::new(
+        Vec::new(),
+        Some(loop_judge(1)),
+        None,
+        Arc::new(NoPrograms),
+        redactor,
+    );
+    let judge = Judged::answering([verdict(60, false)]);
+    let scorer = Arc::new(parts.unwrap()).for_task("q", Arc::clone(&judge) as Arc<dyn CountingJudge>);
+    scorer
+        .score(&LoopOutput::new("it is hunter22-very-secret"))
+        .await
+        .unwrap();
+    assert!(!judge.prompts.lock().unwrap().concat().contains("hunter22"));
+}
+
+#[test]
+fn noise_is_zero_where_the_score_is_computed_and_unknown_for_programs() {
+    let contains = metric(json!({"type": "standard", "metric": "contains", "value": "Paris"}));
+    let code = metric(json!({"type": "code", "name": "c", "command": "./c"}));
+    let geval = metric(json!({"type": "geval", "name": "g", "criteria": "x", "judge_repeats": 2}));
+    let outcome = |evidence: Value| MetricOutcome {
+        name: "m".to_owned(),
+        kind: holodeck_eval::MetricKind::Geval,
+        score: Some(0.5),
+        threshold: None,
+        verdict: Verdict::NotGated,
+        reason: None,
+        error: None,
+        evidence: Some(evidence),
+        retries: 0,
+        evaluation_time: Duration::ZERO,
+    };
+    assert_eq!(metric_noise(&contains, &outcome(Value::Null)), Some(0.0));
+    assert_eq!(metric_noise(&code, &outcome(Value::Null)), None);
+    assert_eq!(metric_noise(&geval, &outcome(json!({"raw": 5}))), None);
+    let repeated = json!({"judges": [{"score": 0.5, "scores": [0.4, 0.6]}]});
+    let noise = metric_noise(&geval, &outcome(repeated)).unwrap();
+    assert!((noise - 10.0).abs() < 1e-9, "{noise}");
+    // Of two judges of whom one was asked once, nothing is known.
+    let partly = json!({"judges": [{"score": 0.5, "scores": [0.4, 0.6]}, {"score": 0.5}]});
+    assert_eq!(metric_noise(&geval, &outcome(partly)), None);
+}

@@ -1,0 +1,386 @@
+//! Commands whose result limits the score of an answer. A program is run directly, never through a shell.
+
+use std::path::PathBuf;
+
+use holodeck_model::SignalsConfig;
+use holodeck_process::{AtLimit, ChildEnv, ProcessSpec, run, which};
+use tokio_util::sync::CancellationToken;
+
+use super::ScorerError;
+
+/// How much of the output is read, from its end.
+const MAX_OUTPUT: usize = 4 * 1024 * 1024;
+
+/// How much of a failed command's output the next iteration sees.
+const MAX_FEEDBACK: usize = 1_500;
+
+/// What a signal is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SignalKind {
+    Tests,
+    Build,
+    Lint,
+}
+
+impl SignalKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Tests => "tests",
+            Self::Build => "build",
+            Self::Lint => "lint",
+        }
+    }
+}
+
+/// The commands of `quality_loop.scorer.signals`.
+#[derive(Clone, Debug)]
+pub struct Signals {
+    commands: Vec<(SignalKind, Vec<String>)>,
+    folder: PathBuf,
+    env: ChildEnv,
+}
+
+/// What the commands came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct SignalOutcome {
+    /// The score of each command alone, 0–100.
+    pub(super) scores: Vec<(String, f64)>,
+    /// The highest score that an answer can have.
+    pub(super) cap: Option<f64>,
+    /// What is added to the score of the other parts.
+    pub(super) bonus: f64,
+    pub(super) improvements: Vec<String>,
+}
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq)]
+struct Ended {
+    success: bool,
+    output: String,
+}
+
+/// How many tests passed and failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct TestCounts {
+    passed: u64,
+    failed: u64,
+}
+
+impl Signals {
+    /// The commands, run in `folder` with the variables `env`; `None` if there are none. The error says which command
+    /// can't be run without a shell.
+    pub fn new(config: &SignalsConfig, folder: PathBuf, env: ChildEnv) -> Result<Option<Self>, String> {
+        let configured = [
+            (SignalKind::Tests, &config.tests),
+            (SignalKind::Build, &config.build),
+            (SignalKind::Lint, &config.lint),
+        ];
+        let mut commands = Vec::new();
+        for (kind, command) in configured {
+            if let Some(command) = command {
+                let words =
+                    split_command(command).map_err(|problem| format!("`{}`: {problem}", kind.as_str()))?;
+                commands.push((kind, words));
+            }
+        }
+        // A child's working directory may not be empty, as the folder of a file in the current one is.
+        let folder = if folder.as_os_str().is_empty() {
+            PathBuf::from(".")
+        } else {
+            folder
+        };
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
+        Ok((!commands.is_empty()).then_some(Self {
+            commands,
+            folder,
+            env,
+        }))
+    }
+
+    /// Runs the commands one after the other. A command that can't be started is a failure of the scorer.
+    pub(super) async fn run(&self) -> Result<SignalOutcome, ScorerError> {
+        let mut ended = Vec::new();
+        for (kind, words) in &self.commands {
+            ended.push((*kind, self.run_command(*kind, words).await?));
+        }
+        Ok(rate(&ended))
+    }
+
+    async fn run_command(&self, kind: SignalKind, words: &[String]) -> Result<Ended, ScorerError> {
+        let failed = |problem: String| {
+            ScorerError::new(format!(
+                "the signal `{}` could not be run: {problem}",
+                kind.as_str()
+            ))
+        };
+        let Some((program, arguments)) = words.split_first() else {
+            return Err(failed("the command is empty".to_owned()));
+        };
+        // As for a child process: a bare name is looked up, a path is relative to the agent's folder.
+        let found = if program.contains('/') {
+            which(self.folder.join(program), self.env.get("PATH"))
+        } else {
+            which(program, self.env.get("PATH"))
+        };
+        let found = found.ok_or_else(|| failed(format!("`{program}` was not found or is not executable")))?;
+        let spec = ProcessSpec::new(found, self.env.clone())
+            .args(arguments)
+            .current_dir(&self.folder)
+            .stdout_limit(MAX_OUTPUT, AtLimit::Drop)
+            .stderr_kept(64 * 1024);
+        // Dropping the future ends the process and its group.
+        let output = run(&spec, &CancellationToken::new()).await;
+        let output = output.map_err(|error| failed(error.to_string()))?;
+        Ok(Ended {
+            success: output.exit.success(),
+            output: format!("{}\n{}", String::from_utf8_lossy(&output.stdout), output.stderr),
+        })
+    }
+}
+
+/// What the commands say about an answer: a failed one caps the score, and only without a failure there is a bonus.
+fn rate(ended: &[(SignalKind, Ended)]) -> SignalOutcome {
+    let mut outcome = SignalOutcome::default();
+    let mut cap = f64::INFINITY;
+    let mut bonus = 0.0;
+    for (kind, ended) in ended {
+        let name = kind.as_str().to_owned();
+        let counts = if *kind == SignalKind::Tests {
+            count_tests(&ended.output)
+        } else {
+            None
+        };
+        let failed_tests = counts.is_some_and(|counts| counts.failed > 0);
+        let success = ended.success && !failed_tests;
+        let nothing_ran = counts.is_some_and(|counts| counts.passed + counts.failed == 0);
+        let score = match (success, counts) {
+            (true, _) if nothing_ran => 0.0,
+            (true, _) => 100.0,
+            (false, Some(counts)) if failed_tests => 100.0 * (1.0 - counts.failure_rate()),
+            (false, _) => 0.0,
+        };
+        outcome.scores.push((name.clone(), score));
+        match kind {
+            SignalKind::Tests if !success => {
+                let known = counts.filter(|_| failed_tests).map(TestCounts::failure_rate);
+                cap = cap.min(match known {
+                    Some(rate) if rate > 0.5 => 40.0,
+                    Some(rate) if rate > 0.2 => 50.0,
+                    Some(_) => 60.0,
+                    None => 50.0,
+                });
+            }
+            SignalKind::Build if !success => cap = cap.min(45.0),
+            SignalKind::Tests | SignalKind::Lint if success && !nothing_ran => bonus += 5.0,
+            _ => {}
+        }
+        if !success {
+            let count = match counts.filter(|_| failed_tests) {
+                Some(counts) => format!(" ({} of {} failed)", counts.failed, counts.passed + counts.failed),
+                None => String::new(),
+            };
+            outcome.improvements.push(format!(
+                "the {name} command fails{count}:\n{}",
+                tail(&ended.output)
+            ));
+        } else if nothing_ran {
+            outcome
+                .improvements
+                .push("the tests command ran no test".to_owned());
+        }
+    }
+    if cap.is_finite() {
+        outcome.cap = Some(cap);
+    } else {
+        outcome.bonus = bonus;
+    }
+    outcome
+}
+
+impl TestCounts {
+    #[expect(clippy::cast_precision_loss, reason = "counts of tests are small")]
+    fn failure_rate(self) -> f64 {
+        let total = self.passed + self.failed;
+        if total == 0 {
+            0.0
+        } else {
+            self.failed as f64 / total as f64
+        }
+    }
+}
+
+/// The counts in the output of cargo test, pytest or jest; `None` if it is none of them, so that only the exit code
+/// counts.
+fn count_tests(output: &str) -> Option<TestCounts> {
+    let mut total: Option<TestCounts> = None;
+    for line in output.lines() {
+        let line = line.trim().trim_matches('=').trim();
+        let cargo = line.strip_prefix("test result:");
+        let jest = line.strip_prefix("Tests:");
+        let is_pytest =
+            line.contains(" in ") && line.ends_with('s') && line.starts_with(|c: char| c.is_ascii_digit());
+        let Some(counted) = cargo.or(jest).or(is_pytest.then_some(line)) else {
+            continue;
+        };
+        let counts = total.get_or_insert_default();
+        counts.passed += number_before(counted, "passed");
+        counts.failed += number_before(counted, "failed") + number_before(counted, "error");
+    }
+    total
+}
+
+/// The number before a word, as in `3 failed`; errors may be plural.
+fn number_before(text: &str, word: &str) -> u64 {
+    let words: Vec<&str> = text
+        .split(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | '.'))
+        .filter(|word| !word.is_empty())
+        .collect();
+    let pairs = words.iter().zip(words.iter().skip(1));
+    let counted = pairs.filter(|(_, next)| next.trim_end_matches('s') == word);
+    counted.filter_map(|(number, _)| number.parse::<u64>().ok()).sum()
+}
+
+/// The end of an output.
+fn tail(output: &str) -> String {
+    let output = output.trim();
+    let characters = output.chars().count();
+    output
+        .chars()
+        .skip(characters.saturating_sub(MAX_FEEDBACK))
+        .collect()
+}
+
+/// The words of a command: separated by spaces, `'…'` and `"…"` keep spaces. Nothing else of a shell is understood, and
+/// what a shell would interpret is an error instead of an argument.
+pub fn split_command(command: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote: Option<char> = None;
+    for character in command.chars() {
+        match (quote, character) {
+            (Some(open), close) if open == close => quote = None,
+            (Some(_), character) => word.get_or_insert_default().push(character),
+            (None, '\'' | '"') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (None, '|' | '&' | ';' | '<' | '>' | '$' | '`') => {
+                return Err(format!(
+                    "`{character}` has no meaning without a shell; put the commands in a script and run that"
+                ));
+            }
+            (None, character) if character.is_whitespace() => words.extend(word.take()),
+            (None, character) => word.get_or_insert_default().push(character),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quote is not closed".to_owned());
+    }
+    words.extend(word);
+    if words.is_empty() {
+        return Err("the command is empty".to_owned());
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn ended(success: bool, output: &str) -> Ended {
+        Ended {
+            success,
+            output: output.to_owned(),
+        }
+    }
+
+    fn tests(success: bool, output: &str) -> SignalOutcome {
+        rate(&[(SignalKind::Tests, ended(success, output))])
+    }
+
+    #[test]
+    fn reporters_are_recognised() {
+        let counts = |output| count_tests(output).map(|counts| (counts.passed, counts.failed));
+        let cargo = "test a ... ok\ntest result: ok. 3 passed; 0 failed; 1 ignored; finished in 0.01s\n\
+                     test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured";
+        assert_eq!(counts(cargo), Some((7, 2)));
+        assert_eq!(
+            counts("===== 3 failed, 5 passed, 1 error in 0.12s ====="),
+            Some((5, 4))
+        );
+        assert_eq!(counts("2 passed in 0.01s"), Some((2, 0)));
+        assert_eq!(counts("Tests:       1 failed, 5 passed, 6 total"), Some((5, 1)));
+        assert_eq!(counts("everything is fine"), None);
+        assert_eq!(counts("it took long: 3 failed attempts in total"), None);
+    }
+
+    #[test]
+    fn failing_tests_cap_the_score_by_their_share() {
+        let of = |passed: u64, failed: u64| {
+            tests(
+                false,
+                &format!("test result: FAILED. {passed} passed; {failed} failed"),
+            )
+            .cap
+        };
+        assert_eq!(of(1, 9), Some(40.0));
+        assert_eq!(of(5, 5), Some(50.0));
+        assert_eq!(of(7, 3), Some(50.0));
+        assert_eq!(of(9, 1), Some(60.0));
+        assert_eq!(tests(false, "error: could not compile").cap, Some(50.0));
+    }
+
+    #[test]
+    fn a_green_exit_code_does_not_hide_failed_tests_nor_the_reverse() {
+        let hidden = tests(true, "test result: FAILED. 1 passed; 1 failed");
+        assert_eq!((hidden.cap, hidden.bonus), (Some(50.0), 0.0));
+        // A test that prints such a line can't make a failure green.
+        let forged = tests(false, "test result: ok. 100 passed; 0 failed");
+        assert_eq!((forged.cap, forged.bonus), (Some(50.0), 0.0));
+        assert_eq!(forged.scores, [("tests".to_owned(), 0.0)]);
+    }
+
+    #[test]
+    fn no_test_is_not_a_pass() {
+        let none = tests(true, "test result: ok. 0 passed; 0 failed");
+        assert_eq!((none.cap, none.bonus), (None, 0.0));
+        assert_eq!(none.scores, [("tests".to_owned(), 0.0)]);
+        assert_eq!(none.improvements, ["the tests command ran no test"]);
+    }
+
+    #[test]
+    fn a_bonus_needs_that_nothing_failed() {
+        let all = rate(&[
+            (SignalKind::Tests, ended(true, "2 passed in 0.01s")),
+            (SignalKind::Lint, ended(true, "")),
+        ]);
+        assert_eq!((all.cap, all.bonus), (None, 10.0));
+        let broken = rate(&[
+            (SignalKind::Build, ended(false, "error[E0308]")),
+            (SignalKind::Lint, ended(true, "")),
+        ]);
+        assert_eq!((broken.cap, broken.bonus), (Some(45.0), 0.0));
+        assert_eq!(broken.improvements, ["the build command fails:\nerror[E0308]"]);
+    }
+
+    #[test]
+    fn commands_are_split_without_a_shell() {
+        let split = |command| split_command(command);
+        assert_eq!(
+            split("cargo test -p 'a b' --x=\"1 2\"").unwrap(),
+            ["cargo", "test", "-p", "a b", "--x=1 2"]
+        );
+        assert_eq!(split("run ''").unwrap(), ["run", ""]);
+        for command in ["a && b", "a | b", "a; b", "a > b", "echo $HOME", "echo `id`"] {
+            assert!(
+                split(command).unwrap_err().contains("without a shell"),
+                "{command}"
+            );
+        }
+        assert_eq!(split("echo 'a | b'").unwrap(), ["echo", "a | b"]);
+        assert_eq!(split("a 'b").unwrap_err(), "a quote is not closed");
+        assert_eq!(split("  ").unwrap_err(), "the command is empty");
+    }
+}

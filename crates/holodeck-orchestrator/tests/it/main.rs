@@ -1,0 +1,17 @@
+//! Commands through the facade, with scripted backends and no network.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    missing_docs,
+    reason = "tests"
+)]
+
+mod bench;
+mod facade;
+mod gates;
+mod hanging;
+mod observers;
+mod programs;

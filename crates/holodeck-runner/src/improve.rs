@@ -1,0 +1,218 @@
+//! The quality loop around a case. What improves an answer is behind [`AnswerLoop`]; this module knows what a run keeps
+//! of it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use async_trait::async_trait;
+use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeRequest};
+use holodeck_model::{
+    ExecutionState, Failure, FailureKind, FileInput, LoopSummary, Redactor, TestCase, UnitKey,
+};
+use holodeck_turn::TurnRecord;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    JudgeSettings,
+    execute::{Conversation, Executor},
+    judging::{JudgeUsage, RunJudge},
+};
+
+/// Improves the answers of cases.
+#[async_trait]
+pub trait AnswerLoop: Send + Sync {
+    /// The best answer to a case and how it was reached; `None` if `cancel` fired. Each further answer is a fresh
+    /// execution.
+    async fn improve(&self, first: FirstAnswer<'_>, cancel: &CancellationToken) -> Option<ImprovedAnswer>;
+
+    /// Releases what it holds.
+    async fn close(&self) -> Result<(), holodeck_backend_api::BackendError>;
+}
+
+/// The first answer to a case, with what asked for it.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct FirstAnswer<'a> {
+    /// The question.
+    pub question: &'a str,
+    /// Its files.
+    pub files: &'a [FileInput],
+    /// The unit in recordings.
+    pub unit: &'a str,
+    /// The turn.
+    pub turn: TurnRecord,
+}
+
+/// The answer that a loop returned.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct ImprovedAnswer {
+    /// Its turn.
+    pub turn: TurnRecord,
+    /// What the loop did.
+    pub record: LoopRecord,
+}
+
+/// What a quality loop did around a case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct LoopRecord {
+    /// Scores and end.
+    #[serde(flatten)]
+    pub summary: LoopSummary,
+    /// What was used beside the returned answer: the other answers, and scoring.
+    pub used: JudgeUsage,
+    /// Wall time of the first answer and the loop.
+    pub elapsed_ms: u64,
+    /// Why the verdict on the case is an error: the scorer failed, or a score was not a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+impl LoopRecord {
+    /// Makes the case an error: how its answer was chosen is not known to be right.
+    #[must_use]
+    pub fn failed(mut self, reason: impl std::fmt::Display) -> Self {
+        self.failure = Some(Failure::new(
+            FailureKind::Checks,
+            format!("quality loop: {reason}"),
+        ));
+        self
+    }
+
+    pub(crate) fn mask(&mut self, redactor: &Redactor) {
+        if let Some(failure) = &mut self.failure {
+            redactor.mask_text(&mut failure.text);
+        }
+    }
+}
+
+impl JudgeUsage {
+    /// What turns used.
+    pub fn of_turns<'a>(turns: impl IntoIterator<Item = &'a TurnRecord>) -> Self {
+        let mut sum = Self::default();
+        for turn in turns {
+            sum.add(&Self::of(turn));
+        }
+        sum
+    }
+
+    /// The sum; a part that is not known makes it unknown.
+    #[must_use]
+    pub fn and(mut self, more: Option<&Self>) -> Self {
+        if let Some(more) = more {
+            self.add(more);
+        }
+        self
+    }
+}
+
+impl Executor {
+    /// Improves the answer of a single turn, if the agent has a loop and the answer is one. `None` if this run stopped
+    /// it.
+    pub(crate) async fn improve_answer(
+        &self,
+        case: &TestCase,
+        unit: &str,
+        mut conversation: Conversation,
+        cancel: &CancellationToken,
+    ) -> Option<Conversation> {
+        let Some(answer_loop) = &self.answer_loop else {
+            return Some(conversation);
+        };
+        let turn = match conversation.turns.pop() {
+            Some(turn) if turn.state == ExecutionState::Completed => turn,
+            // What could not be answered can't be improved.
+            other => {
+                conversation.turns.extend(other);
+                return Some(conversation);
+            }
+        };
+        let first = FirstAnswer {
+            question: case.input.as_deref().unwrap_or_default(),
+            files: &case.files,
+            unit,
+            turn,
+        };
+        let ImprovedAnswer { turn, record } = answer_loop.improve(first, cancel).await?;
+        conversation.turns.push(turn);
+        conversation.quality_loop = Some(Box::new(record));
+        Some(conversation)
+    }
+}
+
+/// Calls judges for one purpose outside of grading, and counts what they used.
+pub struct JudgeCalls {
+    judge: RunJudge,
+    name: String,
+    cancel: CancellationToken,
+    iteration: AtomicU32,
+    used: std::sync::Mutex<(JudgeUsage, JudgeUsage)>,
+}
+
+impl JudgeCalls {
+    /// Calls for the unit `name` of recordings, which `cancel` stops.
+    pub fn new(
+        settings: JudgeSettings,
+        redactor: Arc<Redactor>,
+        name: impl Into<String>,
+        cancel: CancellationToken,
+    ) -> Self {
+        // Nothing is written to a journal: a case that is repeated asks again.
+        let (judge, _) = RunJudge::new(Some(settings), redactor);
+        Self {
+            judge,
+            name: name.into(),
+            cancel,
+            iteration: AtomicU32::new(0),
+            used: std::sync::Mutex::default(),
+        }
+    }
+
+    /// The next questions are about the answer of this iteration, from 0.
+    pub fn begin(&self, iteration: u32) {
+        self.iteration.store(iteration, Ordering::Relaxed);
+    }
+
+    /// What was used since the last call; `None` if no model was called.
+    pub fn take_usage(&self) -> Option<JudgeUsage> {
+        let mut used = self
+            .used
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let taken = std::mem::take(&mut used.0);
+        (taken.model_calls > 0).then_some(taken)
+    }
+
+    /// What was used in all.
+    pub fn usage(&self) -> JudgeUsage {
+        self.used
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .1
+    }
+}
+
+#[async_trait]
+impl Judge for JudgeCalls {
+    async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
+        let iteration = self.iteration.load(Ordering::Relaxed).saturating_add(1);
+        let name = format!("{} · loop · iteration {iteration}", self.name);
+        let unit = self
+            .judge
+            .for_unit(UnitKey::NO_CASE, name, Vec::new(), self.cancel.clone());
+        let answer = unit.ask(request).await;
+        if let Some(usage) = unit.usage() {
+            let mut used = self
+                .used
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            used.0.add(&usage);
+            used.1.add(&usage);
+        }
+        answer
+    }
+}

@@ -1,0 +1,281 @@
+//! Skills: folders with a `SKILL.md`, as other programs have them. Keys that are not used here are accepted.
+
+use std::path::Path;
+
+use holodeck_model::{Code, Diagnostic, Env, FileKind, Files, Layer, SkillDoc};
+
+use super::{Load, Loader, instructions::split_front_matter};
+use crate::yaml::{NodeId, Place, build};
+
+/// Longest name, as the format has it.
+const LONGEST_NAME: usize = 64;
+/// Longest description, as the format has it.
+const LONGEST_DESCRIPTION: usize = 1024;
+
+/// The scripts that execute a skill, by precedence.
+const SCRIPTS: [&str; 12] = [
+    "scripts/execute",
+    "scripts/execute.sh",
+    "scripts/execute.py",
+    "scripts/execute.js",
+    "scripts/run",
+    "scripts/run.sh",
+    "scripts/run.py",
+    "scripts/run.js",
+    "scripts/main",
+    "scripts/main.sh",
+    "scripts/main.py",
+    "scripts/main.js",
+];
+
+/// Reads the skill in a folder. It is absent if its `SKILL.md` has errors. The problems are in the [`Load`], which has no
+/// agent.
+pub fn load_skill(folder: &Path, files: &dyn Files) -> (Option<SkillDoc>, Load) {
+    let env = Env::default();
+    let mut loader = Loader::new(&env, files);
+    let skill = loader.skill(folder);
+    let load = loader.finish(None);
+    (skill.filter(|_| !load.has_errors()), load)
+}
+
+impl Loader<'_> {
+    fn skill(&mut self, folder: &Path) -> Option<SkillDoc> {
+        let path = folder.join("SKILL.md");
+        let file = self.read_text(&path, Layer::Agent, None)?;
+        let text = self.tree.file_text(file);
+        let parts = split_front_matter(&text);
+        let start = Place {
+            file,
+            start: 0,
+            end: text
+                .lines()
+                .next()
+                .map_or(0, |line| u32::try_from(line.len()).unwrap_or(0)),
+        };
+        let Some(range) = parts.front_matter else {
+            let diagnostic = Diagnostic::error(Code::BadFrontMatter, "the skill has no front matter")
+                .with_help("begin the file with `---`, `name: …`, `description: …`, `---`");
+            self.findings.add(&self.tree, start, diagnostic);
+            return None;
+        };
+        let built = build(&mut self.tree, file, range, None);
+        if let Some(first) = built.diagnostics.into_iter().next() {
+            let message = format!("the front matter is not YAML: {}", first.message);
+            let mut diagnostic = Diagnostic::error(Code::BadFrontMatter, message);
+            diagnostic.help = first.help;
+            diagnostic.primary = first.primary;
+            self.findings.diagnostics.push(diagnostic);
+            return None;
+        }
+        let root = built.root.filter(|root| self.tree.entries(*root).is_some());
+        let Some(root) = root else {
+            let diagnostic = Diagnostic::error(Code::BadFrontMatter, "the front matter is not a mapping")
+                .with_help("write `name: …` and `description: …`, one key a line");
+            self.findings.add(&self.tree, start, diagnostic);
+            return None;
+        };
+        let name = self.required_text(root, "name", start)?;
+        let description = self.required_text(root, "description", start)?;
+        self.check_skill_name(root, &name, folder, start);
+        if description.chars().count() > LONGEST_DESCRIPTION {
+            let message = format!("`description` must have at most {LONGEST_DESCRIPTION} characters");
+            self.report_at(
+                root,
+                "description",
+                start,
+                Diagnostic::error(Code::BadFormat, message),
+            );
+        }
+        let allowed_tools = self.tool_list(root);
+        let body = text.get(parts.body).unwrap_or_default();
+        let instructions = body.replace("\r\n", "\n").trim().to_owned();
+        let script = SCRIPTS.iter().map(|script| folder.join(script));
+        let script = script
+            .into_iter()
+            .find(|script| self.files.kind(script) == FileKind::File);
+        if instructions.is_empty() && script.is_none() {
+            let diagnostic =
+                Diagnostic::warning(Code::Blank, "the skill has neither instructions nor a script");
+            self.findings.add(&self.tree, start, diagnostic);
+        }
+        Some(SkillDoc {
+            name,
+            description,
+            allowed_tools,
+            folder: folder.to_path_buf(),
+            instructions,
+            script,
+        })
+    }
+
+    fn required_text(&mut self, root: NodeId, key: &str, start: Place) -> Option<String> {
+        let node = self.tree.get(root, key).map(|entry| entry.value);
+        let Some(node) = node.filter(|node| !self.tree.is_null(*node)) else {
+            let message = format!("`{key}` is missing in the front matter of the skill");
+            self.findings.add(
+                &self.tree,
+                start,
+                Diagnostic::error(Code::MissingField, message).about(key),
+            );
+            return None;
+        };
+        let text = self.tree.scalar(node).map(|scalar| scalar.text.trim().to_owned());
+        let problem = match &text {
+            None => Some((Code::WrongType, format!("`{key}` must be a string"))),
+            Some(text) if text.is_empty() => Some((Code::Blank, format!("`{key}` must not be empty"))),
+            Some(_) => None,
+        };
+        if let Some((code, message)) = problem {
+            self.report_at(root, key, start, Diagnostic::error(code, message));
+            return None;
+        }
+        text
+    }
+
+    fn check_skill_name(&mut self, root: NodeId, name: &str, folder: &Path, start: Place) {
+        let is_valid = name.len() <= LONGEST_NAME
+            && !name.starts_with('-')
+            && !name.ends_with('-')
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+        if !is_valid {
+            let message = format!(
+                "the name of a skill must consist of at most {LONGEST_NAME} lower-case letters, digits and hyphens"
+            );
+            self.report_at(root, "name", start, Diagnostic::error(Code::BadFormat, message));
+        } else if folder.file_name().is_some_and(|folder| folder != name) {
+            let message = format!("the skill `{name}` is in a folder with another name");
+            let diagnostic = Diagnostic::warning(Code::InconsistentValues, message)
+                .with_help("name the folder as the skill: other programs require it");
+            self.report_at(root, "name", start, diagnostic);
+        }
+    }
+
+    /// `allowed-tools`: a list, or names separated by spaces or commas. Spaces inside parentheses do not separate.
+    fn tool_list(&mut self, root: NodeId) -> Option<Vec<String>> {
+        let node = self.tree.get(root, "allowed-tools")?.value;
+        if self.tree.is_null(node) {
+            return None;
+        }
+        if let Some(scalar) = self.tree.scalar(node) {
+            return Some(split_names(scalar.text));
+        }
+        let items = self.tree.items(node).map(<[NodeId]>::to_vec);
+        let names: Option<Vec<String>> = items.map(|items| {
+            let texts = items.iter().filter_map(|item| self.tree.scalar(*item));
+            texts.map(|scalar| scalar.text.trim().to_owned()).collect()
+        });
+        if names.is_none() {
+            let place = self.tree.place(node);
+            let diagnostic = Diagnostic::error(Code::WrongType, "`allowed-tools` must be a list of names");
+            self.findings
+                .add(&self.tree, place, diagnostic.about("allowed-tools"));
+        }
+        names
+    }
+
+    fn report_at(&mut self, root: NodeId, key: &str, start: Place, diagnostic: Diagnostic) {
+        let place = self
+            .tree
+            .get(root, key)
+            .map_or(start, |entry| self.tree.place(entry.value));
+        self.findings.add(&self.tree, place, diagnostic.about(key));
+    }
+}
+
+fn split_names(text: &str) -> Vec<String> {
+    let mut names = vec![String::new()];
+    let mut depth = 0_u32;
+    for character in text.chars() {
+        match character {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 && (character == ',' || character.is_whitespace()) {
+            names.push(String::new());
+        } else if let Some(name) = names.last_mut() {
+            name.push(character);
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use holodeck_model::MemoryFiles;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn load(text: &str) -> (Option<SkillDoc>, Vec<String>) {
+        let files = MemoryFiles::new()
+            .with("skills/notes/SKILL.md", text)
+            .with("skills/notes/scripts/run.py", "print(1)");
+        let (skill, load) = load_skill("skills/notes".as_ref(), &files);
+        let shown = load.diagnostics.iter().map(|found| {
+            let place = found.primary.as_ref();
+            let place = place.map(|place| format!("{}:{}", place.line, place.column));
+            format!("{} {}", place.unwrap_or_default(), found.message)
+        });
+        (skill, shown.collect())
+    }
+
+    #[test]
+    fn a_skill_of_another_program_is_read() {
+        let (skill, problems) = load(
+            "---\nname: notes\ndescription: Writes notes.\nlicense: MIT\nmetadata: {version: 1}\n\
+             allowed-tools: Read, Bash(git log:*) Grep\n---\n# Steps\n\nDo it.\n",
+        );
+        assert_eq!(problems, Vec::<String>::new());
+        let skill = skill.unwrap();
+        assert_eq!(skill.tool_name(), "skill__notes");
+        assert_eq!(skill.instructions, "# Steps\n\nDo it.");
+        assert_eq!(skill.allowed_tools.unwrap(), ["Read", "Bash(git log:*)", "Grep"]);
+        assert_eq!(skill.script.unwrap(), Path::new("skills/notes/scripts/run.py"));
+    }
+
+    #[test]
+    fn malformed_skills_are_reported_with_their_place() {
+        for (text, expected) in [
+            ("# Steps", "1:1 the skill has no front matter"),
+            (
+                "---\nname: notes\n---\nx",
+                "1:1 `description` is missing in the front matter of the skill",
+            ),
+            (
+                "---\nname: [a]\ndescription: d\n---\nx",
+                "2:7 `name` must be a string",
+            ),
+            (
+                "---\nname: My Notes\ndescription: d\n---\nx",
+                "2:7 the name of a skill must consist of at most 64 lower-case letters, digits and hyphens",
+            ),
+            ("---\n- a\n---\nx", "1:1 the front matter is not a mapping"),
+            (
+                "---\nname: notes\ndescription: d\nallowed-tools: {a: 1}\n---\nx",
+                "4:16 `allowed-tools` must be a list of names",
+            ),
+        ] {
+            let (skill, problems) = load(text);
+            assert_eq!(
+                (skill, problems.as_slice()),
+                (None, &[expected.to_owned()][..]),
+                "{text}"
+            );
+        }
+        let (skill, problems) = load("---\nname: other\ndescription: d\n---\nx");
+        assert!(skill.is_some());
+        assert_eq!(
+            problems,
+            ["2:7 the skill `other` is in a folder with another name"]
+        );
+        let (skill, problems) = load("---\nname: a: b\n---\nx");
+        assert!(
+            skill.is_none() && problems[0].contains("the front matter is not YAML"),
+            "{problems:?}"
+        );
+    }
+}

@@ -1,0 +1,399 @@
+//! The quality loop of an open agent: what scores and improves its answers, around a question and around a test case.
+
+mod check;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use holodeck_backend_api::{AgentBackend, BackendError};
+use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeRequest};
+use holodeck_model::{
+    AfterSideEffects, ClaudeConfig, ExecutionState, FileInput, LoopStrategy, LoopSummary, MetricConfig,
+    Occasion, Provider, QualityLoopConfig, Redactor, ResolvedAgent, SideEffectGate, SideEffects,
+    TerminationReason, ToolConfig, UsageMetadata,
+};
+use holodeck_orchestrator::{
+    AnswerScorer, Assessment, CountingJudge, ImproveError, Improver, InvalidRule, LoopControl, LoopOutput,
+    LoopReport, LoopRules, QualityAssessment, QualityLoop, ScorerParts, Signals, repair_prompt,
+};
+use holodeck_process::{BASE_VARIABLES, ChildEnv};
+use holodeck_runner::{
+    AnswerLoop, FirstAnswer, ImprovedAnswer, JudgeCalls, JudgeSettings, JudgeUsage, LoopRecord,
+};
+use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
+use tokio_util::sync::CancellationToken;
+
+use crate::{OpenAgent, graders::GraderPrograms, judges::AgentJudges};
+
+pub(crate) use check::check;
+
+/// Why the quality loop of an agent can't be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoopSetupError {
+    /// A rule is outside of its range.
+    #[error("`quality_loop`: {0}")]
+    Rule(#[from] InvalidRule),
+    /// A metric of the scorer can't be used.
+    #[error("`quality_loop.scorer`: {0}")]
+    Scorer(String),
+    /// A command can't be run.
+    #[error("`quality_loop.scorer.signals`: {0}")]
+    Signals(String),
+    /// Commands in a test without the flag that allows them.
+    #[error(
+        "`quality_loop.scorer.signals` runs commands, which a test does only with `--allow-side-effects`"
+    )]
+    SideEffectsNotAllowed,
+    /// Several independent answers would repeat what tools change.
+    #[error(
+        "`strategy: best_of_n` would repeat the work of tools that may change something: {}",
+        tools.join(", ")
+    )]
+    RepeatsSideEffects {
+        /// The tools.
+        tools: Vec<String>,
+    },
+}
+
+/// The quality loop of an agent that is enabled.
+pub(crate) fn enabled(agent: &ResolvedAgent) -> Option<&QualityLoopConfig> {
+    agent.config.quality_loop.as_ref().filter(|config| config.enabled)
+}
+
+/// The metrics that score the answers of its loop, in the order of `scorer.metrics`.
+pub(crate) fn loop_metrics<'a>(
+    agent: &'a ResolvedAgent,
+    config: &'a QualityLoopConfig,
+) -> impl Iterator<Item = &'a MetricConfig> {
+    let all = agent.config.evaluations.as_ref();
+    let all = all.map_or(&[][..], |evaluations| &evaluations.metrics);
+    let named = config.scorer.metrics.iter();
+    named.flat_map(move |name| {
+        all.iter()
+            .filter(move |metric| metric.enabled() && metric.name() == name)
+    })
+}
+
+/// What scores the answers of an open agent.
+pub(crate) struct AnswerScorers {
+    parts: Arc<ScorerParts>,
+    judges: JudgeSettings,
+    redactor: Arc<Redactor>,
+}
+
+impl AnswerScorers {
+    /// Prepares what `quality_loop.scorer` names; an error if the loop would do what it must not.
+    pub(crate) fn new(
+        open: &OpenAgent,
+        config: &QualityLoopConfig,
+        turns: &TurnRunner,
+        (occasion, gate): (Occasion, SideEffectGate),
+    ) -> Result<Self, LoopSetupError> {
+        let agent = open.agent();
+        refuse_repeated_side_effects(open, (occasion, gate))?;
+        let env = open.backends().env();
+        let child_env = ChildEnv::inherit(BASE_VARIABLES, |name| env.get(name));
+        let folder = std::path::absolute(agent.dir.join(".")).unwrap_or_else(|_| agent.dir.clone());
+        let signals =
+            Signals::new(&config.scorer.signals, folder, child_env).map_err(LoopSetupError::Signals)?;
+        if signals.is_some() && occasion == Occasion::Test && gate == SideEffectGate::Closed {
+            return Err(LoopSetupError::SideEffectsNotAllowed);
+        }
+        let metrics = loop_metrics(agent, config).cloned().collect();
+        let redactor = open.redactor();
+        let parts = ScorerParts::new(
+            metrics,
+            config.scorer.judge.clone(),
+            signals,
+            GraderPrograms::new(&agent.dir, env),
+            Arc::clone(&redactor),
+        );
+        Ok(Self {
+            parts: Arc::new(parts.map_err(LoopSetupError::Scorer)?),
+            judges: AgentJudges::for_loop(agent, open.backends(), turns),
+            redactor,
+        })
+    }
+
+    /// The scorer of the answers to `task`, with its judge; `unit` names them in recordings.
+    pub(crate) fn for_task(
+        &self,
+        task: &str,
+        unit: &str,
+        cancel: &CancellationToken,
+    ) -> (AnswerScorer, Arc<LoopJudgeCalls>) {
+        let judge = Arc::new(LoopJudgeCalls(JudgeCalls::new(
+            self.judges.clone(),
+            Arc::clone(&self.redactor),
+            unit,
+            cancel.clone(),
+        )));
+        let scorer = self
+            .parts
+            .for_task(task, Arc::clone(&judge) as Arc<dyn CountingJudge>);
+        (scorer, judge)
+    }
+
+    pub(crate) async fn close(&self) -> Result<(), BackendError> {
+        self.judges.judges.close().await
+    }
+}
+
+/// The quality loop around the test cases of an open agent.
+pub(crate) struct AgentLoop {
+    quality: QualityLoop,
+    answers: AnswerScorers,
+    backend: Arc<dyn AgentBackend>,
+    turns: TurnRunner,
+}
+
+impl AgentLoop {
+    /// The loop of an agent for test cases; `None` if it has none.
+    pub(crate) fn new(
+        open: &OpenAgent,
+        turns: &TurnRunner,
+        (occasion, gate): (Occasion, SideEffectGate),
+    ) -> Result<Option<Self>, LoopSetupError> {
+        let agent = open.agent();
+        let Some(config) = enabled(agent) else {
+            return Ok(None);
+        };
+        let quality = QualityLoop::new(LoopRules::of(config))?;
+        let answers = AnswerScorers::new(open, config, turns, (occasion, gate))?;
+        Ok(Some(Self {
+            quality,
+            answers,
+            backend: Arc::clone(open.backend()),
+            turns: turns.clone(),
+        }))
+    }
+
+    /// Scores the first answer and improves it.
+    pub(crate) async fn run(&self, first: FirstAnswer<'_>, cancel: &CancellationToken) -> LoopedTurn {
+        let started = Instant::now();
+        let (scorer, judge) = self.answers.for_task(first.question, first.unit, cancel);
+        let turn = Arc::new(first.turn);
+        let improver = AgentImprover {
+            agent: self,
+            question: first.question,
+            files: first.files,
+            unit: first.unit,
+            cancel,
+            turns: Mutex::new(vec![Arc::clone(&turn)]),
+        };
+        let control = LoopControl::default().cancelled_by(cancel.clone());
+        let before = Duration::from_millis(turn.elapsed_ms);
+        let initial = LoopOutput::of_turn(Arc::clone(&turn));
+        let (output, assessment, report) = self.quality.run(initial, &scorer, &improver, &control).await;
+        let returned = output.turn.unwrap_or(turn);
+        let turns = improver
+            .turns
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        let others = turns.iter().filter(|turn| !Arc::ptr_eq(turn, &returned));
+        let scoring = judge.0.usage();
+        let used = JudgeUsage::of_turns(others.map(Arc::as_ref)).and(Some(&scoring));
+        let further = turns.iter().skip(1).map(Arc::as_ref);
+        let beyond_first = JudgeUsage::of_turns(further).and(Some(&scoring));
+        let mut turn = Arc::unwrap_or_clone(returned);
+        // The prompt of an iteration is not what was asked.
+        first.question.clone_into(&mut turn.input);
+        LoopedTurn {
+            turn,
+            assessment,
+            report,
+            used,
+            beyond_first,
+            elapsed: before.saturating_add(started.elapsed()),
+        }
+    }
+}
+
+/// Returns an error if independent answers would repeat what tools of the agent change.
+pub(crate) fn refuse_repeated_side_effects(
+    open: &OpenAgent,
+    (occasion, gate): (Occasion, SideEffectGate),
+) -> Result<(), LoopSetupError> {
+    let config = enabled(open.agent()).filter(|config| config.strategy == LoopStrategy::BestOfN);
+    if config.is_none_or(|config| config.after_side_effects == AfterSideEffects::Allow) {
+        return Ok(());
+    }
+    let tools = tools_with_side_effects(open, occasion, gate);
+    if tools.is_empty() {
+        Ok(())
+    } else {
+        Err(LoopSetupError::RepeatsSideEffects { tools })
+    }
+}
+
+/// The tools of the agent that may change something.
+fn tools_with_side_effects(open: &OpenAgent, occasion: Occasion, gate: SideEffectGate) -> Vec<String> {
+    let agent = open.agent();
+    let specs = open.tools().current();
+    let possible = specs
+        .iter()
+        .filter(|spec| spec.side_effects == SideEffects::Possible);
+    let mut tools: Vec<String> = possible.map(|spec| format!("`{}`", spec.name)).collect();
+    if agent.config.model.provider == Provider::Anthropic {
+        let withheld = occasion == Occasion::Test && gate == SideEffectGate::Closed;
+        let claude = agent.config.claude.clone().unwrap_or_default();
+        let built_in = claude.built_in_tools().into_iter();
+        let built_in = built_in.filter(|tool| !withheld && ClaudeConfig::may_change_something(tool));
+        tools.extend(built_in.map(|tool| format!("`{tool}`")));
+        // The CLI connects these servers itself, so what their tools do is not known here.
+        let servers = agent
+            .config
+            .tools
+            .iter()
+            .filter(|tool| matches!(tool, ToolConfig::Mcp(_)));
+        tools.extend(servers.map(|server| format!("those of `{}`", server.name())));
+    }
+    tools.dedup();
+    tools
+}
+
+/// What a loop around one question came to.
+pub(crate) struct LoopedTurn {
+    /// The returned answer.
+    pub(crate) turn: TurnRecord,
+    pub(crate) assessment: QualityAssessment,
+    pub(crate) report: LoopReport,
+    /// What was used beside the returned answer.
+    pub(crate) used: JudgeUsage,
+    /// What was used beyond the first answer.
+    pub(crate) beyond_first: JudgeUsage,
+    pub(crate) elapsed: Duration,
+}
+
+impl LoopedTurn {
+    /// What reports show.
+    pub(crate) fn summary(&self) -> LoopSummary {
+        let report = &self.report;
+        LoopSummary {
+            first_score: report.iterations.first().map(|first| first.output_quality),
+            final_score: self.assessment.score,
+            iterations: report.iteration_count,
+            termination_reason: report.termination_reason,
+            scores: report
+                .iterations
+                .iter()
+                .map(|record| record.output_quality)
+                .collect(),
+            passed: self.assessment.passed,
+            cost_usd: match self.beyond_first.model_calls {
+                0 => Some(0.0),
+                _ => self.beyond_first.cost_usd,
+            },
+            repeated_side_effects: report.repeated_side_effects,
+        }
+    }
+}
+
+#[async_trait]
+impl AnswerLoop for AgentLoop {
+    async fn improve(&self, first: FirstAnswer<'_>, cancel: &CancellationToken) -> Option<ImprovedAnswer> {
+        let ended = self.run(first, cancel).await;
+        if ended.report.termination_reason == TerminationReason::Cancelled {
+            return None;
+        }
+        let mut record = LoopRecord {
+            summary: ended.summary(),
+            used: ended.used,
+            elapsed_ms: u64::try_from(ended.elapsed.as_millis()).unwrap_or(u64::MAX),
+            failure: None,
+        };
+        // In a test, a score that is not known is never a verdict.
+        if let Some(reason) = &ended.report.scorer_error {
+            record = record.failed(format_args!("the scorer failed: {reason}"));
+        } else if let Some(invalid) = ended.report.iterations.iter().find(|record| record.score_invalid) {
+            let number = invalid.iteration.saturating_add(1);
+            record = record.failed(format_args!("the score of iteration {number} is not a number"));
+        }
+        Some(ImprovedAnswer {
+            turn: ended.turn,
+            record,
+        })
+    }
+
+    async fn close(&self) -> Result<(), BackendError> {
+        self.answers.close().await
+    }
+}
+
+/// Asks the agent again, each time in a fresh execution.
+struct AgentImprover<'a> {
+    agent: &'a AgentLoop,
+    question: &'a str,
+    files: &'a [FileInput],
+    unit: &'a str,
+    cancel: &'a CancellationToken,
+    /// Every turn, also those without an answer.
+    turns: Mutex<Vec<Arc<TurnRecord>>>,
+}
+
+#[async_trait]
+impl Improver for AgentImprover<'_> {
+    async fn improve(
+        &self,
+        output: &LoopOutput,
+        assessment: &Assessment,
+        iteration: u32,
+    ) -> Result<LoopOutput, ImproveError> {
+        let prompt = match self.agent.quality.rules().strategy {
+            LoopStrategy::Refine => repair_prompt(self.question, iteration, &output.text, assessment),
+            LoopStrategy::BestOfN => self.question.to_owned(),
+        };
+        let unit = format!("{} · iteration {}", self.unit, iteration.saturating_add(1));
+        let input = TurnInput {
+            input: &prompt,
+            files: self.files,
+            unit: Some(&unit),
+        };
+        let start = |request| self.agent.backend.start(request);
+        let TurnEnd::Ended { record, .. } = self.agent.turns.run(input, self.cancel, start, |_| {}).await
+        else {
+            return Err(ImproveError::new("cancelled"));
+        };
+        let turn = Arc::new(*record);
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.push(Arc::clone(&turn));
+        drop(turns);
+        let output = LoopOutput::of_turn(Arc::clone(&turn));
+        if turn.state == ExecutionState::Completed {
+            return Ok(output);
+        }
+        let reason = turn.failures.first().map(|failure| failure.text.clone());
+        Err(ImproveError {
+            reason: reason.unwrap_or_else(|| "the agent gave no answer".to_owned()),
+            usage: output.usage,
+        })
+    }
+}
+
+/// The judges of a loop, as the scorer counts them.
+pub(crate) struct LoopJudgeCalls(JudgeCalls);
+
+#[async_trait]
+impl Judge for LoopJudgeCalls {
+    async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
+        self.0.ask(request).await
+    }
+}
+
+impl CountingJudge for LoopJudgeCalls {
+    fn begin(&self, iteration: u32) {
+        self.0.begin(iteration);
+    }
+
+    fn take_usage(&self) -> Option<UsageMetadata> {
+        let used = self.0.take_usage()?;
+        Some(UsageMetadata {
+            usage: used.usage,
+            cost_usd: used.cost_usd,
+        })
+    }
+}

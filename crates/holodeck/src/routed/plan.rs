@@ -1,0 +1,103 @@
+//! What executing a command would do.
+
+use std::sync::Arc;
+
+use holodeck_model::{CommandContext, ExecutorKind, RoutingDecision, TokenUsage};
+use holodeck_orchestrator::{AttemptDetails, FacadeSettings};
+use serde::Serialize;
+
+use super::{
+    specialists::{Variants, backends_of},
+    tools::declared_tools,
+};
+
+/// What executing a command would do.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct RoutedPlan {
+    /// What would execute it; `None`: nothing.
+    pub executor: Option<ExecutorKind>,
+    /// The gates and the selection of the backend; `None` if `routing.chain` leaves it out.
+    pub sdk: Option<AttemptDetails>,
+    /// The skill for the command.
+    pub skill: Option<String>,
+    /// The model that would answer.
+    pub model: Option<String>,
+    /// Its tools.
+    pub tools: Vec<String>,
+    /// The tokens of one turn without tool calls, estimated from the lengths of the prompts.
+    pub usage: Option<TokenUsage>,
+    /// Their cost in US dollars, if the price of the model is known.
+    pub cost_usd: Option<f64>,
+}
+
+/// Bytes of English text per token, roughly.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// Assumed length of an answer without `max_tokens`.
+const ANSWER_TOKENS: u64 = 256;
+
+pub(super) fn plan(
+    variants: &Arc<Variants>,
+    facade: &FacadeSettings,
+    context: &CommandContext,
+    sdk: Option<AttemptDetails>,
+) -> RoutedPlan {
+    let has = |kind| facade.chain.contains(&kind);
+    let skill = facade.skills.as_ref().filter(|_| has(ExecutorKind::Skills));
+    let skill = skill.and_then(|skills| skills.find(&context.command.name));
+    let runs = sdk
+        .as_ref()
+        .is_some_and(|details| details.attempt.routing_decision == RoutingDecision::SdkExecuted);
+    let executor = if runs {
+        Some(ExecutorKind::Sdk)
+    } else if skill.is_some() {
+        Some(ExecutorKind::Skills)
+    } else if facade.legacy.is_some() && has(ExecutorKind::Legacy) {
+        Some(ExecutorKind::Legacy)
+    } else {
+        None
+    };
+    let mut plan = RoutedPlan {
+        executor,
+        skill,
+        model: None,
+        tools: Vec::new(),
+        usage: None,
+        cost_usd: None,
+        sdk,
+    };
+    if !runs {
+        return plan;
+    }
+    let agent = &variants.agent;
+    let name = plan
+        .sdk
+        .as_ref()
+        .and_then(|details| details.attempt.agent_used.clone());
+    let definition = name.and_then(|name| variants.definition(&name));
+    let (prompt, model, named) = match &definition {
+        Some(definition) => (
+            definition.prompt.as_str(),
+            definition.model.clone(),
+            definition.tools.as_deref(),
+        ),
+        None => (agent.instructions.text.as_str(), None, None),
+    };
+    let model = model.unwrap_or_else(|| agent.config.model.name.clone());
+    let skills: Vec<String> = variants
+        .skills
+        .iter()
+        .map(holodeck_model::SkillDoc::tool_name)
+        .collect();
+    plan.tools = declared_tools(&agent.config, named, &skills);
+    let sent = (prompt.len() + context.command.task().len()) / BYTES_PER_TOKEN + 1;
+    let answer = agent.config.model.max_tokens.map_or(ANSWER_TOKENS, u64::from);
+    let usage = TokenUsage::new(sent as u64, answer);
+    if let Ok(backends) = backends_of(agent, &variants.env) {
+        plan.cost_usd = backends.price_list().cost(&model, &usage);
+    }
+    plan.usage = Some(usage);
+    plan.model = Some(model);
+    plan
+}

@@ -1,0 +1,210 @@
+//! The tools of a variant of an agent: its own, skills, and of them those that a specialist names.
+
+use std::{borrow::Cow, sync::Arc};
+
+use async_trait::async_trait;
+use holodeck_backend_api::{
+    CallRefusal, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
+};
+use holodeck_model::{Agent, ClaudeConfig, Provider, ToolConfig, ToolNames, without_pattern};
+use holodeck_orchestrator::KnownTools;
+use holodeck_tools::Toolbox;
+
+/// The tools of an agent, with its skills.
+pub(super) struct WithSkills {
+    pub(super) host: Arc<dyn ToolHost>,
+    pub(super) skills: Toolbox,
+    specs: Vec<ToolSpec>,
+}
+
+impl WithSkills {
+    pub(super) fn new(host: Arc<dyn ToolHost>, skills: Toolbox) -> Self {
+        let mut specs = host.specs().to_vec();
+        specs.extend(skills.specs().iter().cloned());
+        Self { host, skills, specs }
+    }
+
+    fn add<'a>(&self, specs: Cow<'a, [ToolSpec]>) -> Cow<'a, [ToolSpec]> {
+        let mut specs = specs.into_owned();
+        specs.extend(self.skills.specs().iter().cloned());
+        Cow::Owned(specs)
+    }
+}
+
+#[async_trait]
+impl ToolHost for WithSkills {
+    fn specs(&self) -> &[ToolSpec] {
+        &self.specs
+    }
+
+    fn current(&self) -> Cow<'_, [ToolSpec]> {
+        self.add(self.host.current())
+    }
+
+    fn specs_for_request(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
+        self.add(self.host.specs_for_request(unit, message))
+    }
+
+    async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
+        if self.skills.specs().iter().any(|spec| spec.name == call.name) {
+            return self.skills.call(call, cx).await;
+        }
+        self.host.call(call, cx).await
+    }
+}
+
+/// Those of a host's tools that a list names.
+pub(super) struct NamedTools {
+    host: Arc<dyn ToolHost>,
+    named: Vec<String>,
+    names: ToolNames,
+    specs: Vec<ToolSpec>,
+}
+
+impl NamedTools {
+    pub(super) fn new(host: Arc<dyn ToolHost>, named: Vec<String>, mut names: ToolNames) -> Self {
+        let shown = host.specs().iter().map(|spec| spec.name.as_str());
+        let servers: Vec<String> = Vec::new();
+        names.list_shown(&servers, &shown);
+        let mut tools = Self {
+            host,
+            named,
+            names,
+            specs: Vec::new(),
+        };
+        let specs = tools
+            .host
+            .specs()
+            .iter()
+            .filter(|spec| tools.is_named(&spec.name));
+        tools.specs = specs.cloned().collect();
+        tools
+    }
+
+    fn is_named(&self, tool: &str) -> bool {
+        let identity = self.names.identify(tool);
+        self.named.iter().map(|name| without_pattern(name)).any(|name| {
+            name == tool
+                || identity
+                    .as_ref()
+                    .is_some_and(|identity| self.names.refers(name, identity))
+        })
+    }
+
+    fn only_named<'a>(&self, specs: Cow<'a, [ToolSpec]>) -> Cow<'a, [ToolSpec]> {
+        let named = specs.iter().filter(|spec| self.is_named(&spec.name));
+        Cow::Owned(named.cloned().collect())
+    }
+}
+
+#[async_trait]
+impl ToolHost for NamedTools {
+    fn specs(&self) -> &[ToolSpec] {
+        &self.specs
+    }
+
+    fn current(&self) -> Cow<'_, [ToolSpec]> {
+        self.only_named(self.host.current())
+    }
+
+    fn specs_for_request(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
+        self.only_named(self.host.specs_for_request(unit, message))
+    }
+
+    async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
+        if self.is_named(&call.name) {
+            return self.host.call(call, cx).await;
+        }
+        let text = format!("there is no tool `{}`", call.name);
+        Ok(ToolOutput::refused(CallRefusal::Unknown, text))
+    }
+}
+
+/// Restricts what Claude Code may use to `named`. Nothing is enabled that the agent has not: its own list, switches and
+/// patterns of commands stay.
+pub(super) fn restrict_claude(agent: &mut Agent, named: &[String]) {
+    let own = agent.claude.clone().unwrap_or_default();
+    let built_in = own.built_in_tools();
+    let commands = own.allowed_commands();
+    let names = ToolNames::of(agent);
+    let access = holodeck_model::ToolAccess::of(agent);
+    let mut allowed = Vec::new();
+    for name in named {
+        let tool = without_pattern(name);
+        if !ClaudeConfig::CLI_TOOLS.contains(&tool) {
+            if access.allows_call(&names, tool) || own.allowed_tools.is_none() {
+                allowed.push(name.clone());
+            }
+        } else if !built_in.contains(&tool) {
+            // The agent does not have it.
+        } else if let ("Bash", Some(commands)) = (tool, &commands) {
+            // Of two lists of patterns, what both have; without one here, the agent's.
+            let own = commands.iter().map(|pattern| format!("Bash({pattern})"));
+            allowed.extend(own.filter(|own| !name.contains('(') || own == name));
+        } else {
+            allowed.push(name.clone());
+        }
+    }
+    agent.claude = Some(ClaudeConfig {
+        allowed_tools: Some(allowed),
+        ..own
+    });
+}
+
+/// What is known about the tools of an agent before they are called.
+pub(super) fn known_tools(agent: &Agent, host: &dyn ToolHost) -> KnownTools {
+    let mut known = KnownTools::default();
+    if agent.model.provider == Provider::Anthropic {
+        for tool in ClaudeConfig::CLI_TOOLS {
+            let class = if ClaudeConfig::may_change_something(tool) {
+                SideEffects::Possible
+            } else {
+                SideEffects::None
+            };
+            known.side_effects.insert((*tool).to_owned(), class);
+        }
+    }
+    for spec in host.specs() {
+        known.side_effects.insert(spec.name.clone(), spec.side_effects);
+    }
+    for tool in &agent.tools {
+        let ToolConfig::Function(tool) = tool else {
+            continue;
+        };
+        if let Some(command) = &tool.command {
+            let words = std::iter::once(command.as_str().to_owned()).chain(tool.args.iter().cloned());
+            let words: Vec<String> = words.collect();
+            known.commands.insert(tool.name.clone(), words.join(" "));
+        }
+    }
+    known
+}
+
+/// The tools that an agent has, by name, without starting anything.
+pub(super) fn declared_tools(agent: &Agent, named: Option<&[String]>, skills: &[String]) -> Vec<String> {
+    let mut restricted = agent.clone();
+    let mut tools: Vec<String> = Vec::new();
+    if agent.model.provider == Provider::Anthropic {
+        if let Some(named) = named {
+            restrict_claude(&mut restricted, named);
+        }
+        let claude = restricted.claude.clone().unwrap_or_default();
+        tools.extend(claude.built_in_tools().iter().map(|tool| (*tool).to_owned()));
+    }
+    let names = ToolNames::of(agent);
+    let is_named = |tool: &str| {
+        named.is_none_or(|named| {
+            let identity = names.identify(tool);
+            named.iter().map(|name| without_pattern(name)).any(|name| {
+                name == tool
+                    || identity
+                        .as_ref()
+                        .is_some_and(|identity| names.refers(name, identity))
+            })
+        })
+    };
+    let own = agent.tools.iter();
+    let own = own.map(|tool| tool.model_name().unwrap_or_else(|| tool.name().to_owned()));
+    tools.extend(own.chain(skills.iter().cloned()).filter(|tool| is_named(tool)));
+    tools
+}
