@@ -156,7 +156,8 @@ impl Word {
         let length = end - start;
         let read = |at: usize, length: usize| {
             let bytes = lower.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-            u64::from_le_bytes(bytes.unwrap_or_default()) & FIRST_BYTES[length.min(8)]
+            let unused = 8 * (8 - length.min(8));
+            u64::from_le_bytes(bytes.unwrap_or_default()) << unused >> unused
         };
         Self {
             head: read(start, length),
@@ -181,19 +182,6 @@ impl Word {
         self.rest >> 56 != 0
     }
 }
-
-/// Masks of the first bytes, from none to eight.
-static FIRST_BYTES: [u64; 9] = [
-    0,
-    u64::MAX >> 56,
-    u64::MAX >> 48,
-    u64::MAX >> 40,
-    u64::MAX >> 32,
-    u64::MAX >> 24,
-    u64::MAX >> 16,
-    u64::MAX >> 8,
-    u64::MAX,
-];
 
 /// A normalised text.
 #[derive(Default)]
@@ -286,7 +274,11 @@ impl Text {
     /// word, and articles do not count.
     #[inline]
     fn find_words<const SQUAD: bool>(&mut self) {
-        let most = self.lower.len() / 2;
+        let begins = self
+            .parts
+            .iter()
+            .map(|parts| (parts & !(parts << 1)).count_ones());
+        let most = position(u64::from(begins.sum::<u32>())) + 1;
         if self.words.len() < most {
             self.words.resize(most, Word::default());
         }
@@ -393,7 +385,7 @@ struct WordTable {
 
 impl WordTable {
     fn reset(&mut self, words: usize) {
-        let bits = (words * 4).next_power_of_two().max(2).trailing_zeros();
+        let bits = (words * 2).next_power_of_two().max(2).trailing_zeros();
         if self.slots.len() < 1 << bits {
             self.slots.resize(1 << bits, Slot::default());
         }
