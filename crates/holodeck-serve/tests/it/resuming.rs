@@ -256,8 +256,8 @@ async fn e80_a_hundred_conversations_at_once_lose_nothing() {
             let text: String = chunks
                 .map(|frame| frame.json()["content"].as_str().unwrap().to_owned())
                 .collect();
-            let written: String = (0..PIECES).map(|piece| format!("{session}.{piece} ")).collect();
-            assert_eq!(text, written);
+            let written: Vec<String> = (0..PIECES).map(|piece| format!("{session}.{piece} ")).collect();
+            assert_eq!(text, written.concat());
         })
     });
     for client in clients.collect::<Vec<_>>() {
