@@ -76,8 +76,11 @@ pub(crate) fn estimate(
     trials: &[CaseTrials],
     prices: &Prices,
 ) -> Estimate {
-    let (usage, basis) =
-        from_last_run(agent, count_units(plan, trials)).unwrap_or_else(|| from_lengths(agent, plan, trials));
+    let asking = count_asking(agent, plan, trials);
+    let (usage, basis) = match from_last_run(agent, asking) {
+        Some(estimate) => estimate,
+        None => from_lengths(agent, plan, trials),
+    };
     Estimate {
         cost_usd: prices.cost(&agent.config.model.name, &usage),
         usage,
@@ -88,6 +91,21 @@ pub(crate) fn estimate(
         loop_answers: quality::enabled(agent).map(|config| LoopRules::of(config).max_iterations),
         reranked: reranked(agent, plan),
     }
+}
+
+/// How many trials ask the agent: those of cases that check only a selection do not.
+fn count_asking(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> u64 {
+    let planned = plan.cases.iter().enumerate();
+    let counts = planned.map(|(place, index)| {
+        let asks = agent
+            .config
+            .test_cases
+            .get(*index)
+            .is_some_and(|case| !case.checks_only_selection());
+        let count = trials.get(place).map_or(1, |trials| u64::from(trials.count));
+        if asks { count } else { 0 }
+    });
+    counts.sum()
 }
 
 fn reranked(agent: &ResolvedAgent, plan: &Plan) -> Vec<RerankedTool> {
@@ -122,7 +140,8 @@ fn from_last_run(agent: &ResolvedAgent, planned: u64) -> Option<(TokenUsage, Str
     let mut usage = TokenUsage::default();
     let mut units = 0;
     for unit in journal.units() {
-        if let Some(used) = unit.ok()?.usage() {
+        // A unit without model calls did not ask the agent.
+        if let Some(used) = unit.ok()?.usage().filter(|used| used.total_tokens > 0) {
             usage += used;
             units += 1;
         }
@@ -144,6 +163,9 @@ fn from_lengths(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> (T
         let Some(case) = agent.config.test_cases.get(*planned) else {
             continue;
         };
+        if case.checks_only_selection() {
+            continue;
+        }
         let single = case.input.iter().map(String::as_str);
         let inputs: Vec<&str> = match &case.user {
             // As many messages as may be sent, of the length of the goal.

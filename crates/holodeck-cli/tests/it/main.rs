@@ -10,6 +10,7 @@
     reason = "tests"
 )]
 
+mod agents;
 mod answers;
 mod bad_input;
 mod calibrate;
@@ -18,6 +19,7 @@ mod calibrated_conversations;
 mod calibration_replay;
 mod changes;
 mod chat;
+mod chat_cases;
 mod chat_rerankers;
 mod claude;
 mod code_graders;
@@ -41,6 +43,7 @@ mod elicitation;
 mod exit_codes;
 mod files;
 mod filtering;
+mod foreign_clients;
 mod generated;
 mod index;
 mod ingestion;
@@ -64,6 +67,7 @@ mod routing;
 mod run;
 mod sampling;
 mod serve;
+mod serve_faults;
 mod servers;
 mod sessions;
 mod sharding;

@@ -86,7 +86,11 @@ fn prompt(doc: &AgentDoc, tools: Option<&[String]>) -> String {
         })
         .collect();
     section("Focus Areas", &list(&areas));
-    section("Key Actions", &list(&doc.key_actions));
+    let numbered: String = (1..)
+        .zip(&doc.key_actions)
+        .map(|(number, action)| format!("{number}. {action}\n"))
+        .collect();
+    section("Key Actions", &numbered);
     section("Outputs", &list(&doc.outputs));
     section("You Will", &list(&doc.will));
     section("You Will Not", &list(&doc.will_not));

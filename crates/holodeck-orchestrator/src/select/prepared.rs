@@ -162,6 +162,7 @@ impl PreparedAgent {
                 .commands
                 .iter()
                 .map(|command| command.trim().to_lowercase())
+                .filter(|command| !command.is_empty())
                 .collect(),
             category: doc.category.as_ref().map(|category| Category {
                 name: category.to_lowercase(),

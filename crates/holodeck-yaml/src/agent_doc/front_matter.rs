@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use holodeck_model::{OneOrMany, Tier};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -14,9 +14,10 @@ use crate::{
 
 pub(super) static SHAPES: LazyLock<Shapes> = LazyLock::new(|| read_shapes(&raw::<AgentFrontMatter>()));
 
-/// The front matter of a specialist agent. The keys of Claude Code that have no effect here are accepted too.
+/// The front matter of a specialist agent. The keys of Claude Code that have no effect here are accepted too; the check of
+/// the shape reports those that are unknown.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub(super) struct AgentFrontMatter {
     /// Its name. Default: the name of the file.
     #[schemars(regex(pattern = r"\S"))]
@@ -25,6 +26,7 @@ pub(super) struct AgentFrontMatter {
     #[schemars(regex(pattern = r"\S"))]
     pub(super) description: Option<String>,
     /// The tools that it may use; all of the agent if absent.
+    #[schemars(schema_with = "words")]
     pub(super) tools: Option<OneOrMany>,
     /// A model that overrides the agent's.
     #[schemars(regex(pattern = r"\S"))]
@@ -38,10 +40,13 @@ pub(super) struct AgentFrontMatter {
     /// Whether it is a core agent.
     pub(super) core: Option<bool>,
     /// Words or phrases of tasks for it.
+    #[schemars(schema_with = "words")]
     pub(super) triggers: Option<OneOrMany>,
     /// Commands for it.
+    #[schemars(schema_with = "words")]
     pub(super) commands: Option<OneOrMany>,
     /// Files that it is for.
+    #[schemars(schema_with = "words")]
     pub(super) globs: Option<OneOrMany>,
     /// Words that raise its score.
     pub(super) boosts: Option<BoostConfig>,
@@ -87,6 +92,15 @@ pub(super) struct BoostConfig {
     #[serde(default = "half")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub(super) amount: f64,
+}
+
+/// A list, or a string with items between commas; it may be empty, unlike others.
+fn words(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [
+        { "type": "string" },
+        { "type": "array", "items": { "type": "string" } },
+        { "type": "null" },
+    ] })
 }
 
 fn half() -> f64 {

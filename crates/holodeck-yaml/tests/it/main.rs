@@ -10,6 +10,7 @@
     reason = "tests"
 )]
 
+mod agent_docs;
 mod approvals;
 mod data_sets;
 mod fixtures;

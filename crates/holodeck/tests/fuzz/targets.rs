@@ -14,9 +14,10 @@ use holodeck_backend_claude::replay;
 use holodeck_backend_openai::HttpModelCalls;
 use holodeck_cassette::{Cassette, Replayer};
 use holodeck_http::{HttpClient, HttpOptions, SseDecoder, decode_sse};
-use holodeck_model::{Env, MemoryFiles, Redactor};
+use holodeck_model::{AgentsConfig, Env, MemoryFiles, Redactor};
+use holodeck_orchestrator::{AgentRegistry, KeywordSelector, SelectionTask, Selector as _};
 use holodeck_runner::Journal;
-use holodeck_yaml::{Load, load_agent};
+use holodeck_yaml::{Load, load_agent, load_agent_doc};
 use serde_json::json;
 use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
@@ -51,6 +52,12 @@ pub(crate) const TARGETS: &[Target] = &[
         extension: "md",
         words: YAML,
         run: instructions,
+    },
+    Target {
+        name: "agent-doc",
+        extension: "md",
+        words: AGENT_DOC,
+        run: agent_doc,
     },
     Target {
         name: "sse",
@@ -141,6 +148,23 @@ const YAML: &[&str] = &[
     "turns:\n- input: q\n",
     "é",
     "日",
+];
+
+const AGENT_DOC: &[&str] = &[
+    "---\n",
+    "name: a\n",
+    "description: b: c\n",
+    "tools: Read, Bash(git:*), (\n",
+    "triggers: [a, b c]\n",
+    "globs: \"**/*.{rs\"\n",
+    "boosts: {keywords: [a], amount: 1}\n",
+    "\n## Triggers\n- ",
+    "\n## Focus Areas\n- **A**: b, c\n",
+    "\n## Boundaries\n**Will:**\n- ",
+    "\n### Will Not\n",
+    "```\n",
+    "\r\n",
+    "\u{feff}",
 ];
 
 const SSE: &[&str] = &[
@@ -278,6 +302,30 @@ fn instructions(bytes: &[u8]) -> Outcome {
     load(&MemoryFiles::new().with("agent.yaml", agent).with("i.md", bytes))
 }
 
+/// A specialist agent, also as a file of Claude Code, and what is selected with it.
+fn agent_doc(bytes: &[u8]) -> Outcome {
+    let load = |path: &str| {
+        let files = MemoryFiles::new().with(path, bytes);
+        let (doc, load) = load_agent_doc(Path::new(path), false, &files);
+        assert!(doc.is_none() || !load.has_errors());
+        (doc, load.diagnostics.len())
+    };
+    let (doc, problems) = load("x.md");
+    let claude = load(".claude/agents/x.md").1;
+    let selected = doc.map(|doc| {
+        let text = doc.body.clone();
+        let (registry, _) = AgentRegistry::new(vec![doc]);
+        let selector = KeywordSelector::new(&registry, &AgentsConfig::default());
+        let selection = selector.select(&SelectionTask {
+            text,
+            ..SelectionTask::default()
+        });
+        assert!((0.0..=1.0).contains(&selection.confidence));
+        (selection.selected_by, selector.review(&registry).len().min(3))
+    });
+    outcome(&(selected, problems.min(5), claude.min(5)))
+}
+
 fn load(files: &MemoryFiles) -> Outcome {
     let env: Env = [("A", "a: [b")].into_iter().collect();
     let Load {
@@ -375,7 +423,7 @@ fn cassette(bytes: &[u8]) -> Outcome {
     let request = ModelRequest {
         provider: "openai".to_owned(),
         model: "m".to_owned(),
-        body: json!({"messages": [{"role": "user", "content": "hello"}]}),
+        body: json!({"messages": [{"role": "user", "content": "hello"}]}).into(),
         unit: None,
     };
     let cancel = CancellationToken::new();

@@ -114,6 +114,9 @@ impl Loader<'_> {
         };
         let Some(list) = list.filter(|list| self.tree.items(*list).is_none_or(|items| !items.is_empty()))
         else {
+            if self.findings.has_errors() {
+                return None;
+            }
             let message = format!("`{shown}` has no task");
             report(
                 self,

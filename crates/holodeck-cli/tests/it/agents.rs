@@ -1,0 +1,470 @@
+//! Specialist agents: `holodeck agents`, and test cases that expect one.
+
+use std::path::{Path, PathBuf};
+
+use holodeck_testkit::{ModelServer, Reply};
+use pretty_assertions::assert_eq;
+use serde_json::Value;
+
+use crate::project::{CommandOutput, Project, assert_output};
+
+/// The agents of the repository.
+fn agents() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/agents")
+}
+
+fn agent(name: &str, triggers: &str) -> String {
+    format!("---\nname: {name}\ndescription: Does {name}\ntriggers: [{triggers}]\n---\n\nYou are {name}.\n")
+}
+
+/// Two agents and a broken file.
+fn folder() -> Project {
+    let project = Project::empty();
+    project.write("agents/b.md", agent("reviewer", "review"));
+    project.write("agents/a.md", agent("deployer", "deploy"));
+    project
+}
+
+fn json(output: &CommandOutput) -> Value {
+    serde_json::from_str(&output.stdout).unwrap()
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    let agents = list["agents"].as_array().unwrap();
+    agents
+        .iter()
+        .map(|agent| agent["name"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn agents_are_listed_by_name() {
+    let project = folder();
+    assert_output!(project.run(&["agents", "list", "--dir", "agents"]).exits(0));
+    let listed = json(
+        &project
+            .run(&["agents", "list", "--dir", "agents", "--json"])
+            .exits(0),
+    );
+    assert_eq!(names(&listed), ["deployer", "reviewer"]);
+}
+
+#[test]
+fn r30_two_processes_and_two_locales_select_alike() {
+    let project = folder();
+    project.write("agents/c.md", agent("älter", "review, überprüfen"));
+    let select = |locale: &str| {
+        let args = [
+            "agents",
+            "select",
+            "Review, ÜBERPRÜFEN",
+            "--dir",
+            "agents",
+            "--json",
+        ];
+        let mut command = project.command(&args);
+        let output = command
+            .env("LC_ALL", locale)
+            .env("LANG", locale)
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        output.stdout
+    };
+    let first = select("C");
+    assert_eq!(first, select("de_DE.UTF-8"));
+    assert_eq!(first, select("tr_TR.UTF-8"));
+    let selection: Value = serde_json::from_slice(&first).unwrap();
+    assert_eq!(selection["agent"], "älter");
+}
+
+#[test]
+fn r35_of_two_agents_with_one_name_the_first_path_is_used() {
+    let project = folder();
+    project.write("agents/z/a.md", agent("reviewer", "other"));
+    let listed = project
+        .run(&["agents", "list", "--dir", "agents", "--json"])
+        .exits(0);
+    let value = json(&listed);
+    assert_eq!(names(&value), ["deployer", "reviewer"]);
+    assert_eq!(value["agents"][1]["path"], "agents/b.md");
+    assert_eq!(value["diagnostics"][0]["code"], "HD0303");
+    assert_output!(
+        project
+            .run(&["agents", "list", "--dir", "agents", "--strict"])
+            .exits(2)
+    );
+}
+
+#[test]
+fn r36_a_broken_file_is_skipped_with_its_line() {
+    let project = folder();
+    project.write(
+        "agents/broken.md",
+        "---\nname: broken\ndescription: \"no end\n---\n",
+    );
+    let listed = project.run(&["agents", "list", "--dir", "agents"]).exits(0);
+    assert!(listed.stderr.contains("agents/broken.md:3"), "{}", listed.stderr);
+    assert!(listed.stdout.contains("reviewer") && !listed.stdout.contains("broken"));
+    project
+        .run(&["agents", "list", "--dir", "agents", "--strict"])
+        .exits(2);
+    project.run(&["agents", "validate", "--dir", "agents"]).exits(2);
+}
+
+#[test]
+fn a_selection_is_explained() {
+    let project = folder();
+    let args = [
+        "agents",
+        "select",
+        "Please review this",
+        "--dir",
+        "agents",
+        "--explain",
+    ];
+    assert_output!(project.run(&args).exits(0));
+    // No agent fits, and `general-purpose` is only the default.
+    let none = project
+        .run(&["agents", "select", "Good morning", "--dir", "agents"])
+        .exits(0);
+    assert!(none.stdout.starts_with("general-purpose"), "{}", none.stdout);
+}
+
+#[test]
+fn without_a_default_agent_nothing_is_selected() {
+    let project = routed(
+        "  - {input: x}\n",
+        "http://127.0.0.1:9/v1",
+        "    default_agent: null\n",
+    );
+    let none = project
+        .run(&["agents", "select", "Good morning", "--json"])
+        .exits(1);
+    let value = json(&none);
+    assert_eq!(
+        (&value["agent"], &value["use_sdk"]),
+        (&Value::Null, &Value::Bool(false))
+    );
+}
+
+#[test]
+fn an_agent_is_shown_as_it_is_executed() {
+    let project = folder();
+    project.write(
+        "agents/full.md",
+        "---\nname: full\ndescription: Reviews\ntools: git, Read, Nonsense\n---\n\n## Boundaries\n**Will Not:**\n- Merge\n",
+    );
+    assert_output!(
+        project
+            .run(&["agents", "show", "full", "--dir", "agents"])
+            .exits(0)
+    );
+    let unknown = project
+        .run(&["agents", "show", "ful", "--dir", "agents"])
+        .exits(2);
+    assert!(unknown.stderr.contains("did you mean `full`?"));
+}
+
+#[test]
+fn validate_finds_what_selection_makes_of_the_agents() {
+    let project = folder();
+    project.write(
+        "agents/claude.md",
+        "---\nname: claude-style\ndescription: Plans\ntools: Nope\nmodel: opus\n---\nPlan.\n",
+    );
+    assert_output!(project.run(&["agents", "validate", "--dir", "agents"]).exits(0));
+    project
+        .run(&["agents", "validate", "--dir", "agents", "--strict"])
+        .exits(2);
+    let value = json(
+        &project
+            .run(&["agents", "validate", "--dir", "agents", "--json"])
+            .exits(0),
+    );
+    let codes: Vec<_> = value["diagnostics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["code"])
+        .collect();
+    assert_eq!(codes, ["HD0903", "HD0905"]);
+}
+
+#[test]
+fn the_agents_of_the_repository_have_no_problems() {
+    let dir = agents();
+    Project::empty()
+        .run(&["agents", "validate", "--strict", "--dir", dir.to_str().unwrap()])
+        .exits(0);
+}
+
+/// The figures of the selector on tasks that were written before it ran on them. With the default floor it selects no wrong
+/// agent, and abstains too often; the floor is for the user to choose.
+#[test]
+fn the_checked_in_tasks_have_these_figures() {
+    let project = Project::empty();
+    let (dir, tasks) = (agents(), agents().join("tasks.yaml"));
+    let args = [
+        "agents",
+        "eval",
+        tasks.to_str().unwrap(),
+        "--dir",
+        dir.to_str().unwrap(),
+    ];
+    let report = json(&project.run(&[&args[..], &["--json"]].concat()).exits(0));
+    assert_eq!((&report["tasks"], &report["correct"]), (&100.into(), &61.into()));
+    assert_eq!(
+        report["abstention"],
+        serde_json::json!({"expected": 13, "selected": 52, "correct": 13})
+    );
+    let confusion = report["confusion"].as_array().unwrap();
+    assert!(
+        confusion.iter().all(|row| row["selected"].is_null()),
+        "{confusion:#?}"
+    );
+    project
+        .run(&[&args[..], &["--min-top1", "0.61"]].concat())
+        .exits(0);
+    project
+        .run(&[&args[..], &["--min-top1", "0.62"]].concat())
+        .exits(1);
+}
+
+#[test]
+fn an_evaluation_names_the_tasks_that_went_wrong() {
+    let project = folder();
+    project.write(
+        "tasks.csv",
+        "task,expected_agent\nreview it,reviewer\ndeploy it,reviewer\nhello,\nbuild it,deployer\n",
+    );
+    let args = ["agents", "eval", "tasks.csv", "--dir", "agents"];
+    assert_output!(project.run(&args).exits(0));
+    project.write("unknown.csv", "task,expected_agent\na,nobody\n");
+    project
+        .run(&["agents", "eval", "unknown.csv", "--dir", "agents"])
+        .exits(2);
+    project.write("wrong.csv", "task,agent\na,b\n");
+    project
+        .run(&["agents", "eval", "wrong.csv", "--dir", "agents"])
+        .exits(2);
+}
+
+#[test]
+fn a_new_agent_loads_without_problems() {
+    let project = folder();
+    project
+        .run(&["agents", "new", "release-planner", "--dir", "agents"])
+        .exits(0);
+    let shown = json(
+        &project
+            .run(&["agents", "show", "release-planner", "--dir", "agents", "--json"])
+            .exits(0),
+    );
+    assert_eq!(
+        (&shown["diagnostics"], &shown["triggers"][0]),
+        (&serde_json::json!([]), &"release planner".into())
+    );
+    project
+        .run(&["agents", "validate", "--strict", "--dir", "agents"])
+        .exits(0);
+    let again = project
+        .run(&["agents", "new", "release-planner", "--dir", "agents"])
+        .exits(2);
+    assert!(again.stderr.contains("exists already"));
+    for name in ["../up", "", "a b", "-x"] {
+        project
+            .run(&["agents", "new", "--dir", "agents", "--", name])
+            .exits(2);
+    }
+}
+
+#[test]
+fn agents_need_a_folder() {
+    let project = Project::empty();
+    let missing = project.run(&["agents", "list"]).exits(2);
+    assert!(missing.stderr.contains("`--dir DIR`"), "{}", missing.stderr);
+    project
+        .run(&["agents", "list", "--dir", "none", "--strict"])
+        .exits(2);
+    project.write(
+        "agent.yaml",
+        "name: a\nmodel: {provider: openai, name: m}\ninstructions: {inline: x}\n",
+    );
+    let none = project.run(&["agents", "list"]).exits(2);
+    assert!(none.stderr.contains("has no `routing.agents`"), "{}", none.stderr);
+}
+
+/// An agent with the specialists `reviewer` and `deployer`.
+fn routed(cases: &str, endpoint: &str, routing: &str) -> Project {
+    let project = folder();
+    project.write(
+        "agent.yaml",
+        format!(
+            "name: support\nmodel: {{provider: openai, name: test-model, endpoint: {endpoint}}}\n\
+             instructions: {{inline: Answer briefly.}}\nexecution: {{parallel_test_cases: 1}}\n\
+             routing:\n  agents:\n    directories: [{{path: agents}}]\n{routing}\
+             evaluations: {{metrics: [{{type: standard, metric: contains}}]}}\ntest_cases:\n{cases}"
+        ),
+    );
+    project
+}
+
+const ROUTES: &str = "  - {name: right, input: review it, expected_agent: reviewer}\n  \
+                      - {name: wrong, input: review it, expected_agent: deployer}\n  \
+                      - {name: nothing, input: good morning, expected_agent: null}\n";
+
+/// No server answers at this address: a case that asked the agent would be an error.
+const NOWHERE: &str = "http://127.0.0.1:9/v1";
+
+fn states(project: &Project) -> Vec<String> {
+    let file = project.run_file();
+    let results = file["results"].as_array().unwrap();
+    results
+        .iter()
+        .map(|result| result["state"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_case_that_expects_an_agent_runs_only_the_selection() {
+    let project = routed(ROUTES, NOWHERE, "");
+    let ran = project
+        .run(&[
+            "test",
+            "--report",
+            "junit=report.xml",
+            "--report",
+            "markdown=report.md",
+        ])
+        .exits(1);
+    assert_eq!(states(&project), ["passed", "failed", "passed"]);
+    let expected = "expected agent `deployer`, got `reviewer`";
+    for (report, text) in [
+        ("terminal", format!("{}{}", ran.stdout, ran.stderr)),
+        ("junit", project.read("report.xml")),
+        ("markdown", project.read("report.md")),
+        ("run file", project.run_file().to_string()),
+    ] {
+        assert!(text.contains(expected), "{report}: {text}");
+    }
+    let file = project.run_file();
+    assert_eq!(file["summary"]["total_tests"], 3);
+}
+
+#[test]
+fn a_case_with_other_checks_asks_the_agent_too() {
+    let server = ModelServer::answering(|_| Reply::text("Done."));
+    let cases = "  - {name: a, input: review it, expected_agent: reviewer, ground_truth: Done}\n  \
+                 - {name: b, input: review it, expected_agent: deployer, ground_truth: Done}\n  \
+                 - {name: c, input: review it, expected_agent: reviewer, ground_truth: Other}\n  \
+                 - {name: d, input: review it, expected_agent: reviewer}\n  \
+                 - {name: e, turns: [{input: review it}, {input: deploy it}], expected_agent: deployer}\n";
+    let project = routed(cases, &server.url(), "");
+    project.run(&["test"]).exits(1);
+    assert_eq!(
+        states(&project),
+        ["passed", "failed", "failed", "passed", "failed"]
+    );
+    // Not for `d`.
+    assert_eq!(server.requests().len(), 5);
+}
+
+#[test]
+fn an_expected_agent_is_graded_again_from_the_recorded_selection() {
+    let project = routed(ROUTES, NOWHERE, "");
+    project.run(&["test"]).exits(1);
+    // The agents change, the expectation too: the recorded selection counts.
+    project.write("agents/a.md", agent("deployer", "nothing"));
+    let yaml = project.read("agent.yaml").replace(
+        "name: wrong, input: review it, expected_agent: deployer",
+        "name: wrong, input: review it, expected_agent: reviewer",
+    );
+    project.write("agent.yaml", yaml);
+    project.run(&["test", "regrade", "latest"]).exits(0);
+    let yaml = project
+        .read("agent.yaml")
+        .replace("expected_agent: null", "expected_agent: reviewer");
+    project.write("agent.yaml", yaml);
+    project.run(&["test", "regrade", "latest"]).exits(1);
+}
+
+#[test]
+fn an_answer_without_a_selection_is_an_error_and_no_verdict() {
+    let server = ModelServer::answering(|_| Reply::text("Done."));
+    let case = "  - {name: a, input: review it, ground_truth: Done}\n";
+    let project = routed(case, &server.url(), "");
+    project.run(&["test"]).exits(0);
+    let yaml = project.read("agent.yaml").replace(
+        "ground_truth: Done",
+        "ground_truth: Done, expected_agent: reviewer",
+    );
+    project.write("agent.yaml", yaml);
+    let graded = project.run(&["test", "regrade", "latest"]);
+    assert_ne!(graded.code, Some(0), "{graded:?}");
+    assert_eq!(states(&project), ["error"]);
+}
+
+#[test]
+fn failed_cases_run_again_and_trials_count() {
+    let project = routed(ROUTES, NOWHERE, "");
+    project.run(&["test", "--trials", "2"]).exits(1);
+    let project = routed(ROUTES, NOWHERE, "");
+    project.run(&["test"]).exits(1);
+    project.write("agents/a.md", agent("deployer", "review, it"));
+    project.write("agents/b.md", agent("reviewer", "other"));
+    project.run(&["test", "--failed"]).exits(0);
+    assert_eq!(states(&project), ["passed"]);
+}
+
+#[test]
+fn a_dry_run_estimates_no_cost_for_selections() {
+    let project = routed(ROUTES, NOWHERE, "");
+    let plan = json(&project.run(&["test", "--dry-run", "--format", "json"]));
+    assert_eq!(plan["estimate"]["token_usage"]["total_tokens"], 0, "{plan:#}");
+}
+
+#[test]
+fn a_run_is_not_resumed_with_other_agents() {
+    let project = routed(ROUTES, NOWHERE, "");
+    project.run(&["test"]).exits(1);
+    project.write("agents/a.md", agent("deployer", "changed"));
+    let resumed = project.run(&["test", "resume", "latest"]);
+    assert_eq!(resumed.code, Some(2), "{resumed:?}");
+    assert!(
+        resumed.stderr.contains("specialist agent: agents/a.md"),
+        "{}",
+        resumed.stderr
+    );
+}
+
+#[test]
+fn unknown_agents_are_warned_about() {
+    let project = routed(
+        "  - {input: a, expected_agent: reviewr}\n",
+        NOWHERE,
+        "    default_agent: writer\n    exclude: [depl]\n",
+    );
+    assert_output!(project.run(&["validate"]).exits(0));
+    project.write("agents/broken.md", "---\nname: [\n---\n");
+    let validated = project.run(&["validate"]).exits(0);
+    assert!(
+        validated.stdout.contains("cannot be used"),
+        "{}",
+        validated.stdout
+    );
+}
+
+#[test]
+fn an_expected_agent_needs_agents() {
+    let project = Project::with(
+        "name: a\nmodel: {provider: openai, name: m}\ninstructions: {inline: x}\ntest_cases:\n  \
+         - {input: x, expected_agent: null}\n",
+    );
+    let refused = project.run(&["test"]).exits(2);
+    assert!(
+        refused.stderr.contains("needs `routing.agents`"),
+        "{}",
+        refused.stderr
+    );
+}
