@@ -51,7 +51,7 @@ pub use dispatch::{OnFailure, RunControl, Stop};
 pub use event::{RunEvent, RunSink};
 pub use exit::ExitCode;
 pub use grade::Renew;
-pub use improve::{AnswerLoop, FirstAnswer, ImprovedAnswer, JudgeCalls, LoopRecord};
+pub use improve::{AnswerLoop, FirstAnswer, ImprovedAnswer, JudgeCalls, LoopRecord, SharedJudges};
 pub use journal::{
     JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunFlags, StoredCombination, StoredSelection,
     StoredShard,
