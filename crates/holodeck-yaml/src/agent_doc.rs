@@ -324,7 +324,7 @@ fn dedup(texts: &mut Vec<String>) {
 
 /// Whether a file is in a `.claude/agents` folder.
 fn is_claude_file(path: &Path) -> bool {
-    let mut parts = path.components().map(|part| part.as_os_str());
+    let mut parts = path.components().map(std::path::Component::as_os_str);
     while let Some(part) = parts.next() {
         if part == ".claude" && parts.clone().next().is_some_and(|next| next == "agents") {
             return true;
