@@ -175,7 +175,10 @@ fn a_large_file_is_not_read() {
     assert_eq!(load.diagnostics[0].code, Code::FileTooLarge);
 }
 
-fn cases(name: &str, text: &str) -> (Vec<(String, Option<String>, Option<String>)>, String) {
+/// The task, the expected agent and the command of a row.
+type Row = (String, Option<String>, Option<String>);
+
+fn cases(name: &str, text: &str) -> (Vec<Row>, String) {
     let files = MemoryFiles::new().with(name, text);
     let (cases, load) = load_routing_cases(Path::new(name), &files);
     let cases = cases
