@@ -19,6 +19,7 @@ mod program;
 mod project;
 mod report;
 mod retrieval;
+mod serve;
 mod server;
 
 use figures::Figures;
@@ -52,7 +53,7 @@ enum Subject {
     Eval,
     /// The embedded index beside sqlite-vec and Chroma.
     Retrieval,
-    /// The stores of events beside plain SQLite.
+    /// The stores of events beside plain SQLite, and `holodeck serve`.
     Events,
 }
 

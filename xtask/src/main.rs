@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod browser;
 mod ci;
 mod codegen;
 mod corpus;
@@ -20,6 +21,7 @@ mod host;
 mod local_model;
 mod measure;
 mod product;
+mod served;
 mod services;
 mod smoke;
 mod soak;

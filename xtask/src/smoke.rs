@@ -70,9 +70,9 @@ pub(crate) fn newest_cli() -> Result<PathBuf> {
 pub(crate) fn gate(args: &Args) -> Result<Outcome> {
     programs::check()?;
     println!();
-    if let Err(error) = install::agui() {
+    if let Err(error) = install::clients() {
         return Ok(Outcome::Skipped(format!(
-            "the check of AG-UI can't be had: {error:#}"
+            "the clients of other projects can't be had: {error:#}"
         )));
     }
     let installed = match install::install() {

@@ -6,6 +6,8 @@ use anyhow::{Result, bail};
 
 use crate::{host, services};
 
+pub(crate) mod load;
+mod page;
 mod report;
 
 /// A long run.
@@ -74,6 +76,21 @@ const RUNS: &[Run] = &[
         ],
     },
     Run {
+        name: "approval",
+        planned_minutes: 11,
+        // The real CLI waits ten minutes for an answer.
+        cargo: &[
+            "test",
+            "-p",
+            "holodeck-backend-claude",
+            "--test",
+            "it",
+            "ten_minutes",
+            "--",
+            "--ignored",
+        ],
+    },
+    Run {
         name: "chroma",
         planned_minutes: 5,
         // The real server; its answers are compared with the recorded ones.
@@ -120,6 +137,31 @@ const RUNS: &[Run] = &[
         ],
     },
     Run {
+        name: "kills",
+        planned_minutes: 5,
+        // The process of a server, while clients read.
+        cargo: &[
+            "test",
+            "-p",
+            "holodeck-cli",
+            "--test",
+            "it",
+            "serve_faults::e37",
+            "--",
+            "--nocapture",
+        ],
+    },
+    Run {
+        name: "page",
+        planned_minutes: 3,
+        cargo: &["build", "--locked", "-p", "holodeck-cli"],
+    },
+    Run {
+        name: "serve",
+        planned_minutes: 12,
+        cargo: &["build", "--locked", "--release", "-p", "holodeck-cli"],
+    },
+    Run {
         name: "fuzz",
         planned_minutes: 10,
         cargo: &["xtask", "fuzz", "--seconds", "30"],
@@ -131,8 +173,8 @@ const RUNS: &[Run] = &[
 pub(crate) struct Args {
     /// Only these runs.
     runs: Vec<String>,
-    /// How often `resume` begins a run, `ingest` an index and `events` two writers, and kills them; `events` twice as
-    /// often.
+    /// How often `resume` begins a run, `ingest` an index and `events` two writers, and kills them; `events` and `kills`
+    /// twice as often.
     #[arg(long, default_value_t = 100)]
     rounds: u32,
 }
@@ -168,8 +210,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             cargo.current_dir(clone.path());
         }
         host::run(&mut cargo)?;
-        if run.name == "report" {
-            report::check()?;
+        match run.name {
+            "report" => report::check()?,
+            "page" => page::check()?,
+            "serve" => load::check()?,
+            _ => {}
         }
         println!("{}: took {} s", run.name, started.elapsed().as_secs());
     }

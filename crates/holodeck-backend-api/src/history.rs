@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -180,32 +180,49 @@ fn complete_history(history: Vec<HistoryItem>) -> Vec<HistoryItem> {
         })
         .collect();
     let mut complete = Vec::with_capacity(history.len());
-    let mut call_ids = HashSet::new();
+    // By the place of their calls: a model gets the results of a message in the order of its calls.
+    let mut call_ids = HashMap::new();
+    let mut results: Vec<(usize, HistoryItem)> = Vec::new();
     // Results follow all calls of their message.
     let mut missing = Vec::new();
-    for item in history {
+    for (place, item) in history.into_iter().enumerate() {
         match &item {
+            HistoryItem::Result(result) => {
+                if let Some(call) = call_ids.get(&result.call_id) {
+                    results.push((*call, item));
+                }
+                continue;
+            }
             HistoryItem::Call(call) => {
-                call_ids.insert(call.call_id.clone());
+                append_sorted(&mut complete, &mut results);
+                call_ids.insert(call.call_id.clone(), place);
                 if !result_ids.contains(&call.call_id) {
-                    missing.push(HistoryItem::Result(ToolResult {
+                    let interrupted = HistoryItem::Result(ToolResult {
                         call_id: call.call_id.clone(),
                         name: call.name.clone(),
                         result: INTERRUPTED.to_owned(),
                         is_error: true,
                         duration_ms: None,
                         details: CallDetails::default(),
-                    }));
+                    });
+                    missing.push((place, interrupted));
                 }
             }
-            HistoryItem::Result(result) if !call_ids.contains(&result.call_id) => continue,
-            HistoryItem::Result(_) => {}
-            _ => complete.append(&mut missing),
+            _ => {
+                results.append(&mut missing);
+                append_sorted(&mut complete, &mut results);
+            }
         }
         complete.push(item);
     }
-    complete.append(&mut missing);
+    results.append(&mut missing);
+    append_sorted(&mut complete, &mut results);
     complete
+}
+
+fn append_sorted(complete: &mut Vec<HistoryItem>, results: &mut Vec<(usize, HistoryItem)>) {
+    results.sort_by_key(|(call, _)| *call);
+    complete.extend(results.drain(..).map(|(_, result)| result));
 }
 
 #[cfg(test)]
@@ -266,8 +283,8 @@ mod tests {
                 HistoryItem::assistant("let me look"),
                 HistoryItem::Call(call("a")),
                 HistoryItem::Call(call("b")),
-                HistoryItem::Result(result("b", "seen", false)),
                 HistoryItem::Result(result("a", INTERRUPTED, true)),
+                HistoryItem::Result(result("b", "seen", false)),
                 HistoryItem::Partial {
                     text: "so f".to_owned()
                 },
@@ -300,6 +317,25 @@ mod tests {
             HistoryItem::user("go"),
         ]);
         assert_eq!(opening.whole_history(), [HistoryItem::user("go")]);
+    }
+
+    #[test]
+    fn results_have_the_order_of_their_calls() {
+        let history = [
+            HistoryItem::user("go"),
+            HistoryItem::Call(call("a")),
+            HistoryItem::Call(call("b")),
+            HistoryItem::Result(result("b", "2", false)),
+            HistoryItem::Result(result("a", "1", false)),
+            HistoryItem::Call(call("a")),
+            HistoryItem::Result(result("a", "3", false)),
+        ];
+        let ordered = Opening::after(history.to_vec()).whole_history();
+        let texts = ordered.iter().filter_map(|item| match item {
+            HistoryItem::Result(result) => Some(result.result.as_str()),
+            _ => None,
+        });
+        assert_eq!(texts.collect::<Vec<_>>(), ["1", "2", "3"]);
     }
 
     #[test]

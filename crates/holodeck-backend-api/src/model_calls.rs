@@ -1,4 +1,4 @@
-use std::{pin::Pin, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_core::Stream;
@@ -30,8 +30,8 @@ pub struct ModelRequest {
     pub provider: String,
     /// The model as the YAML names it.
     pub model: String,
-    /// The request's body: messages, tools, response format, parameters.
-    pub body: Value,
+    /// The request's body: messages, tools, response format, parameters. Shared, because a conversation can be long.
+    pub body: Arc<Value>,
     /// The unit that the request belongs to, such as a test case. The model does not see it; a recording uses it to
     /// distinguish equal requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use self::scope::{Scope, VisibleTools};
 use crate::wire::{
-    ApiRetry, AssistantFrame, Block, Frame, Init, ResultFrame, StreamFrame, TaskChange, UserFrame,
+    ApiRetry, AssistantFrame, Block, Frame, Init, ResultFrame, StreamEvent, StreamFrame, TaskChange,
+    UserFrame,
 };
 
 /// The CLI's text for an empty answer.
@@ -66,6 +67,9 @@ pub(crate) struct Translator {
     was_interrupted: bool,
     /// The error that the CLI reported instead of an answer.
     error_frame: Option<AssistantFrame>,
+    /// The ids of the main agent's messages in this turn, and in earlier ones.
+    messages: BTreeSet<String>,
+    earlier_messages: BTreeSet<String>,
 }
 
 impl Translator {
@@ -82,6 +86,8 @@ impl Translator {
             counted_nested: TokenUsage::default(),
             was_interrupted: false,
             error_frame: None,
+            messages: BTreeSet::new(),
+            earlier_messages: BTreeSet::new(),
         }
     }
 
@@ -93,6 +99,15 @@ impl Translator {
             Frame::ModelFallback { from, to, .. } => emit(fallback(from.as_deref(), to.as_deref())),
             Frame::Task(change) => self.task(change, emit),
             Frame::StreamEvent(StreamFrame { parent, event }) => {
+                if let (
+                    None,
+                    StreamEvent::MessageStart {
+                        message_id: Some(id), ..
+                    },
+                ) = (parent, event)
+                {
+                    self.messages.insert(id.clone());
+                }
                 self.with_scope(parent.as_deref(), emit, |scope, tools, emit| {
                     scope.stream(event, tools, emit);
                 });
@@ -177,6 +192,13 @@ impl Translator {
         if frame.is_synthetic() && frame.blocks == [Block::Text(NO_CONTENT.to_owned())] {
             return;
         }
+        if let (None, Some(id)) = (&frame.parent, &frame.message_id) {
+            // A frame of the conversation so far is not part of this turn, unless its message is streamed again.
+            if self.earlier_messages.contains(id) && !self.messages.contains(id) {
+                return;
+            }
+            self.messages.insert(id.clone());
+        }
         self.with_scope(frame.parent.as_deref(), emit, |scope, tools, emit| {
             scope.assistant(frame, tools, emit);
         });
@@ -241,6 +263,7 @@ impl Translator {
         self.counted_nested = TokenUsage::default();
         self.was_interrupted = false;
         self.error_frame = None;
+        self.earlier_messages.append(&mut self.messages);
     }
 
     fn close_nested(&mut self, emit: &mut dyn FnMut(BackendEvent)) {

@@ -130,7 +130,7 @@ impl Core {
         ModelRequest {
             provider: self.provider.clone(),
             model: self.model.clone(),
-            body: Value::Object(body),
+            body: Arc::new(Value::Object(body)),
             unit: unit.map(str::to_owned),
         }
     }

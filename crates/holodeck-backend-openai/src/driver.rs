@@ -15,8 +15,8 @@ use holodeck_http::{
     CallOptions, HttpClient, HttpError, Pacer, Response, Retry, RetryPolicy, SseEvent, decode_sse,
 };
 use holodeck_model::{Env, Location, ResolvedAgent, mend_json};
-use serde::Deserialize as _;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize as _, Serialize};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -240,18 +240,18 @@ impl Driver {
             pacer: None,
         };
         let with_usage = !self.plain_stream.load(Ordering::Relaxed);
-        let usage = if with_usage {
-            UsageOption::Include
-        } else {
-            UsageOption::Omit
+        let mut wire = WireBody {
+            model,
+            stream: true,
+            stream_options: with_usage.then_some(StreamOptions { include_usage: true }),
+            body,
         };
-        let wire = wire_body(model, body, usage);
         let (url, headers) = (&self.endpoint.url, &self.endpoint.headers);
         let answer = self.client.post_json(url, headers, &wire, &options).await;
         let answer = match answer {
             Err(error) if with_usage && refuses_stream_options(&error) => {
                 self.plain_stream.store(true, Ordering::Relaxed);
-                let wire = wire_body(model, body, UsageOption::Omit);
+                wire.stream_options = None;
                 self.client.post_json(url, headers, &wire, &options).await
             }
             answer => answer,
@@ -367,23 +367,20 @@ fn is_json(response: &Response) -> bool {
     })
 }
 
-/// Whether a request includes the option for token counts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum UsageOption {
-    Include,
-    Omit,
+/// The request as sent: the flags of the transport, and what the model sees.
+#[derive(Serialize)]
+struct WireBody<'a> {
+    model: &'a str,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+    #[serde(flatten)]
+    body: &'a Value,
 }
 
-/// The request as sent: what the model sees, and the flags of the transport.
-fn wire_body(model: &str, body: &Value, usage: UsageOption) -> Value {
-    let mut wire = Map::new();
-    wire.insert("model".to_owned(), json!(model));
-    wire.insert("stream".to_owned(), json!(true));
-    if usage == UsageOption::Include {
-        wire.insert("stream_options".to_owned(), json!({"include_usage": true}));
-    }
-    wire.extend(body.as_object().cloned().unwrap_or_default());
-    Value::Object(wire)
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
 }
 
 fn refuses_stream_options(error: &HttpError) -> bool {

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt as _, stream::FuturesOrdered};
+use futures::{Stream, StreamExt as _, stream::FuturesUnordered};
 use holodeck_backend_api::{
     ApprovalDecision, BackendError, CallDetails, CallRefusal, Image, ToolCall, ToolCx, ToolError, ToolOutput,
     ToolResult,
@@ -19,29 +19,31 @@ pub(crate) enum CallOutcome {
     Unavailable(ToolResult, String),
 }
 
-/// Runs the calls of one message, limited by the agent's `parallel_tool_calls`, and returns their results in the order
-/// of the calls. Dropping the stream stops the calls that are still running.
+/// Runs the calls of one message, limited by the agent's `parallel_tool_calls`, and returns their results as they arrive,
+/// each with the place of its call. Dropping the stream stops the calls that are still running.
 pub(crate) fn run<'a>(
     core: &'a Core,
     calls: &'a [ToolCall],
     decisions: &'a Decisions,
     cx: &ToolCx,
     asker: Option<&Asker>,
-) -> impl Stream<Item = Result<CallOutcome, BackendError>> + Send + use<'a> {
+) -> impl Stream<Item = (usize, Result<CallOutcome, BackendError>)> + Send + use<'a> {
     let stop = cx.cancel.child_token();
     let cx = ToolCx {
         cancel: stop.clone(),
         ..cx.clone()
     };
     let permits = Arc::new(Semaphore::new(core.parallel_tool_calls));
-    let running: FuturesOrdered<_> = calls
+    let running: FuturesUnordered<_> = calls
         .iter()
-        .map(|call| {
+        .enumerate()
+        .map(|(place, call)| {
             let cx = ToolCx {
                 elicitation: asker.map(|asker| asker.of(call)),
                 ..cx.clone()
             };
-            run_call(core, call, decisions.of(call), cx, Arc::clone(&permits))
+            let outcome = run_call(core, call, decisions.of(call), cx, Arc::clone(&permits));
+            async move { (place, outcome.await) }
         })
         .collect();
     let guard = stop.drop_guard();

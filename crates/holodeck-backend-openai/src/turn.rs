@@ -1,4 +1,7 @@
-use std::{collections::VecDeque, pin::pin};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    pin::pin,
+};
 
 use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
@@ -127,8 +130,9 @@ pub(crate) fn run(
                 break Some(Outcome::Terminated { reason: reason.to_owned() });
             }
             let mut unavailable = None;
-            // Sent after all tool results: servers reject another message between them.
-            let mut pictures = Vec::new();
+            // By the place of the call. The model gets the results in the order of its calls, and all pictures after
+            // them: servers reject another message between results.
+            let mut answers = BTreeMap::new();
             // Who is asked by the servers of running tools.
             let approver = request.approver.as_ref().or(core.approver.as_ref());
             let person = approver.filter(|approver| approver.has_person());
@@ -189,16 +193,13 @@ pub(crate) fn run(
                         continue;
                     }
                 };
-                let (result, failure) = match outcome? {
-                    CallOutcome::Answered(result, images) => {
-                        if !images.is_empty() {
-                            pictures.push(wire_message::tool_images(&result.name, &images));
-                        }
-                        (result, None)
-                    }
-                    CallOutcome::Unavailable(result, reason) => (result, Some(reason)),
+                let (place, outcome) = outcome;
+                let (result, images, failure) = match outcome? {
+                    CallOutcome::Answered(result, images) => (result, images, None),
+                    CallOutcome::Unavailable(result, reason) => (result, Vec::new(), Some(reason)),
                 };
-                turn.conversation.push(wire_message::tool_result(&result));
+                let pictures = (!images.is_empty()).then(|| wire_message::tool_images(&result.name, &images));
+                answers.insert(place, (wire_message::tool_result(&result), pictures));
                 if failure.is_some() {
                     let name = result.name.clone();
                     unavailable = Some(Outcome::ToolFailed { name, reason: failure });
@@ -211,7 +212,9 @@ pub(crate) fn run(
             if unavailable.is_some() {
                 break unavailable;
             }
-            turn.conversation.append(&mut pictures);
+            let (results, pictures): (Vec<_>, Vec<_>) = answers.into_values().unzip();
+            turn.conversation.extend(results);
+            turn.conversation.extend(pictures.into_iter().flatten());
         };
         yield Step::End(Box::new(turn.finish(outcome)));
     }
@@ -233,7 +236,7 @@ struct Turn {
 enum ToolStep {
     Asked(Question),
     /// A call ended; `None` after the last one.
-    Ended(Option<Result<CallOutcome, BackendError>>),
+    Ended(Option<(usize, Result<CallOutcome, BackendError>)>),
 }
 
 /// What to do with a message that calls no tool.

@@ -44,7 +44,7 @@ impl AgentContext {
         ModelRequest {
             provider: self.provider.clone(),
             model: self.model.clone(),
-            body: Value::Object(body),
+            body: Value::Object(body).into(),
             unit: turn.unit.clone(),
         }
     }

@@ -93,7 +93,7 @@ fn request(message: &str, used: &HashMap<String, usize>, among: &Value) -> Model
     ModelRequest {
         provider: CHOICE.to_owned(),
         model: String::new(),
-        body: json!({"message": message, "used": used, "among": among}),
+        body: json!({"message": message, "used": used, "among": among}).into(),
         unit: None,
     }
 }
@@ -132,7 +132,7 @@ mod tests {
         let model = ModelRequest {
             provider: "openai".to_owned(),
             model: "m".to_owned(),
-            body: json!({}),
+            body: json!({}).into(),
             unit: None,
         };
         tape.record(&model, Response::default(), 1);

@@ -194,7 +194,7 @@ mod tests {
         ModelRequest {
             provider: "openai".to_owned(),
             model: "m".to_owned(),
-            body,
+            body: body.into(),
             unit: None,
         }
     }

@@ -123,7 +123,7 @@ mod tests {
         let request = |prompt: &str| ModelRequest {
             provider: "openai".to_owned(),
             model: "m".to_owned(),
-            body: json!({"messages": [{"role": "system", "content": prompt}], "temperature": 0}),
+            body: json!({"messages": [{"role": "system", "content": prompt}], "temperature": 0}).into(),
             unit: None,
         };
         let long = "You answer questions about the library's opening hours in one short sentence. Be kind.";

@@ -314,7 +314,8 @@ fn list_request(set: &ToolSet) -> ModelRequest {
         body: json!({
             "tools": set.declared,
             "files": digests(set.files.iter().filter(|files| files.declare)),
-        }),
+        })
+        .into(),
         unit: None,
     }
 }
@@ -324,7 +325,7 @@ fn shown_request(unit: Option<&str>, message: u32) -> ModelRequest {
         provider: TOOLS_SHOWN.to_owned(),
         model: String::new(),
         // The unit makes the key unique, so that merging recordings does not mix entries of different units.
-        body: json!({"unit": unit, "message": message}),
+        body: json!({"unit": unit, "message": message}).into(),
         unit: unit.map(str::to_owned),
     }
 }
@@ -348,10 +349,10 @@ fn call_request(call: &ToolCall, unit: Option<String>, set: &ToolSet) -> ModelRe
         provider: TOOL.to_owned(),
         model: call.name.clone(),
         body: if body.is_empty() {
-            arguments
+            arguments.into()
         } else {
             body.insert("arguments".to_owned(), arguments);
-            Value::Object(body)
+            Value::Object(body).into()
         },
         unit,
     }

@@ -53,14 +53,13 @@ impl RunQuestions {
         store: Arc<dyn EventStore>,
         policy: Option<Arc<dyn Approver>>,
         patience: Patience,
-        remembered: Vec<String>,
     ) -> Self {
         Self {
             run_id,
             store,
             policy,
             patience,
-            remembered: Mutex::new(remembered.into_iter().collect()),
+            remembered: Mutex::default(),
             calls: Mutex::default(),
             taken: Mutex::default(),
             changed: watch::Sender::new(()),

@@ -1,7 +1,7 @@
 //! Conversations that were held elsewhere, as runs.
 
 use futures::stream;
-use holodeck_backend_api::{BackendEvent, EventStream, HistoryItem, ResultFold};
+use holodeck_backend_api::{BackendEvent, EventStream, ExecutionResult, HistoryItem, ResultFold};
 use holodeck_model::events::StopReason;
 
 /// The messages of the user with their answers. Messages that follow each other become one.
@@ -49,6 +49,43 @@ pub(crate) fn answered(text: String) -> EventStream<'static> {
     events.push(BackendEvent::End(Box::new(
         fold.finish_answered(&StopReason::EndTurn),
     )));
+    Box::pin(stream::iter(events.into_iter().map(Ok)))
+}
+
+/// A turn of a conversation that was recorded elsewhere, for instance by a test.
+#[derive(Clone, Debug, Default)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct PastTurn {
+    /// The message of the person.
+    pub message: String,
+    /// The answer with its calls and their results.
+    pub result: ExecutionResult,
+}
+
+/// The events of a turn whose result is known. A result has no text between calls, so that each call is a message of its
+/// own.
+pub(crate) fn replayed(result: ExecutionResult) -> EventStream<'static> {
+    let end = |stop_reason| BackendEvent::TurnEnd {
+        stop_reason,
+        message_id: None,
+        model: result.model.clone(),
+    };
+    let mut events = Vec::new();
+    for (call, answer) in result.calls() {
+        events.extend([BackendEvent::ToolCall(call.clone()), end(StopReason::ToolUse)]);
+        events.extend(answer.cloned().map(BackendEvent::ToolResult));
+    }
+    if !result.response.is_empty() {
+        let text = result.response.clone();
+        events.extend([BackendEvent::Text { text }, end(StopReason::EndTurn)]);
+    }
+    events.extend(
+        result
+            .structured_output
+            .clone()
+            .map(BackendEvent::StructuredOutput),
+    );
+    events.push(BackendEvent::End(Box::new(result)));
     Box::pin(stream::iter(events.into_iter().map(Ok)))
 }
 

@@ -15,6 +15,7 @@ pub use {holodeck_backend_api as api, holodeck_events as events, holodeck_model 
 pub use approvals::Patience;
 pub use files::{FileError, FileVault, StoredFile, TextEmbedder};
 pub use holodeck_backend_api::Thinking;
+pub use import::PastTurn;
 pub use masking::mask_events;
 pub use request::{Concurrency, FileSearch, LOCAL_USER, RunError, RunRequest};
 pub use run::RunHandle;

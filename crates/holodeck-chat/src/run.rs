@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holodeck_events::{Delivery, EventSink, StoredEvent, agent_execution_result};
+use holodeck_events::{Delivery, EventSink, StoredEvent, agent_execution_result, history};
 use holodeck_model::events::{AgentExecutionResult, EventBody, EventClass};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -78,6 +78,11 @@ impl Seen {
     /// The result of a run that is over.
     pub(crate) fn result(&self) -> Option<AgentExecutionResult> {
         agent_execution_result(self.events.iter().map(StoredEvent::event))
+    }
+
+    /// Whether the conversation that the log describes contains the run.
+    pub(crate) fn is_remembered(&self) -> bool {
+        !history(self.events.iter().map(StoredEvent::event)).is_empty()
     }
 }
 

@@ -1,6 +1,9 @@
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -25,7 +28,7 @@ use crate::{
     Concurrency, Patience, RunError, RunHandle, RunRequest,
     approvals::RunQuestions,
     files::{Attachments, FileVault, StoredFile, TextEmbedder, index_file},
-    import::{answered, exchanges},
+    import::{PastTurn, answered, exchanges, replayed},
     live::{LiveSessions, Slot, Turn},
     masking::mask_events,
     request::{SESSION_ID_FORM, is_id},
@@ -121,6 +124,8 @@ struct Inner {
     queues: Mutex<HashMap<String, Queue>>,
     tasks: TaskTracker,
     closing: CancellationToken,
+    /// Events that the backend or the store delivered and that break the event contract.
+    contract_violations: AtomicU64,
 }
 
 type Queue = Arc<tokio::sync::Mutex<()>>;
@@ -152,7 +157,14 @@ impl AgentRunService {
             queues: Mutex::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
+            contract_violations: AtomicU64::new(0),
         }))
+    }
+
+    /// Events of the backend that were not recorded because they would break an invariant, and events of the store that
+    /// break the event contract, in all runs so far.
+    pub fn contract_violations(&self) -> u64 {
+        self.0.contract_violations.load(Ordering::Relaxed)
     }
 
     /// The store of all events.
@@ -200,10 +212,34 @@ impl AgentRunService {
         user: Option<&str>,
         history: Vec<HistoryItem>,
     ) -> Result<(), RunError> {
+        let runs = exchanges(history).into_iter();
+        let runs = runs.map(|(message, answer)| (message, answered(answer)));
+        self.record_past(session_id, user, runs.collect()).await
+    }
+
+    /// Records turns of a conversation that was held elsewhere, with their calls and results, as a new conversation.
+    pub async fn import_turns(
+        &self,
+        session_id: &str,
+        user: Option<&str>,
+        turns: Vec<PastTurn>,
+    ) -> Result<(), RunError> {
+        let runs = turns.into_iter();
+        let runs = runs.map(|turn| (turn.message, replayed(turn.result)));
+        self.record_past(session_id, user, runs.collect()).await
+    }
+
+    /// Records messages whose answers are known as a new conversation.
+    async fn record_past(
+        &self,
+        session_id: &str,
+        user: Option<&str>,
+        runs: Vec<(String, EventStream<'_>)>,
+    ) -> Result<(), RunError> {
         let session_id = self.open_session(Some(session_id.to_owned()), user).await?;
         let options = &self.0.options;
         let recording = Recording::new(&*self.0.store, &options.clock, &options.ids);
-        for (message, answer) in exchanges(history) {
+        for (message, events) in runs {
             let run = NewRun {
                 session_id: session_id.clone(),
                 message: self.masked(&message),
@@ -212,7 +248,11 @@ impl AgentRunService {
                 approval_timeout: None,
                 ..NewRun::default()
             };
-            recording.record(run, answered(self.masked(&answer))).await?;
+            let events = match &options.redactor {
+                Some(redactor) => mask_events(events, redactor),
+                None => events,
+            };
+            recording.record(run, events).await?;
         }
         Ok(())
     }
@@ -352,7 +392,7 @@ impl AgentRunService {
                 let input = TurnInput {
                     input: message,
                     files: &request.files,
-                    unit: None,
+                    ..TurnInput::default()
                 };
                 let prepared = turns.prepare_request(input, cancel).await;
                 let (turn, _) = prepared.map_err(|record| {
@@ -490,18 +530,12 @@ impl Inner {
             place => place,
         };
         let session_id = run.session_id.clone();
-        let remembered = match self.store.remembered_approvals(&session_id).await {
-            Ok(tools) => tools,
-            Err(StoreError::SessionNotFound { .. }) => Vec::new(),
-            Err(error) => return Err(error.into()),
-        };
         let policy = self.options.policy.clone();
         let questions = RunQuestions::new(
             handle.run_id.clone(),
             Arc::clone(&self.store),
             policy,
             self.options.patience,
-            remembered,
         );
         let questions = Arc::new(questions);
         let sink = RunSink {
@@ -526,6 +560,7 @@ impl Inner {
         );
         let recording = Recording::new(&*self.store, &self.options.clock, &self.options.ids)
             .with_sink(&sink)
+            .with_violations(&self.contract_violations)
             .with_chunk_interval(self.options.chunk_interval);
         let recording = match self.options.turns.as_ref().and_then(|turns| turns.timeout) {
             Some(limit) => recording.with_limit(limit),
@@ -534,6 +569,8 @@ impl Inner {
         let owner = run.user_id.clone();
         let start = self.options.session.clone();
         recording.session(&session_id, owner.as_deref(), start).await?;
+        // Tools that are always approved count in a new session, too.
+        questions.remember(self.store.remembered_approvals(&session_id).await?);
         let recorded = {
             let notices = warnings
                 .into_iter()
@@ -546,14 +583,24 @@ impl Inner {
                 never = watch_answers(&*self.store, &session_id, &sink) => match never {},
             }
         };
-        recorded?;
-        let (result, head) = {
+        let ignored = recorded?.trajectory.ignored().count();
+        self.contract_violations
+            .fetch_add(u64::try_from(ignored).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let (result, head, is_remembered) = {
             let seen = sink.seen();
-            (seen.result(), seen.head)
+            (seen.result(), seen.head, seen.is_remembered())
         };
         let session = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(session) = session {
-            self.live.park(&session_id, session, head).await;
+        match session {
+            Some(session) if is_remembered => self.live.park(&session_id, session, head).await,
+            // It may know a message that the log leaves out; the next turn opens one from the log.
+            Some(mut session) => {
+                self.tasks.spawn(async move {
+                    // However it closes, it is not used again.
+                    let _ = session.close().await;
+                });
+            }
+            None => {}
         }
         match result {
             Some(result) if result.success => Ok(result),

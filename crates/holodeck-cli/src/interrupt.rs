@@ -17,7 +17,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::failure::Problem;
+use crate::{failure::Problem, terminal::restore_mode};
 use holodeck::runner::ExitCode;
 
 /// Time limit for a run to end after SIGTERM: closing children, indexes and telemetry.
@@ -161,6 +161,7 @@ impl Signals {
 )]
 async fn end_after(limit: Duration, code: ExitCode) {
     sleep(limit).await;
+    restore_mode();
     process::exit(i32::from(code.code()));
 }
 

@@ -30,7 +30,7 @@ mod text;
 pub(crate) use agents::{agent, agent_list, ranking, routing_report, selection};
 pub(crate) use calibration::calibration;
 pub(crate) use comparison::comparison;
-pub(crate) use conversation::{call_arguments, conversation};
+pub(crate) use conversation::{call_arguments, conversation, whole_arguments};
 pub(crate) use diagnostics::{DiagnosticFilter, diagnostics, diagnostics_json};
 pub(crate) use doctor::{doctor, doctor_json};
 pub(crate) use dry_run::{dry_run, dry_run_json};

@@ -1,5 +1,6 @@
 //! Writes output: data to stdout, messages to stderr. Masks secrets in everything it writes.
 
+mod keys;
 mod masking;
 mod region;
 
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::{ColorWhen, GlobalArgs};
 
+pub(crate) use keys::{KeptKeys, forget_typed, restore_mode};
 pub(crate) use masking::{json_line, mask_text, redactor, set_redactor};
 pub(crate) use region::{Region, write_to_stderr};
 

@@ -11,6 +11,7 @@
 //! ```
 
 mod bleu;
+mod characters;
 mod chrf;
 mod exact;
 mod lcs;

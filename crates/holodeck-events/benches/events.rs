@@ -1,6 +1,6 @@
 //! The cost of the stores: `cargo xtask bench events` runs this and saves the figures. `append` measures appends beside
-//! the same transactions by hand; `fan-out` the way of a piece of text to each subscriber; each in its own process, so
-//! that memory is measured separately.
+//! the same transactions by hand, `append-postgres` those in a database; the name of a store the way of a piece of text to
+//! each subscriber; each in its own process, so that memory is measured separately.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -23,8 +23,8 @@ use holodeck_events::api::{
     ApprovalAsk, ApprovalDecision, BackendEvent, CallDetails, StopReason, ToolCall, ToolResult,
 };
 use holodeck_events::{
-    Clock, Draft, EventStore, Ids, MemoryStore, NewRun, RandomIds, RunRecorder, SqliteOptions, SqliteStore,
-    SystemClock,
+    Clock, Draft, EventStore, Ids, MemoryStore, NewRun, PostgresOptions, PostgresStore, RandomIds,
+    RunRecorder, SqliteOptions, SqliteStore, SystemClock,
 };
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -43,10 +43,10 @@ fn main() {
         .skip(1)
         .filter(|argument| argument != "--bench")
         .collect();
-    let Some([what, folder]) = arguments.first_chunk() else {
+    let Some([what, place]) = arguments.first_chunk() else {
         return;
     };
-    let folder = Path::new(folder);
+    let folder = Path::new(place);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -56,6 +56,8 @@ fn main() {
     let figures = runtime.block_on(async {
         match what.as_str() {
             "append" => append(folder).await,
+            "append-postgres" => append_to_database(&connect(place).await).await,
+            "postgres" => fan_out(Arc::new(connect(place).await), count).await,
             "memory" => fan_out(Arc::new(MemoryStore::new()), count).await,
             "sqlite" => fan_out(Arc::new(open(folder).await), count).await,
             other => panic!("{other}"),
@@ -66,6 +68,12 @@ fn main() {
 
 async fn open(folder: &Path) -> SqliteStore {
     SqliteStore::open(folder.join("events.db"), SqliteOptions::default())
+        .await
+        .unwrap()
+}
+
+async fn connect(url: &str) -> PostgresStore {
+    PostgresStore::open(url, PostgresOptions::default())
         .await
         .unwrap()
 }
@@ -115,6 +123,35 @@ async fn append(folder: &Path) -> Value {
     })
 }
 
+/// Appends of each class in a database.
+async fn append_to_database(store: &PostgresStore) -> Value {
+    let mut recorder = begin(store).await;
+    let [mut pieces, mut contents, mut questions] = [(); 3].map(|()| Vec::new());
+    let piece = "x".repeat(20);
+    for _ in 0..PIECES {
+        pieces.push(time(store, recorder.observe(&text(&piece))).await);
+    }
+    for number in 0..CALLS {
+        let [call, ask, answer, result] = call(&format!("call_{number}"));
+        store.append(recorder.observe(&call)).await.unwrap();
+        store.append(recorder.observe(&stop())).await.unwrap();
+        questions.push(time(store, recorder.observe(&ask)).await);
+        store.append(recorder.observe(&answer)).await.unwrap();
+        contents.push(time(store, recorder.observe(&result)).await);
+    }
+    json!({
+        "journaled": {"append": spread(pieces)},
+        "durable": {"append": spread(questions)},
+        "stored": {"append": spread(contents)},
+    })
+}
+
+async fn time(store: &dyn EventStore, drafts: Vec<Draft>) -> Duration {
+    let begin = Instant::now();
+    store.append(drafts).await.unwrap();
+    begin.elapsed()
+}
+
 /// The times of appends of one class.
 #[derive(Default)]
 struct Times {
@@ -128,9 +165,7 @@ struct Times {
 
 impl Times {
     async fn append(&mut self, store: &SqliteStore, drafts: Vec<Draft>) {
-        let begin = Instant::now();
-        store.append(drafts).await.unwrap();
-        let whole = begin.elapsed();
+        let whole = time(store, drafts).await;
         let transaction = store.transaction_time();
         self.whole.push(whole);
         self.transaction.push(transaction);

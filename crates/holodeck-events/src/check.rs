@@ -231,7 +231,12 @@ impl StreamChecker {
 
     /// Whether there is no violation so far.
     pub fn is_clean(&self) -> bool {
-        self.findings.all.is_empty()
+        self.violations() == 0
+    }
+
+    /// How many violations there are so far.
+    pub(crate) fn violations(&self) -> usize {
+        self.findings.all.len()
     }
 
     fn identity(&mut self, event: &AgentEvent) {

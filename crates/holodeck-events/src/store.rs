@@ -207,6 +207,8 @@ pub struct RunInfo {
     pub first_index: u64,
     /// The index of its last event, once it is over.
     pub last_index: Option<u64>,
+    /// The process of this machine that runs it, if it is open and the store knows.
+    pub process: Option<u32>,
 }
 
 /// A place in the list of sessions.

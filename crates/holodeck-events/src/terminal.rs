@@ -96,13 +96,18 @@ fn tool_details(outcome: &Outcome) -> Option<Value> {
 
 /// What helps to find the cause of a failure, beside its text.
 fn details(error: &BackendError) -> Option<Value> {
-    match error {
-        BackendError::Terminated { detail } => Some(json!({ "detail": detail })),
+    let mut details = match error {
+        BackendError::Terminated { detail } => json!({ "detail": detail }),
         BackendError::Provider { status, code, .. } if status.is_some() || code.is_some() => {
-            Some(json!({ "status": status, "code": code }))
+            json!({ "status": status, "code": code })
         }
-        BackendError::Timeout { after, .. } => Some(json!({ "afterSeconds": after.as_secs_f64() })),
-        BackendError::Tool { name, reason } => Some(json!({ "toolName": name, "reason": reason })),
-        _ => None,
+        BackendError::Timeout { after, .. } => json!({ "afterSeconds": after.as_secs_f64() }),
+        BackendError::Tool { name, reason } => json!({ "toolName": name, "reason": reason }),
+        _ => json!({}),
+    };
+    let fields = details.as_object_mut()?;
+    if let Some(hint) = error.explanation().hint {
+        fields.insert("hint".to_owned(), hint.into());
     }
+    (!fields.is_empty()).then_some(details)
 }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use reqwest::Method;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use secrecy::SecretString;
-use serde_json::Value;
+use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::connections::Connections;
@@ -42,7 +42,7 @@ impl HttpClient {
         &self,
         url: &HttpUrl,
         headers: &Headers,
-        body: &Value,
+        body: &(impl Serialize + Sync + ?Sized),
         options: &CallOptions,
     ) -> Result<Response, HttpError> {
         let body = serde_json::to_vec(body).map_err(|error| HttpError::Request {

@@ -24,7 +24,7 @@ pub use shapes::{arguments, assignments, find_in_configured_urls};
 pub use stream::RedactedStream;
 
 /// What a secret is replaced with.
-pub(crate) const MASK: &str = "***";
+pub const MASK: &str = "***";
 
 /// Shorter values would mask ordinary words of a text.
 const MIN_SECRET: usize = 8;

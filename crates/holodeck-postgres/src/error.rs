@@ -30,5 +30,5 @@ pub fn describe_error(error: &tokio_postgres::Error) -> String {
 /// Whether the connection failed, not a statement.
 pub fn is_io_error(error: &tokio_postgres::Error) -> bool {
     let source = std::error::Error::source(error);
-    error.is_closed() || source.is_some_and(|cause| cause.is::<std::io::Error>())
+    error.is_closed() || source.is_some_and(<dyn std::error::Error>::is::<std::io::Error>)
 }

@@ -184,6 +184,7 @@ impl Executor {
             input: case.input.as_deref().unwrap_or_default(),
             files: &case.files,
             unit: Some(&unit),
+            ..TurnInput::default()
         };
         let start = |request| self.backend.start(request);
         let end = self
@@ -234,6 +235,7 @@ impl Executor {
                 input: &turn.input,
                 files: &turn.files,
                 unit: Some(&unit),
+                ..TurnInput::default()
             };
             let end = self
                 .turns

@@ -1,22 +1,20 @@
 mod conversation;
+mod digests;
 mod expectations;
 mod kept;
 
 use std::time::Duration;
 
 use holodeck_backend_api::{ToolCall, ToolResult};
-use holodeck_eval::{
-    ApprovalsOutcome, Asked, CalledTool, EvalInput, Grader, JUDGE_PROMPTS, MetricOutcome, Verdict,
-};
+use holodeck_eval::{ApprovalsOutcome, Asked, CalledTool, EvalInput, Grader, MetricOutcome, Verdict};
 use holodeck_model::{
     CaseState, ExecutionState, Failure, FailureKind, MetricConfig, MetricResult, OnTruncated, OneOrMany,
-    Redactor, ResolvedAgent, StandardMetric, StandardMetricName, TaskRoute, TestCase, ToolNames, hex_prefix,
+    Redactor, ResolvedAgent, StandardMetric, StandardMetricName, TaskRoute, TestCase, ToolNames,
 };
 use holodeck_turn::TurnRecord;
-use serde::Serialize;
-use sha2::{Digest as _, Sha256};
 
 pub(crate) use conversation::join_answers;
+use digests::{SharedMetrics, fingerprint};
 pub(crate) use expectations::{Expectations, expectations, of_conversation};
 use expectations::{ToolCheck, masked_error};
 pub(crate) use kept::CannotKeep;
@@ -28,7 +26,7 @@ use crate::record::{Grade, TurnGrade, UnitRecord};
 /// memory does not grow with the number of cases.
 pub(crate) struct Graders {
     shared: Grader,
-    shared_configs: Vec<MetricConfig>,
+    shared_metrics: SharedMetrics,
     shared_fingerprint: String,
     names: ToolNames,
     on_truncated: OnTruncated,
@@ -74,7 +72,7 @@ impl Graders {
         let on_truncated = agent.execution.on_truncated.value;
         Ok(Self {
             shared: Grader::new(metrics).map_err(|error| error.to_string())?,
-            shared_configs: metrics.to_vec(),
+            shared_metrics: SharedMetrics::new(metrics),
             shared_fingerprint: fingerprint(&(metrics, on_truncated)),
             names: ToolNames::of(&agent.config),
             on_truncated,
@@ -165,6 +163,11 @@ impl Graders {
             .await))
     }
 
+    /// Digest of what shapes the prompts of a judged metric.
+    pub(crate) fn judge_prompt(&self, config: &MetricConfig) -> String {
+        self.shared_metrics.judge_prompt(config)
+    }
+
     /// The enabled metrics of each of the `turns` turns of a case.
     pub(crate) fn configs<'a>(&'a self, case: &'a TestCase, turns: usize) -> Vec<Vec<&'a MetricConfig>> {
         let turns = expectations(case, turns).into_iter();
@@ -174,7 +177,7 @@ impl Graders {
     fn enabled<'a>(&'a self, expected: Expectations<'a>) -> impl Iterator<Item = &'a MetricConfig> {
         let configs = match expected.evaluations {
             [] if expected.only_selection => &[],
-            [] => self.shared_configs.as_slice(),
+            [] => self.shared_metrics.configs(),
             configs => configs,
         };
         configs.iter().filter(|config| config.enabled())
@@ -233,6 +236,7 @@ impl Graders {
                 retrieval_context: context.or_else(|| retrieved.clone()),
                 retrieved,
                 names: &self.names,
+                shared_metrics: &self.shared_metrics,
                 goal: None,
                 recorded: None,
                 before_masking: false,
@@ -367,6 +371,7 @@ struct Subject<'a> {
     /// The passages that the tools of the turn retrieved, else those of earlier turns.
     retrieved: Option<Vec<String>>,
     names: &'a ToolNames,
+    shared_metrics: &'a SharedMetrics,
     /// What a conversation should reach.
     goal: Option<&'a str>,
     /// The grade that was computed before the record was masked.
@@ -455,7 +460,7 @@ impl Subject<'_> {
     }
 
     fn metric_check(&self, config: &MetricConfig) -> String {
-        kept::metric_check(config, self.expected, self.goal)
+        self.shared_metrics.metric_check(config, self.expected, self.goal)
     }
 
     /// Fingerprints of the checks, by which a later grading finds the verdicts on the masked answer, and those that it
@@ -509,33 +514,6 @@ fn is_negated(config: &MetricConfig) -> bool {
     matches!(config, MetricConfig::Standard(metric) if metric.negate)
 }
 
-/// Digest of what shapes the prompts of a judged metric: scores of different prompts are not comparable.
-pub(crate) fn judge_prompt(config: &MetricConfig) -> String {
-    let mut value = serde_json::to_value(config).unwrap_or_default();
-    if let Some(fields) = value.as_object_mut() {
-        for name in NOT_IN_PROMPTS {
-            fields.remove(name);
-        }
-    }
-    fingerprint(&(JUDGE_PROMPTS, value))
-}
-
-/// The fields of a judged metric that shape no prompt.
-const NOT_IN_PROMPTS: [&str; 12] = [
-    "threshold",
-    "enabled",
-    "model",
-    "judges",
-    "min_judges",
-    "aggregate",
-    "judge_repeats",
-    "retry_on_failure",
-    "timeout_ms",
-    "fail_on_error",
-    "when",
-    "require_calibrated",
-];
-
 /// Whether a metric asks a model or runs a program.
 fn asks(config: &MetricConfig) -> bool {
     !matches!(config, MetricConfig::Standard(metric) if !metric.metric.needs_judge())
@@ -583,22 +561,4 @@ fn metric_result(outcome: MetricOutcome) -> MetricResult {
         skipped: outcome.verdict == Verdict::Skipped,
         details: outcome.evidence,
     }
-}
-
-/// The beginning of a SHA-256 over a value as JSON.
-fn fingerprint(value: &impl Serialize) -> String {
-    struct Hasher(Sha256);
-    impl std::io::Write for Hasher {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.update(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut hasher = Hasher(Sha256::new());
-    // A configuration read from YAML can always be written as JSON.
-    let _ = serde_json::to_writer(&mut hasher, value);
-    hex_prefix(&hasher.0.finalize(), 8)
 }

@@ -19,7 +19,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    grade::{AnswerView, CannotKeep, Computed, Graders, Known, OfUnit, Renew, judge_prompt},
+    grade::{AnswerView, CannotKeep, Computed, Graders, Known, OfUnit, Renew},
     judging::{DeferredJudge, JudgeSettings, JudgedLine, RunJudge},
     record::{Grade, UnitRecord},
 };
@@ -235,7 +235,7 @@ impl GradingStage {
                     continue;
                 }
                 metric.model_used = self.judges_of(config);
-                metric.judge_prompt = Some(judge_prompt(config));
+                metric.judge_prompt = Some(self.graders.judge_prompt(config));
             }
         }
     }

@@ -144,9 +144,27 @@ impl Executor {
     }
 }
 
+/// Judges outside of grading: they share a limit of concurrent calls, and the answers that serve every unit.
+#[derive(Clone)]
+pub struct SharedJudges(Arc<RunJudge>);
+
+impl SharedJudges {
+    /// These judges, whose answers are masked.
+    pub fn new(settings: JudgeSettings, redactor: Arc<Redactor>) -> Self {
+        // Nothing is written to a journal: a case that is repeated asks again.
+        let (judge, _) = RunJudge::new(Some(settings), redactor);
+        Self(Arc::new(judge))
+    }
+
+    /// Releases every judge.
+    pub async fn close(&self) -> Result<(), holodeck_backend_api::BackendError> {
+        self.0.close().await
+    }
+}
+
 /// Calls judges for one purpose outside of grading, and counts what they used.
 pub struct JudgeCalls {
-    judge: RunJudge,
+    judge: SharedJudges,
     name: String,
     cancel: CancellationToken,
     iteration: AtomicU32,
@@ -155,16 +173,9 @@ pub struct JudgeCalls {
 
 impl JudgeCalls {
     /// Calls for the unit `name` of recordings, which `cancel` stops.
-    pub fn new(
-        settings: JudgeSettings,
-        redactor: Arc<Redactor>,
-        name: impl Into<String>,
-        cancel: CancellationToken,
-    ) -> Self {
-        // Nothing is written to a journal: a case that is repeated asks again.
-        let (judge, _) = RunJudge::new(Some(settings), redactor);
+    pub fn new(judge: &SharedJudges, name: impl Into<String>, cancel: CancellationToken) -> Self {
         Self {
-            judge,
+            judge: judge.clone(),
             name: name.into(),
             cancel,
             iteration: AtomicU32::new(0),
@@ -203,6 +214,7 @@ impl Judge for JudgeCalls {
         let name = format!("{} · loop · iteration {iteration}", self.name);
         let unit = self
             .judge
+            .0
             .for_unit(UnitKey::NO_CASE, name, Vec::new(), self.cancel.clone());
         let answer = unit.ask(request).await;
         if let Some(usage) = unit.usage() {

@@ -43,7 +43,7 @@ pub struct OpenJudge {
     /// The backend, whose answers have the requested form.
     pub backend: Arc<dyn AgentBackend>,
     /// Runs the calls as turns, each with a time-out and a price.
-    pub turns: TurnRunner,
+    pub turns: Arc<TurnRunner>,
 }
 
 /// The judges of a run and their limits.
@@ -276,14 +276,10 @@ impl UnitJudge<'_> {
             }
         };
         let opened = settings.judges.open(request.model, request.format).await;
-        let OpenJudge { backend, mut turns } = opened.map_err(|error| JudgeError {
+        let OpenJudge { backend, turns } = opened.map_err(|error| JudgeError {
             reason: error.to_string(),
             retryable: false,
         })?;
-        if let Some(timeout) = request.timeout {
-            turns.timeout = Some(timeout);
-            "`timeout_ms`".clone_into(&mut turns.timeout_source);
-        }
         let unit = if request.shared {
             request.label.clone()
         } else {
@@ -292,6 +288,7 @@ impl UnitJudge<'_> {
         let input = TurnInput {
             input: &request.prompt,
             unit: Some(&unit),
+            limit: request.timeout.map(|timeout| (timeout, "`timeout_ms`")),
             ..TurnInput::default()
         };
         let start = |mut turn: TurnRequest| {

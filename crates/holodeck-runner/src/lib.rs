@@ -51,7 +51,7 @@ pub use dispatch::{OnFailure, RunControl, Stop};
 pub use event::{RunEvent, RunSink};
 pub use exit::ExitCode;
 pub use grade::Renew;
-pub use improve::{AnswerLoop, FirstAnswer, ImprovedAnswer, JudgeCalls, LoopRecord};
+pub use improve::{AnswerLoop, FirstAnswer, ImprovedAnswer, JudgeCalls, LoopRecord, SharedJudges};
 pub use journal::{
     JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunFlags, StoredCombination, StoredSelection,
     StoredShard,
@@ -70,7 +70,7 @@ pub use report::{
     DiffLine, DiffSide, Difference, Explanation, Format, PlannedResult, Reason, ReportError, Results,
     RunView, explain, explain_in_a_line, words, write_report,
 };
-pub use run::{RunError, RunOutcome, RunSettings, TestRequest, check_resumable, run_tests};
+pub use run::{RunError, RunOutcome, RunSettings, TestRequest, changed_parts, check_resumable, run_tests};
 pub use run_end::{RunEnd, RunEndKind};
 pub use store::{RunStore, StoreError};
 pub use summary::SummaryFold;

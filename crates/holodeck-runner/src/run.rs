@@ -563,10 +563,7 @@ pub(crate) fn check_combination(agent: &ResolvedAgent, header: &JournalHeader) -
 }
 
 /// The parts of an agent that differ between two fingerprints.
-pub(crate) fn changed_parts(
-    before: &BTreeMap<String, String>,
-    now: &BTreeMap<String, String>,
-) -> Vec<String> {
+pub fn changed_parts(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
     let parts: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
     let changed = parts
         .into_iter()

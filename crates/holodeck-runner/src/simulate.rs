@@ -113,6 +113,7 @@ impl Executor {
                 // The files belong to the question of the file.
                 files: if place == 0 { &case.files } else { &[] },
                 unit: Some(&unit),
+                ..TurnInput::default()
             };
             let end = self
                 .turns

@@ -4,10 +4,14 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use holodeck_events::{ApprovalAnswer, EventStore, SessionInfo, StoreError, StoredEvent};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -15,6 +19,9 @@ use crate::{
     metrics::Metrics,
     problem::{Problem, Result},
 };
+
+/// How long the store may take to answer the question whether it is there.
+const STORE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Agents and the store of their conversations, as a server offers them. Cheap to clone.
 #[derive(Clone)]
@@ -24,6 +31,8 @@ struct Inner {
     agents: Vec<Served>,
     store: Arc<dyn EventStore>,
     options: ServeOptions,
+    /// Places for runs of all agents.
+    capacity: Arc<Semaphore>,
     metrics: Metrics,
     /// The clients that follow each conversation.
     followers: Mutex<HashMap<String, usize>>,
@@ -31,6 +40,12 @@ struct Inner {
     closing: CancellationToken,
     tasks: TaskTracker,
 }
+
+/// A place for one run, among those of all agents and of its own; free again when dropped.
+pub(crate) struct Place(
+    #[expect(dead_code, reason = "held during the run")] OwnedSemaphorePermit,
+    #[expect(dead_code, reason = "held during the run")] OwnedSemaphorePermit,
+);
 
 struct Served {
     agent: ServedAgent,
@@ -41,13 +56,15 @@ impl App {
     /// Offers agents, the first of which answers where a client names none. All of them use `store`. Their names
     /// differ, and there is at least one.
     pub fn new(agents: Vec<ServedAgent>, store: Arc<dyn EventStore>, options: ServeOptions) -> Self {
+        let capacity = |runs: usize| Arc::new(Semaphore::new(runs.min(Semaphore::MAX_PERMITS)));
         let served = |agent: ServedAgent| Served {
-            capacity: Arc::new(Semaphore::new(agent.max_runs.min(Semaphore::MAX_PERMITS))),
+            capacity: capacity(agent.max_runs),
             agent,
         };
         Self(Arc::new(Inner {
             agents: agents.into_iter().map(served).collect(),
             store,
+            capacity: capacity(options.max_runs),
             options,
             metrics: Metrics::default(),
             followers: Mutex::default(),
@@ -67,6 +84,14 @@ impl App {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    /// Events of the store that broke the event contract.
+    pub(crate) fn contract_violations(&self) -> u64 {
+        let agents = self.0.agents.iter();
+        agents
+            .map(|served| served.agent.service.contract_violations())
+            .sum()
     }
 
     pub(crate) fn tasks(&self) -> &TaskTracker {
@@ -117,7 +142,7 @@ impl App {
     }
 
     /// A place for one more run of an agent.
-    pub(crate) fn admit(&self, agent: &ServedAgent) -> Result<OwnedSemaphorePermit> {
+    pub(crate) fn admit(&self, agent: &ServedAgent) -> Result<Place> {
         if self.is_draining() {
             return Err(Problem::closing());
         }
@@ -126,12 +151,20 @@ impl App {
             .agents
             .iter()
             .find(|served| served.agent.name == agent.name);
-        let place = served.and_then(|served| Arc::clone(&served.capacity).try_acquire_owned().ok());
+        let take = |capacity: &Arc<Semaphore>| Arc::clone(capacity).try_acquire_owned().ok();
+        let place = take(&self.0.capacity).and_then(|of_all| Some(Place(of_all, take(&served?.capacity)?)));
         place.ok_or_else(|| {
             self.metrics().count_refused();
-            let detail = format!("{} runs are active, which is the limit", agent.max_runs);
+            let limit = agent.max_runs.min(self.options().max_runs);
+            let detail = format!("{limit} runs are active, which is the limit");
             Problem::new(http::StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_RUNS", detail).retry_after(5)
         })
+    }
+
+    /// Whether the store answers.
+    pub(crate) async fn has_store(&self) -> bool {
+        let answer = timeout(STORE_LIMIT, self.0.store.session("-")).await;
+        matches!(answer, Ok(Ok(_)))
     }
 
     pub(crate) fn is_draining(&self) -> bool {

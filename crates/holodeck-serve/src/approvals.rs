@@ -1,9 +1,6 @@
 //! Questions about tool calls.
 
-use axum::{
-    Extension,
-    extract::{Path, State},
-};
+use axum::{Extension, extract::State};
 use holodeck_events::{ApprovalAnswer, Resolution};
 use holodeck_model::events::ApprovalScope;
 use serde::Deserialize;
@@ -11,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     App,
-    extract::{Json, Params},
+    extract::{Json, Params, Segment},
     guard::User,
     problem::{Problem, Result},
 };
@@ -64,7 +61,7 @@ enum Scope {
 pub(crate) async fn answer(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Path(approval_id): Path<String>,
+    Segment(approval_id): Segment,
     Json(answer): Json<Answer>,
 ) -> Result<axum::Json<Value>> {
     let stored = app.answer(answer.into_answer(approval_id, &user)?).await?;

@@ -9,7 +9,10 @@ use holodeck_events::{
     Subscription,
 };
 use http::StatusCode;
-use tokio::sync::mpsc::{self, Sender};
+use tokio::{
+    sync::mpsc::{self, Sender},
+    time::sleep,
+};
 
 use crate::{
     App,
@@ -17,7 +20,7 @@ use crate::{
     guard::User,
     messages::{Message, Started, start},
     problem::{Problem, Result},
-    stream::{frames, send},
+    stream::{HEARTBEAT, frames, send},
 };
 
 /// An AG-UI run, its first events, and what follows them.
@@ -138,6 +141,12 @@ async fn produce(app: App, mut run: Run, sender: Sender<Bytes>) {
             biased;
             () = sender.closed() => return,
             events = next(&app, &mut run) => events,
+            () = sleep(app.options().heartbeat) => {
+                if !send(&app, &sender, HEARTBEAT).await {
+                    return;
+                }
+                Vec::new()
+            }
         };
     }
 }

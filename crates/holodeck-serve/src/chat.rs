@@ -2,29 +2,29 @@
 
 use std::collections::HashMap;
 
-use axum::{
-    Extension,
-    extract::{Path, State},
-    response::Response,
-};
+use axum::{Extension, extract::State, response::Response};
 use base64::Engine as _;
 use bytes::Bytes;
+use holodeck_chat::RunError;
 use holodeck_events::{StoredEvent, Subscription};
 use holodeck_model::events::{AgentExecutionResult, EventBody};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{self, Sender};
+use tokio::{
+    sync::mpsc::{self, Sender},
+    time::sleep,
+};
 use uuid::Uuid;
 
 use crate::{
     App,
-    extract::Json,
+    extract::{Json, Segment},
     files::{Form, UploadedFile, remove_all, store_all},
     guard::User,
     messages::{Message, Started, start},
     problem::{Problem, Result},
-    stream::{frames, send},
+    stream::{HEARTBEAT, frames, send},
 };
 
 #[derive(Debug, Deserialize)]
@@ -112,10 +112,25 @@ async fn begin(app: &App, user: &str, agent: &str, request: Asked) -> Result<Ans
 }
 
 impl Answer {
-    /// The next event of the run itself; `None` after its end.
+    /// The next event of the run itself; `None` after its end, also if it ended before its first event.
     async fn next(&mut self) -> Result<Option<StoredEvent>> {
         loop {
-            let Some(event) = self.events.next().await? else {
+            let withdrawn = async {
+                if let Some(run) = &mut self.started.handle
+                    && let Err(error) = run.finish().await
+                    && !matches!(error, RunError::Execution(_))
+                {
+                    return;
+                }
+                // Its end is an event.
+                std::future::pending::<()>().await;
+            };
+            let event = tokio::select! {
+                biased;
+                event = self.events.next() => event?,
+                () = withdrawn => None,
+            };
+            let Some(event) = event else {
                 return Ok(None);
             };
             let meta = &event.event().meta;
@@ -131,7 +146,7 @@ impl Answer {
 pub(crate) async fn chat(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Path(agent): Path<String>,
+    Segment(agent): Segment,
     Json(request): Json<ChatRequest>,
 ) -> Result<axum::Json<Value>> {
     answer_whole(&app, &user, &agent, request.into_asked()?).await
@@ -141,7 +156,7 @@ pub(crate) async fn chat(
 pub(crate) async fn chat_form(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Path(agent): Path<String>,
+    Segment(agent): Segment,
     form: Form,
 ) -> Result<axum::Json<Value>> {
     answer_whole(&app, &user, &agent, form.into_asked()?).await
@@ -184,7 +199,7 @@ async fn answer_whole(app: &App, user: &str, agent: &str, asked: Asked) -> Resul
 pub(crate) async fn stream(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Path(agent): Path<String>,
+    Segment(agent): Segment,
     Json(request): Json<ChatRequest>,
 ) -> Result<Response> {
     answer_in_pieces(&app, &user, &agent, request.into_asked()?).await
@@ -194,7 +209,7 @@ pub(crate) async fn stream(
 pub(crate) async fn stream_form(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Path(agent): Path<String>,
+    Segment(agent): Segment,
     form: Form,
 ) -> Result<Response> {
     answer_in_pieces(&app, &user, &agent, form.into_asked()?).await
@@ -222,6 +237,10 @@ async fn produce(app: App, mut answer: Answer, sender: Sender<Bytes>) {
             biased;
             () = sender.closed() => return,
             event = answer.next() => event,
+            () = sleep(app.options().heartbeat) => {
+                is_open = send(&app, &sender, HEARTBEAT).await;
+                continue;
+            }
         };
         let Ok(Some(event)) = event else { break };
         match &event.event().body {
@@ -270,7 +289,7 @@ async fn produce(app: App, mut answer: Answer, sender: Sender<Bytes>) {
 pub(crate) async fn delete(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Path(session_id): Path<String>,
+    Segment(session_id): Segment,
 ) -> Result<StatusCode> {
     let Ok(session) = app.session(&session_id, &user).await else {
         return Ok(StatusCode::NO_CONTENT);

@@ -13,19 +13,22 @@ use holodeck_events::{EventStore, StoredEvent};
 use holodeck_model::events::{AgentExecutionResult, EventBody, StopReason};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::{
-    OwnedSemaphorePermit,
-    mpsc::{self, Sender},
-    oneshot,
+use tokio::{
+    sync::{
+        mpsc::{self, Sender},
+        oneshot,
+    },
+    time::sleep,
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     App, ServedAgent,
+    app::Place,
     chat::tokens,
     extract::Json,
     problem::Problem,
-    stream::{frames, send},
+    stream::{HEARTBEAT, frames, send},
 };
 
 #[derive(Debug, Deserialize)]
@@ -195,7 +198,7 @@ type Ended = Result<(AgentExecutionResult, &'static str), Problem>;
 
 impl Unfinished {
     /// Follows a run to its end, and closes its service then.
-    fn begin(app: &App, run: RunHandle, service: AgentRunService, place: OwnedSemaphorePermit) -> Self {
+    fn begin(app: &App, run: RunHandle, service: AgentRunService, place: Place) -> Self {
         let stop = CancellationToken::new();
         let (sender, ended) = oneshot::channel();
         let unfinished = Self {
@@ -225,6 +228,7 @@ impl Unfinished {
                 leave
             );
             app.metrics().count_ended(result.is_ok());
+            app.metrics().count_violations(service.contract_violations());
             let reason = finish_reason(&**service.store(), &run).await;
             service.close().await;
             drop(place);
@@ -305,6 +309,12 @@ impl Answer {
                 biased;
                 () = sender.closed() => return,
                 event = events.next() => event,
+                () = sleep(app.options().heartbeat) => {
+                    if !send(&app, &sender, HEARTBEAT).await {
+                        return;
+                    }
+                    continue;
+                }
             };
             let Ok(Some(event)) = event else { break };
             if event.event().meta.run_id.as_ref() != Some(&run_id) {

@@ -2,9 +2,9 @@
 
 use axum::{
     body::to_bytes,
-    extract::{FromRequest, FromRequestParts, Query, Request},
+    extract::{FromRequest, FromRequestParts, Path, Query, Request},
 };
-use http::{StatusCode, request::Parts};
+use http::{StatusCode, header, request::Parts};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
@@ -18,6 +18,14 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let limit = app.options().max_body;
+        let too_large = || {
+            let detail = format!("the body is larger than {limit} bytes");
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", detail)
+        };
+        // What is announced need not arrive first.
+        if announced(&request).is_some_and(|length| length > limit) {
+            return Err(too_large());
+        }
         let body = timeout(app.options().body_timeout, to_bytes(request.into_body(), limit)).await;
         let body = body.map_err(|_| {
             let detail = "the body did not arrive in time";
@@ -25,17 +33,40 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
         })?;
         let body = body.map_err(|error| {
             if std::error::Error::source(&error).is_some_and(|error| error.to_string().contains("limit")) {
-                let detail = format!("the body is larger than {limit} bytes");
-                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", detail)
+                too_large()
             } else {
                 Problem::invalid("the body did not arrive completely")
             }
         })?;
         let body: &[u8] = if body.is_empty() { b"{}" } else { &body };
+        // The fields of an object have names; a list would be read in their order.
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(Problem::invalid("the body must be a JSON object"));
+        }
         let value = serde_json::from_slice(body);
         value
             .map(Self)
             .map_err(|error| Problem::invalid(format!("the body is not what is expected: {error}")))
+    }
+}
+
+/// The length of the body as the head announces it.
+fn announced(request: &Request) -> Option<usize> {
+    let length = request.headers().get(header::CONTENT_LENGTH)?;
+    length.to_str().ok()?.parse().ok()
+}
+
+/// The part of an address that names something.
+pub(crate) struct Segment(pub(crate) String);
+
+impl FromRequestParts<App> for Segment {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let segment = Path::<String>::from_request_parts(parts, app).await;
+        segment
+            .map(|Path(segment)| Self(segment))
+            .map_err(|error| Problem::invalid(error.body_text()))
     }
 }
 

@@ -2,7 +2,10 @@
 
 use axum::{
     Extension,
-    extract::{FromRequest, Multipart, Path, Request, State, multipart::Field},
+    extract::{
+        FromRequest, Multipart, Request, State,
+        multipart::{Field, MultipartError},
+    },
 };
 use holodeck_chat::{AgentRunService, FileVault, StoredFile};
 use http::{StatusCode, header};
@@ -11,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::{
     App,
+    extract::Segment,
     guard::User,
     problem::{Problem, Result},
 };
@@ -65,7 +69,7 @@ pub(crate) async fn list(
 pub(crate) async fn delete(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
 ) -> Result<StatusCode> {
     vault(&app)?.delete(&user, &id).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -115,29 +119,26 @@ impl Form {
 
     async fn read(mut form: Multipart, max_file: usize, max_total: usize) -> Result<Self> {
         let mut read = Self::default();
-        while let Some(field) = form.next_field().await.map_err(incomplete)? {
+        while let Some(field) = form.next_field().await? {
             let name = field.name().unwrap_or_default().to_owned();
-            match field.file_name().map(ToOwned::to_owned) {
-                Some(file_name) => {
-                    if read.files.len() == MAX_FILES {
-                        return Err(Problem::invalid(format!("a form has {MAX_FILES} files at most")));
-                    }
-                    let held: usize = read.files.iter().map(|file| file.bytes.len()).sum();
-                    let bytes = read_field(field, max_file.min(max_total.saturating_sub(held))).await?;
-                    read.files.push(UploadedFile {
-                        name: file_name,
-                        bytes,
-                    });
+            if let Some(file_name) = field.file_name().map(ToOwned::to_owned) {
+                if read.files.len() == MAX_FILES {
+                    return Err(Problem::invalid(format!("a form has {MAX_FILES} files at most")));
                 }
-                None => {
-                    let text = read_field(field, MAX_TEXT).await?;
-                    let text = String::from_utf8(text)
-                        .map_err(|_| Problem::invalid(format!("the field `{name}` is not text")))?;
-                    if read.texts.len() == MAX_FILES {
-                        return Err(Problem::invalid("the form has too many fields"));
-                    }
-                    read.texts.push((name, text));
+                let held: usize = read.files.iter().map(|file| file.bytes.len()).sum();
+                let bytes = read_field(field, max_file.min(max_total.saturating_sub(held))).await?;
+                read.files.push(UploadedFile {
+                    name: file_name,
+                    bytes,
+                });
+            } else {
+                let text = read_field(field, MAX_TEXT).await?;
+                let text = String::from_utf8(text)
+                    .map_err(|_| Problem::invalid(format!("the field `{name}` is not text")))?;
+                if read.texts.len() == MAX_FILES {
+                    return Err(Problem::invalid("the form has too many fields"));
                 }
+                read.texts.push((name, text));
             }
         }
         Ok(read)
@@ -182,7 +183,7 @@ impl FromRequest<App> for Form {
 /// Reads a part of a form, and no more than its limit.
 async fn read_field(mut field: Field<'_>, limit: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    while let Some(piece) = field.chunk().await.map_err(incomplete)? {
+    while let Some(piece) = field.chunk().await? {
         if bytes.len() + piece.len() > limit {
             let detail = "the files of the form are larger than `attachments` in the agent's YAML allows";
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", detail));
@@ -192,6 +193,8 @@ async fn read_field(mut field: Field<'_>, limit: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn incomplete(error: axum::extract::multipart::MultipartError) -> Problem {
-    Problem::invalid(format!("the form can't be read: {}", error.body_text()))
+impl From<MultipartError> for Problem {
+    fn from(error: MultipartError) -> Self {
+        Self::invalid(format!("the form can't be read: {}", error.body_text()))
+    }
 }

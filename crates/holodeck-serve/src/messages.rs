@@ -2,7 +2,7 @@
 
 use axum::{
     Extension,
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse as _, Response},
 };
 use holodeck_chat::{FileSearch, RunError, RunHandle, RunRequest, Thinking};
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     App,
-    extract::{Json, Params},
+    extract::{Json, Params, Segment},
     guard::User,
     problem::{Problem, Result},
     runs,
@@ -51,7 +51,7 @@ const THINKING_BUDGET: u32 = 10_000;
 pub(crate) async fn send(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Path(session_id): Path<String>,
+    Segment(session_id): Segment,
     Params(answering): Params<Answering>,
     headers: HeaderMap,
     Json(mut message): Json<Message>,

@@ -14,6 +14,8 @@ pub(crate) struct Metrics {
     runs_refused: AtomicU64,
     streams: AtomicU64,
     slow_consumers: AtomicU64,
+    /// Of services that are gone.
+    violations: AtomicU64,
 }
 
 /// An open stream of events.
@@ -41,8 +43,12 @@ impl Metrics {
         self.slow_consumers.fetch_add(1, Relaxed);
     }
 
-    /// The metrics as text.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn count_violations(&self, count: u64) {
+        self.violations.fetch_add(count, Relaxed);
+    }
+
+    /// The metrics as text; `violations` are those of the services that exist.
+    pub(crate) fn text(&self, violations: u64) -> String {
         let started = self.runs_started.load(Relaxed);
         let (succeeded, failed) = (self.runs_succeeded.load(Relaxed), self.runs_failed.load(Relaxed));
         let active = started.saturating_sub(succeeded).saturating_sub(failed);
@@ -84,6 +90,13 @@ impl Metrics {
                 "counter",
                 "Clients disconnected because they took no data.",
                 self.slow_consumers.load(Relaxed),
+            ),
+            (
+                "contract_violations_total",
+                "counter",
+                "Events of backends that would break the order of a stream and were left out, and of stores that break \
+                 the contract.",
+                violations.saturating_add(self.violations.load(Relaxed)),
             ),
         ] {
             let name = format!("holodeck_{name}");

@@ -17,15 +17,15 @@ pub(crate) async fn health(State(app): State<App>) -> axum::Json<Value> {
 }
 
 pub(crate) async fn ready(State(app): State<App>) -> Response {
-    if app.is_draining() {
-        (
-            StatusCode::SERVICE_UNAVAILABLE,
-            axum::Json(json!({ "status": "stopping" })),
-        )
-            .into_response()
+    let status = if app.is_draining() {
+        "stopping"
+    } else if app.has_store().await {
+        return axum::Json(json!({ "status": "ready" })).into_response();
     } else {
-        axum::Json(json!({ "status": "ready" })).into_response()
-    }
+        "no store"
+    };
+    let body = axum::Json(json!({ "status": status }));
+    (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
 }
 
 pub(crate) async fn agent_health(State(app): State<App>) -> axum::Json<Value> {
@@ -63,7 +63,8 @@ pub(crate) async fn tools(State(app): State<App>) -> axum::Json<Value> {
 
 pub(crate) async fn metrics(State(app): State<App>) -> Response {
     let kind = HeaderValue::from_static("text/plain; version=0.0.4");
-    ([(header::CONTENT_TYPE, kind)], app.metrics().text()).into_response()
+    let text = app.metrics().text(app.contract_violations());
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
 pub(crate) async fn openapi() -> Response {
@@ -72,7 +73,7 @@ pub(crate) async fn openapi() -> Response {
 }
 
 /// The interface, for people: a table of the calls.
-pub(crate) async fn docs() -> Html<String> {
+pub(crate) async fn docs() -> Response {
     let document: Value = serde_json::from_str(OPENAPI).unwrap_or_default();
     let mut rows = String::new();
     for (path, calls) in document
@@ -88,9 +89,13 @@ pub(crate) async fn docs() -> Html<String> {
             rows.push_str(&row);
         }
     }
-    Html(format!(
+    let page = Html(format!(
         "<!doctype html><meta charset=utf-8><title>HoloDeck API</title>\
          <style>body{{font:15px system-ui;margin:2rem;max-width:60rem}}td{{padding:.2rem .8rem .2rem 0;vertical-align:top}}</style>\
          <h1>HoloDeck API</h1><p>The same for programs: <a href=/openapi.json>/openapi.json</a>.<table>{rows}</table>"
-    ))
+    ));
+    let policy = HeaderValue::from_static(
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'",
+    );
+    ([(header::CONTENT_SECURITY_POLICY, policy)], page).into_response()
 }

@@ -20,7 +20,7 @@ pub struct ServedAgent {
     pub service: AgentRunService,
     /// Answers without storing anything: a service on a store of its own, where no person can be asked.
     pub unstored: UnstoredService,
-    /// Runs that may be active or wait at the same time.
+    /// Runs of it that may be active or wait at the same time.
     pub max_runs: usize,
 }
 
@@ -73,6 +73,8 @@ pub struct ServeOptions {
     pub protocols: Protocols,
     /// Origins of pages that may use it besides its own.
     pub cors_origins: Vec<String>,
+    /// Runs of all agents that may be active or wait at the same time.
+    pub max_runs: usize,
     /// What happens to a run without clients.
     pub on_disconnect: OnDisconnect,
     /// A client that takes no data for this long is disconnected; it can resume.
@@ -104,6 +106,7 @@ impl Default for ServeOptions {
                 ag_ui: true,
             },
             cors_origins: Vec::new(),
+            max_runs: 64,
             on_disconnect: OnDisconnect::default(),
             slow_consumer: Duration::from_secs(30),
             heartbeat: Duration::from_secs(15),

@@ -2,7 +2,7 @@
 
 use axum::{
     Extension,
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse as _, Response},
 };
 use holodeck_chat::RunHandle;
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::{
     App,
-    extract::Params,
+    extract::{Params, Segment},
     guard::User,
     problem::{Problem, Result},
     stream::{Feed, Until, cursor},
@@ -28,7 +28,7 @@ pub(crate) struct Resuming {
 pub(crate) async fn events(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Path(run_id): Path<String>,
+    Segment(run_id): Segment,
     Params(resuming): Params<Resuming>,
     headers: HeaderMap,
 ) -> Result<Response> {
@@ -70,7 +70,7 @@ pub(crate) async fn stream(
 pub(crate) async fn cancel(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Path(run_id): Path<String>,
+    Segment(run_id): Segment,
 ) -> Result<Response> {
     let (_, run, handle) = find(&app, &run_id, &user).await?;
     let (status, state) = match (run, handle) {

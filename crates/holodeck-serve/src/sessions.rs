@@ -2,7 +2,7 @@
 
 use axum::{
     Extension,
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse as _, Response},
 };
 use holodeck_events::{SessionCursor, SessionInfo};
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     App,
-    extract::{Json, Params},
+    extract::{Json, Params, Segment},
     guard::User,
     problem::{Problem, Result},
     stream::{Feed, Until, cursor},
@@ -86,7 +86,7 @@ fn read_cursor(text: &str) -> Result<SessionCursor> {
 pub(crate) async fn show(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Path(session_id): Path<String>,
+    Segment(session_id): Segment,
 ) -> Result<axum::Json<Value>> {
     let session = app.session(&session_id, &user).await?;
     let pending = app.store().approvals(Some(&session_id), Some(&user)).await?;
@@ -108,7 +108,7 @@ pub(crate) struct Deletion {
 pub(crate) async fn delete(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Path(session_id): Path<String>,
+    Segment(session_id): Segment,
     Params(deletion): Params<Deletion>,
 ) -> Result<StatusCode> {
     let session = app.session(&session_id, &user).await?;
@@ -137,7 +137,7 @@ pub(crate) struct Fork {
 pub(crate) async fn fork(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Path(session_id): Path<String>,
+    Segment(session_id): Segment,
     Json(fork): Json<Fork>,
 ) -> Result<Response> {
     app.session(&session_id, &user).await?;
@@ -161,7 +161,7 @@ pub(crate) struct Following {
 pub(crate) async fn events(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Path(session_id): Path<String>,
+    Segment(session_id): Segment,
     Params(following): Params<Following>,
     headers: HeaderMap,
 ) -> Result<Response> {

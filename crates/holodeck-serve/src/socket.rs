@@ -115,14 +115,20 @@ async fn converse(app: App, user: String, mut socket: WebSocket) {
         frames: sender,
     };
     let close = exchange(&app, client, &mut socket, frames).await;
-    if let Some((code, reason)) = close {
-        let close = CloseFrame {
-            code,
-            reason: reason.into(),
-        };
-        // A client that does not take it is gone.
-        let _ = timeout(CLOSE_LIMIT, socket.send(Frame::Close(Some(close)))).await;
-    }
+    // A client that does not take it is gone.
+    let _ = timeout(CLOSE_LIMIT, async {
+        if let Some((code, reason)) = close {
+            let close = CloseFrame {
+                code,
+                reason: reason.into(),
+            };
+            socket.send(Frame::Close(Some(close))).await?;
+        }
+        // A close frame of the client is answered while its stream is read to the end.
+        while socket.recv().await.transpose()?.is_some() {}
+        Ok::<_, axum::Error>(())
+    })
+    .await;
 }
 
 /// Passes frames in both directions until one side ends; returns how to say so.
@@ -166,10 +172,14 @@ async fn exchange(
 impl Client {
     /// Handles a frame; returns what is answered at once, an error included.
     async fn handle(&mut self, text: &str) -> Result<Option<String>, String> {
-        let request: Request = serde_json::from_str(text).map_err(|error| {
-            let problem = Problem::invalid(format!("a frame is `{{\"event\", \"data\"}}`: {error}"));
+        let refused = |why: &str| {
+            let problem = Problem::invalid(format!("a frame is `{{\"event\", \"data\"}}`: {why}"));
             error_frame("agent:error", &problem, &Value::Null)
-        })?;
+        };
+        if !text.trim_start().starts_with('{') {
+            return Err(refused("it must be a JSON object"));
+        }
+        let request: Request = serde_json::from_str(text).map_err(|error| refused(&error.to_string()))?;
         let kind = if request.event.starts_with("session:") {
             "session:error"
         } else {
@@ -312,6 +322,9 @@ impl Room {
 }
 
 fn read<T: DeserializeOwned>(data: Value) -> Result<T> {
+    if !data.is_object() {
+        return Err(Problem::invalid("`data` must be a JSON object"));
+    }
     serde_json::from_value(data)
         .map_err(|error| Problem::invalid(format!("`data` is not what is expected: {error}")))
 }

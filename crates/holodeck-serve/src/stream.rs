@@ -30,6 +30,9 @@ const QUEUED_FRAMES: usize = 2;
 const EVENT: &str = "agent:event";
 const ERROR: &str = "agent:error";
 
+/// A comment, so that proxies keep an idle stream open.
+pub(crate) const HEARTBEAT: Bytes = Bytes::from_static(b": idle\n\n");
+
 /// Which events a client gets.
 pub(crate) struct Feed {
     pub(crate) session_id: String,
@@ -147,7 +150,7 @@ async fn produce(app: App, mut feed: Feed, sender: Sender<Bytes>, follower: Foll
         };
         let frame = match step {
             Step::Event(event) => event_frame(&event),
-            Step::Heartbeat => Bytes::from_static(b": idle\n\n"),
+            Step::Heartbeat => HEARTBEAT,
             Step::Failed(problem) => {
                 send(&app, &sender, error_frame(&problem)).await;
                 break;

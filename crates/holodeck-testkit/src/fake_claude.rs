@@ -75,6 +75,9 @@ pub enum ClaudeFault {
     InterruptsItself,
     /// Within an answer it waits for an interrupt, and then behaves like the real CLI. Not a fault.
     WaitsForInterrupt,
+    /// Within an answer it asks for permission to call `Write`, and withdraws the question at
+    /// [`withdraw`](FakeClaude::withdraw). Not a fault.
+    WithdrawsPermission,
 }
 
 /// How far a [`FakeClaude`] gets.
@@ -184,6 +187,12 @@ impl FakeClaude {
         }
     }
 
+    /// Lets it withdraw its question.
+    pub fn withdraw(&self) {
+        let written = fs::write(self.folder.path().join("withdraw"), "");
+        written.unwrap_or_else(|error| panic!("the file cannot be written: {error}"));
+    }
+
     /// Everything it has read, over all starts.
     pub fn received(&self) -> Vec<Value> {
         let read = |line: &String| {
@@ -249,6 +258,7 @@ impl FakeClaude {
             ClaudeFault::UnknownRequest => "unknown-request",
             ClaudeFault::InterruptsItself => "interrupt-itself",
             ClaudeFault::WaitsForInterrupt => "wait-for-interrupt",
+            ClaudeFault::WithdrawsPermission => "withdraw",
         };
         let folder = quoted(&self.folder.path().to_string_lossy());
         format!(

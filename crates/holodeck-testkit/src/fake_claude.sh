@@ -178,6 +178,26 @@ turn() {
       call=$((call - 1))
     done
     ;;
+  withdraw)
+    input="{\"file_path\":\"$PWD/made.txt\",\"content\":\"made\"}"
+    say "{\"type\":\"assistant\",\"message\":{\"id\":\"msg_$turns\",\"type\":\"message\",\"role\":\"assistant\",\
+\"model\":\"$model\",\"content\":[{\"type\":\"tool_use\",\"id\":\"toolu_w\",\"name\":\"Write\",\"input\":$input}],\
+\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{$usage,\"output_tokens\":1}},$common}"
+    event '{"type":"content_block_stop","index":0}'
+    event '{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"output_tokens":5}}'
+    event '{"type":"message_stop"}'
+    say "{\"type\":\"control_request\",\"request_id\":\"fake-w\",\"request\":{\"subtype\":\"can_use_tool\",\
+\"tool_name\":\"Write\",\"input\":$input,\"tool_use_id\":\"toolu_w\",\"permission_suggestions\":[]}}"
+    while [ ! -e "$folder/withdraw" ]; do /bin/sleep 0.02; done
+    say '{"type":"control_cancel_request","request_id":"fake-w"}'
+    say "{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\
+\"tool_use_id\":\"toolu_w\",\"is_error\":true,\"content\":\"The call was withdrawn\"}]},$common}"
+    turns=$((turns + 1))
+    event "{\"type\":\"message_start\",\"message\":{\"id\":\"msg_$turns\",\"type\":\"message\",\"role\":\"assistant\",\
+\"model\":\"$model\",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{$usage,\"output_tokens\":1}}}"
+    event '{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}'
+    event '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Answer "}}'
+    ;;
   unknown-request)
     say '{"type":"control_request","request_id":"fake-1","request":{"subtype":"telepathy","question":"?"}}'
     listen || exit 71

@@ -15,6 +15,11 @@ impl Gate {
         self.0.cancel();
     }
 
+    /// Whether it is open.
+    pub fn is_open(&self) -> bool {
+        self.0.is_cancelled()
+    }
+
     /// Waits until the gate is open.
     pub async fn opened(&self) {
         self.0.cancelled().await;

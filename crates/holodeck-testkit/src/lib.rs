@@ -10,7 +10,6 @@
     reason = "indexing JSON by a key that is not there gives null, and a test may panic"
 )]
 
-mod agui_client;
 mod anthropic;
 pub mod conformance;
 mod delivery;
@@ -19,6 +18,7 @@ mod fake_claude;
 mod gate;
 mod invariants;
 mod loopback;
+mod node_clients;
 mod postgres;
 mod qdrant;
 mod received;
@@ -31,12 +31,12 @@ mod scripted_tools;
 mod scripted_turn;
 mod server;
 
-pub use agui_client::agui_client;
 pub use anthropic::{AnthropicReply, AnthropicRequest, AnthropicServer, ToolResult, messages_violations};
 pub use endpoint_server::EndpointServer;
 pub use fake_claude::{ClaudeFault, ClaudeStage, FakeClaude};
 pub use gate::Gate;
 pub use invariants::{body_violations, request_violations};
+pub use node_clients::{agui_client, foreign_client};
 pub use postgres::PostgresServer;
 pub use qdrant::QdrantServer;
 pub use received::{Received, ReceivedRequest};

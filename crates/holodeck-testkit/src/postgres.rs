@@ -27,6 +27,8 @@ pub struct PostgresServer {
     folder: TempDir,
     programs: PathBuf,
     port: u16,
+    /// Whether commits wait for the disk.
+    is_durable: bool,
     child: Option<Child>,
 }
 
@@ -38,6 +40,15 @@ impl PostgresServer {
 
     /// Creates a cluster and starts its server on loopback.
     pub fn start() -> Self {
+        Self::create(false)
+    }
+
+    /// The same with commits that wait for the disk, as in production.
+    pub fn start_durable() -> Self {
+        Self::create(true)
+    }
+
+    fn create(is_durable: bool) -> Self {
         let folder = TempDir::with_prefix("holodeck-postgres-").unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let programs = programs(folder.path());
@@ -67,6 +78,7 @@ impl PostgresServer {
             folder,
             programs,
             port: 0,
+            is_durable,
             child: None,
         };
         // The port may be taken between finding and using it.
@@ -95,7 +107,7 @@ impl PostgresServer {
             .args(["-c", "listen_addresses=127.0.0.1"])
             .args(["-c", &format!("port={}", self.port)])
             .args(["-c", "unix_socket_directories="])
-            .args(["-c", "fsync=off"])
+            .args(["-c", if self.is_durable { "fsync=on" } else { "fsync=off" }])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

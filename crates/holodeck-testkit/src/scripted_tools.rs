@@ -15,6 +15,7 @@ pub struct ScriptedTools {
     specs: Vec<ToolSpec>,
     called: Mutex<Vec<ToolCall>>,
     first: Gate,
+    echoed: Gate,
     pair: Barrier,
 }
 
@@ -22,13 +23,14 @@ pub struct ScriptedTools {
 /// on the wire of the Claude CLI.
 pub(crate) const SEARCH: &str = "shelf_search";
 
-const TOOLS: [(&str, &str); 8] = [
+const TOOLS: [(&str, &str); 9] = [
     ("echo", "Gives its argument `text` back."),
     ("picture", "Answers with its argument `text` and a picture."),
     ("fails", "Reports an error."),
     ("missing", "Can't be run at all."),
     ("slow", "Does not answer in time."),
     ("pair", "Answers once two calls of it run at the same time."),
+    ("last", "Answers once `echo` was called."),
     ("hang", "Never answers."),
     (SEARCH, "Finds `text` and then nothing better."),
 ];
@@ -47,6 +49,7 @@ impl Default for ScriptedTools {
                 .into(),
             called: Mutex::default(),
             first: Gate::new(),
+            echoed: Gate::new(),
             pair: Barrier::new(2),
         }
     }
@@ -78,7 +81,14 @@ impl ToolHost for ScriptedTools {
         self.first.open();
         let text = call.arguments["text"].as_str().unwrap_or_default();
         match call.name.as_str() {
-            "echo" => Ok(ToolOutput::ok(text)),
+            "echo" => {
+                self.echoed.open();
+                Ok(ToolOutput::ok(text))
+            }
+            "last" => {
+                self.echoed.opened().await;
+                Ok(ToolOutput::ok(text))
+            }
             "picture" => Ok(ToolOutput {
                 images: vec![red_dot()],
                 ..ToolOutput::ok(text)

@@ -40,6 +40,8 @@ pub struct TurnInput<'a> {
     pub files: &'a [FileInput],
     /// The unit that the turn belongs to, such as a test case.
     pub unit: Option<&'a str>,
+    /// A time limit for this turn in place of the runner's, and the setting that defines it.
+    pub limit: Option<(Duration, &'a str)>,
 }
 
 /// How a turn ended.
@@ -74,13 +76,17 @@ impl TurnRunner {
                 return TurnEnd::Ended { record, error: None };
             }
         };
+        let own_limit = (self.timeout, self.timeout_source.as_str());
+        let (timeout, source) = turn
+            .limit
+            .map_or(own_limit, |(limit, source)| (Some(limit), source));
         request.unit = turn.unit.map(ToOwned::to_owned);
         request.cancel = cancel.clone();
         let spending = request.spending.clone();
         let traceparent = Arc::clone(&request.traceparent);
         let mut truncated = false;
         let mut redacted = Redactions::default();
-        let finished = drive(start(request), self.timeout, |event| {
+        let finished = drive(start(request), timeout, |event| {
             match event {
                 BackendEvent::TurnEnd { stop_reason, .. } => {
                     truncated = *stop_reason == StopReason::MaxTokens;
@@ -114,7 +120,7 @@ impl TurnRunner {
             None => ExecutionState::Completed,
         };
         let failure = match &error {
-            Some(error) => Some(describe_error(error, &self.timeout_source)),
+            Some(error) => Some(describe_error(error, source)),
             None => describe_outcome(&result.outcome),
         };
         let by_tools = spending.take();

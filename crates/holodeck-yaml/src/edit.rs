@@ -10,7 +10,7 @@ use holodeck_model::{JsonMap, Layer, Source};
 use serde_json::Value;
 
 use crate::yaml::{Entry, NodeId, SourceFile, Tree, build, from_tree};
-use lines::Lines;
+use lines::{BlockList, Lines};
 use render::{block_item, flow_item};
 
 /// Why a file was not changed.
@@ -80,6 +80,32 @@ pub fn add_item(text: &str, key: &str, item: &JsonMap) -> Result<String, EditErr
         empty => *empty = Value::Array(vec![Value::Object(item.clone())]),
     }
     first_matching(file.with_item(key, item), &wanted, key)
+}
+
+/// Adds a test case, which has a `name`, to an agent file or a file of test cases: to the list `test_cases`, or to the
+/// list that the file is.
+pub fn add_test_case(text: &str, case: &JsonMap) -> Result<String, EditError> {
+    const KEY: &str = "test_cases";
+    let file = File::read(text)?;
+    let Some(items) = file.root.and_then(|root| file.tree.items(root)) else {
+        return add_item(text, KEY, case);
+    };
+    let name = case.get("name").and_then(Value::as_str).unwrap_or_default();
+    if file
+        .names_of(items)
+        .iter()
+        .any(|other| other.as_deref() == Some(name))
+    {
+        return Err(EditError::Duplicate {
+            key: KEY.to_owned(),
+            name: name.to_owned(),
+        });
+    }
+    let mut wanted = file.value()?;
+    if let Value::Array(cases) = &mut wanted {
+        cases.push(Value::Object(case.clone()));
+    }
+    first_matching(file.with_root_item(items, case), &wanted, KEY)
 }
 
 /// The items of the list under a key of the file, as written: environment variables are not substituted. Empty if there
@@ -190,11 +216,15 @@ impl<'t> File<'t> {
             .tree
             .items(entry.value)
             .ok_or_else(|| EditError::NotAList { key: key.to_owned() })?;
+        Ok(self.names_of(items))
+    }
+
+    fn names_of(&self, items: &[NodeId]) -> Vec<Option<String>> {
         let name = |item: &NodeId| {
             let name = self.tree.get(*item, "name")?;
             Some(self.tree.scalar(name.value)?.text.to_owned())
         };
-        Ok(items.iter().map(name).collect())
+        items.iter().map(name).collect()
     }
 
     fn list_style(&self, key: &str) -> ListStyle<'_> {
@@ -256,35 +286,53 @@ impl<'t> File<'t> {
                 vec![lines.insert(after, &block_item(item, column + 2))]
             }
             ListStyle::Block(entry, count) => {
-                let Some(list) = lines.block_list(entry.key_place.start as usize, count) else {
-                    return Vec::new();
-                };
-                let item = block_item(item, list.column);
-                let ends = list.items.last().map(|last| lines.item_ends(last.clone()));
-                ends.unwrap_or_default()
-                    .into_iter()
-                    .map(|end| lines.insert(end, &item))
-                    .collect()
+                let list = lines.block_list(entry.key_place.start as usize, count);
+                with_block_item(&lines, list, item)
             }
-            ListStyle::Flow(items, brackets) => {
-                let item = flow_item(item);
-                let end = brackets.end - 1;
-                let inside = self.text.get(brackets.start + 1..end).unwrap_or_default();
-                let used = inside.trim_end();
-                let at = brackets.start + 1 + used.len();
-                let comma = match (items.is_empty(), used.ends_with(',')) {
-                    (true, _) => "",
-                    (false, true) => " ",
-                    (false, false) => ", ",
-                };
-                // A comment before the bracket would hide the new item.
-                let own_line = format!("{comma}\n{item}\n");
-                vec![
-                    insert_at(self.text, at, &format!("{comma}{item}")),
-                    insert_at(self.text, end, &own_line),
-                ]
+            ListStyle::Flow(items, brackets) => self.with_flow_item(items, &brackets, item),
+        }
+    }
+
+    /// The file, which is a list, with one more item.
+    fn with_root_item(&self, items: &[NodeId], item: &JsonMap) -> Vec<String> {
+        let Some(root) = self.root.filter(|root| !self.tree.is_alias(*root)) else {
+            return Vec::new();
+        };
+        let place = self.tree.place(root);
+        let (start, end) = (place.start as usize, place.end as usize);
+        match self.text.get(start..end) {
+            Some(inside) if inside.starts_with('[') && inside.ends_with(']') => {
+                self.with_flow_item(items, &(start..end), item)
+            }
+            _ => {
+                let lines = Lines::of(self.text);
+                with_block_item(&lines, lines.root_list(items.len()), item)
             }
         }
+    }
+
+    fn with_flow_item(
+        &self,
+        items: &[NodeId],
+        brackets: &std::ops::Range<usize>,
+        item: &JsonMap,
+    ) -> Vec<String> {
+        let item = flow_item(item);
+        let end = brackets.end - 1;
+        let inside = self.text.get(brackets.start + 1..end).unwrap_or_default();
+        let used = inside.trim_end();
+        let at = brackets.start + 1 + used.len();
+        let comma = match (items.is_empty(), used.ends_with(',')) {
+            (true, _) => "",
+            (false, true) => " ",
+            (false, false) => ", ",
+        };
+        // A comment before the bracket would hide the new item.
+        let own_line = format!("{comma}\n{item}\n");
+        vec![
+            insert_at(self.text, at, &format!("{comma}{item}")),
+            insert_at(self.text, end, &own_line),
+        ]
     }
 
     fn without_item(&self, key: &str, place: usize) -> Vec<String> {
@@ -345,6 +393,16 @@ impl<'t> File<'t> {
         let first = entries.iter().map(|entry| entry.key_place.start as usize).min();
         first.map_or(0, |first| lines.column(first))
     }
+}
+
+fn with_block_item(lines: &Lines<'_>, list: Option<BlockList>, item: &JsonMap) -> Vec<String> {
+    let Some(list) = list else {
+        return Vec::new();
+    };
+    let item = block_item(item, list.column);
+    let ends = list.items.last().map(|last| lines.item_ends(last.clone()));
+    let ends = ends.unwrap_or_default().into_iter();
+    ends.map(|end| lines.insert(end, &item)).collect()
 }
 
 fn insert_at(text: &str, at: usize, more: &str) -> String {

@@ -1,6 +1,6 @@
 //! Conversations with an agent: its backend and a store of events, behind one service.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{AgentBackend, Approver, BackendError, Occasion};
 use holodeck_chat::{AgentRunService, Concurrency, FileVault, Patience, ServiceOptions};
@@ -13,7 +13,7 @@ use holodeck_yaml::LoadedAgent;
 
 use crate::{
     OpenAgent, OpenOptions, PolicyApprover, PrepareError, approval_policy, attached_files::file_embedder,
-    test::turn_runner, tool_arguments::ToolArguments,
+    fingerprint::fingerprint, test::turn_runner, tool_arguments::ToolArguments,
 };
 
 /// How conversations are run.
@@ -77,6 +77,11 @@ impl Chat {
     /// The backend, and how a service answers on it without storing anything: no person can be asked.
     pub(crate) fn unstored(&self) -> (Arc<dyn AgentBackend>, ServiceOptions) {
         (Arc::clone(self.open.backend()), self.unstored.clone())
+    }
+
+    /// Each part that shapes the answers of the agent, with its digest.
+    pub(crate) fn fingerprint(&self, env: &Env) -> BTreeMap<String, String> {
+        fingerprint(self.agent(), env, self.open.answers())
     }
 
     /// Warnings about the agent's tools.

@@ -1,8 +1,9 @@
 use holodeck_model::{ResolvedAgent, TokenUsage};
+use holodeck_orchestrator::LoopRules;
 use holodeck_runner::{CaseTrials, Journal, Plan, RunStore, journals_of};
 use holodeck_turn::Prices;
 
-use crate::{index::chat_rerankers, judges};
+use crate::{index::chat_rerankers, judges, quality};
 
 /// What a run would do.
 #[derive(Clone, Debug)]
@@ -32,6 +33,9 @@ pub struct Estimate {
     pub judge_calls: u64,
     /// Calls of models that play users, at most; their tokens and cost come in addition.
     pub user_calls: u64,
+    /// The quality loop may ask for so many answers to a case; the further ones and scoring come in addition, unless the
+    /// basis is a run that has them.
+    pub loop_answers: Option<u32>,
     /// The tools whose every search asks a chat model to rerank. How often the agent searches is not known.
     pub reranked: Vec<RerankedTool>,
 }
@@ -84,6 +88,7 @@ pub(crate) fn estimate(
         basis,
         judge_calls: judges::least_calls(agent, plan.cases.iter().copied()),
         user_calls: most_user_calls(agent, plan, trials),
+        loop_answers: quality::enabled(agent).map(|config| LoopRules::of(config).max_iterations),
         reranked: reranked(agent, plan),
     }
 }

@@ -103,7 +103,10 @@ impl Judges for AgentJudges {
             .await?;
         let mut turns = self.turns.clone();
         turns.model.clone_from(&model.name);
-        let judge = OpenJudge { backend, turns };
+        let judge = OpenJudge {
+            backend,
+            turns: Arc::new(turns),
+        };
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.push((model.clone(), format, judge.clone()));
         Ok(judge)

@@ -15,6 +15,7 @@ mod claude;
 mod compare;
 mod conversion;
 mod dry_run;
+mod edited_file;
 mod environment;
 mod event_store;
 mod fingerprint;
@@ -34,8 +35,10 @@ mod prices;
 mod probe;
 mod prompts;
 mod quality;
+mod recorded_case;
 mod routed;
 mod sampling;
+mod saved_case;
 mod serve;
 mod servers;
 mod telemetry;
@@ -78,10 +81,12 @@ pub use load::{check_equal_cases, doctor, load, load_combination};
 pub use matrix::{MatrixRun, ShardGroups, find_run, shards_by_combination};
 pub use open::{OpenAgent, OpenError, OpenOptions, Preparing};
 pub use quality::LoopSetupError;
+pub use recorded_case::{RecordedCase, RecordedCaseError, recorded_case};
 pub use routed::{
     EXECUTION_FIELD, LoadedSkills, MAX_DELEGATION, RoutedAgent, RoutedError, RoutedExecution, RoutedOptions,
     RoutedPlan, RoutingOverrides, execution_json, is_routed, load_own_skills, new_session_id,
 };
+pub use saved_case::{SaveCaseError, SavedCase, save_conversation};
 pub use serve::{ServeError, ServeFlags, Server};
 pub use servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};
 pub use test::{

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use holodeck_model::{
-    Code, Combination, Diagnostic, DiskFiles, Env, Matrix, Severity, equal_cases, identify_cases,
+    Code, Combination, Diagnostic, DiskFiles, Env, Files, Matrix, Severity, equal_cases, identify_cases,
 };
 use holodeck_validators::Check;
 use holodeck_yaml::{Load, LoadedAgent};
@@ -14,7 +14,12 @@ use crate::{
 ///
 /// If the agent has a `matrix`, every combination of its values is checked as well.
 pub fn load(path: &Path, env: &Env) -> Load {
-    let mut load = check(holodeck_yaml::load_agent(path, env, &DiskFiles), env);
+    load_from(path, env, &DiskFiles)
+}
+
+/// As [`load`], from other files.
+pub(crate) fn load_from(path: &Path, env: &Env, files: &dyn Files) -> Load {
+    let mut load = check(holodeck_yaml::load_agent(path, env, files), env);
     let matrix = load.agent.as_ref().and_then(|agent| agent.config.matrix.clone());
     if let Some(matrix) = matrix {
         check_combinations(&mut load, &matrix, path, env);

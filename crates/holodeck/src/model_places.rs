@@ -1,7 +1,7 @@
 //! Where the YAML has the model of a task.
 
 use holodeck_model::{ModelConfig, ResolvedAgent, ToolConfig};
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::judges::metrics;
 
@@ -76,7 +76,25 @@ fn of_users(agent: &ResolvedAgent, model: &ModelConfig) -> Option<String> {
 
 /// Whether two models are equal, with their endpoints and keys.
 pub(crate) fn is_same(one: &ModelConfig, other: &ModelConfig) -> bool {
-    let plain = |model: &ModelConfig| serde_json::to_value(model).ok();
-    let key = |model: &ModelConfig| model.api_key.as_ref().map(|key| key.expose_secret().to_owned());
-    one.name == other.name && plain(one) == plain(other) && key(one) == key(other)
+    let ModelConfig {
+        provider,
+        name,
+        temperature,
+        max_tokens,
+        top_p,
+        endpoint,
+        api_key,
+        api_version,
+        auth_provider,
+        rpm,
+        reasoning,
+    } = one;
+    let key = |key: &Option<SecretString>| key.as_ref().map(|key| key.expose_secret().to_owned());
+    *name == other.name
+        && *provider == other.provider
+        && (temperature, max_tokens, top_p) == (&other.temperature, &other.max_tokens, &other.top_p)
+        && (endpoint, api_version, auth_provider)
+            == (&other.endpoint, &other.api_version, &other.auth_provider)
+        && (rpm, reasoning) == (&other.rpm, &other.reasoning)
+        && key(api_key) == key(&other.api_key)
 }

@@ -12,8 +12,8 @@ use holodeck_backend_api::{AgentBackend, BackendError};
 use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeRequest};
 use holodeck_model::{
     AfterSideEffects, ClaudeConfig, ExecutionState, FileInput, LoopStrategy, LoopSummary, MetricConfig,
-    Occasion, Provider, QualityLoopConfig, Redactor, ResolvedAgent, SideEffectGate, SideEffects,
-    TerminationReason, ToolConfig, UsageMetadata,
+    Occasion, Provider, QualityLoopConfig, ResolvedAgent, SideEffectGate, SideEffects, TerminationReason,
+    ToolConfig, UsageMetadata,
 };
 use holodeck_orchestrator::{
     AnswerScorer, Assessment, CountingJudge, ImproveError, Improver, InvalidRule, LoopControl, LoopOutput,
@@ -21,7 +21,7 @@ use holodeck_orchestrator::{
 };
 use holodeck_process::{BASE_VARIABLES, ChildEnv};
 use holodeck_runner::{
-    AnswerLoop, FirstAnswer, ImprovedAnswer, JudgeCalls, JudgeSettings, JudgeUsage, LoopRecord,
+    AnswerLoop, FirstAnswer, ImprovedAnswer, JudgeCalls, JudgeUsage, LoopRecord, SharedJudges,
 };
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
 use tokio_util::sync::CancellationToken;
@@ -81,8 +81,7 @@ pub(crate) fn loop_metrics<'a>(
 /// What scores the answers of an open agent.
 pub(crate) struct AnswerScorers {
     parts: Arc<ScorerParts>,
-    judges: JudgeSettings,
-    redactor: Arc<Redactor>,
+    judges: SharedJudges,
 }
 
 impl AnswerScorers {
@@ -114,8 +113,7 @@ impl AnswerScorers {
         );
         Ok(Self {
             parts: Arc::new(parts.map_err(LoopSetupError::Scorer)?),
-            judges: AgentJudges::for_loop(agent, open.backends(), turns),
-            redactor,
+            judges: SharedJudges::new(AgentJudges::for_loop(agent, open.backends(), turns), redactor),
         })
     }
 
@@ -127,8 +125,7 @@ impl AnswerScorers {
         cancel: &CancellationToken,
     ) -> (AnswerScorer, Arc<LoopJudgeCalls>) {
         let judge = Arc::new(LoopJudgeCalls(JudgeCalls::new(
-            self.judges.clone(),
-            Arc::clone(&self.redactor),
+            &self.judges,
             unit,
             cancel.clone(),
         )));
@@ -139,7 +136,7 @@ impl AnswerScorers {
     }
 
     pub(crate) async fn close(&self) -> Result<(), BackendError> {
-        self.judges.judges.close().await
+        self.judges.close().await
     }
 }
 

@@ -146,8 +146,16 @@ impl Server {
             .map_err(ServeError::Store)?;
         let files = file_vault(first_file, &first.config);
         let mut opened = Opened::default();
+        let settings = Settings {
+            config: &config,
+            flags: &flags,
+            claude_agents: agents
+                .iter()
+                .filter(|(_, agent)| is_claude(&agent.config))
+                .count(),
+        };
         for (file, agent) in agents {
-            let agent = open_agent(agent, &file, env, &store, &files, &config, &flags).await;
+            let agent = open_agent(agent, &file, env, &store, &files, &settings).await;
             match agent {
                 Ok((chat, served)) => {
                     opened.chats.push(chat);
@@ -166,6 +174,8 @@ impl Server {
             access,
             protocols: protocols(protocol),
             cors_origins,
+            // Without a setting, each agent has its own limit.
+            max_runs: configured_runs(&config).unwrap_or(usize::MAX),
             on_disconnect: match config.on_disconnect {
                 OnDisconnect::Continue => holodeck_serve::OnDisconnect::Continue,
                 OnDisconnect::Cancel => holodeck_serve::OnDisconnect::Cancel,
@@ -235,15 +245,27 @@ impl Opened {
     }
 }
 
+/// What all agents of a server share.
+struct Settings<'a> {
+    config: &'a ServeConfig,
+    flags: &'a ServeFlags,
+    /// How many of them are answered by Claude Code, which needs memory.
+    claude_agents: usize,
+}
+
 async fn open_agent(
     agent: LoadedAgent,
     file: &Path,
     env: &Env,
     store: &Arc<dyn EventStore>,
     files: &FileVault,
-    config: &ServeConfig,
-    flags: &ServeFlags,
+    settings: &Settings<'_>,
 ) -> Result<(Chat, ServedAgent), PrepareError> {
+    let Settings {
+        config,
+        flags,
+        claude_agents,
+    } = *settings;
     tracing::debug!(file = %file.display(), "opening an agent");
     let options = ChatOptions {
         open: flags.open.clone(),
@@ -278,17 +300,25 @@ async fn open_agent(
             let store = Arc::new(MemoryStore::new());
             AgentRunService::new(Arc::clone(&backend), store, unstored.clone())
         }),
-        max_runs: max_runs(agent, config),
+        max_runs: max_runs(agent, config, claude_agents),
     };
     Ok((chat, served))
 }
 
-/// How many runs may be active: as configured, or as the memory of the machine allows.
-fn max_runs(agent: &Agent, config: &ServeConfig) -> usize {
-    let configured = config
-        .max_runs
-        .map(|runs| usize::try_from(runs).unwrap_or(usize::MAX));
-    if agent.model.provider != Provider::Anthropic {
+fn is_claude(agent: &Agent) -> bool {
+    agent.model.provider == Provider::Anthropic
+}
+
+fn configured_runs(config: &ServeConfig) -> Option<usize> {
+    let runs = config.max_runs?;
+    Some(usize::try_from(runs).unwrap_or(usize::MAX))
+}
+
+/// How many runs of an agent may be active: as configured, or as the memory of the machine allows, which the agents
+/// of Claude share.
+fn max_runs(agent: &Agent, config: &ServeConfig, claude_agents: usize) -> usize {
+    let configured = configured_runs(config);
+    if !is_claude(agent) {
         return configured.unwrap_or(MAX_RUNS);
     }
     let claude = agent.claude.clone().unwrap_or_default();
@@ -297,10 +327,11 @@ fn max_runs(agent: &Agent, config: &ServeConfig) -> usize {
         .map(|runs| usize::try_from(runs).unwrap_or(usize::MAX));
     let by_memory = || {
         let estimate = u64::from(claude.session_memory_estimate_mib).max(1);
-        memory_mib().map_or(MAX_CLAUDE_RUNS, |memory| {
+        let runs = memory_mib().map_or(MAX_CLAUDE_RUNS, |memory| {
             let runs = memory.saturating_sub(RESERVED_MIB) / estimate;
-            usize::try_from(runs).unwrap_or(usize::MAX).max(1)
-        })
+            usize::try_from(runs).unwrap_or(usize::MAX)
+        });
+        (runs / claude_agents.max(1)).max(1)
     };
     configured
         .into_iter()

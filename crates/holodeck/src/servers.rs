@@ -1,8 +1,7 @@
 //! Lists, adds and removes the MCP servers of agent files and configuration files.
 
 use std::{
-    fs, io,
-    io::Write as _,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -11,6 +10,8 @@ use holodeck_mcp_bridge::{REGISTRY_URL, Registry, RegistryError};
 use holodeck_model::{Env, JsonMap, Redactor, env, read_text_input};
 use holodeck_yaml::{EditError, add_item, list_items, remove_item};
 use serde_json::Value;
+
+use crate::edited_file::replace_text;
 
 /// The size limit of a file.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -239,32 +240,8 @@ impl ServerFile {
         read_text_input(&self.path, MAX_BYTES).map_err(|source| self.io(source))
     }
 
-    /// Replaces the file atomically: readers find the old text or the new one.
     fn write(&self, text: &str) -> Result<(), ServersError> {
-        let write = || {
-            if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-                fs::create_dir_all(folder)?;
-            }
-            // Links are kept.
-            let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-            let mut name = path.file_name().unwrap_or_default().to_owned();
-            name.push(format!(".{}.new", std::process::id()));
-            let new = path.with_file_name(name);
-            let result = (|| {
-                let mut file = fs::File::create(&new)?;
-                if let Ok(old) = fs::metadata(&path) {
-                    file.set_permissions(old.permissions())?;
-                }
-                file.write_all(text.as_bytes())?;
-                file.sync_all()?;
-                fs::rename(&new, &path)
-            })();
-            if result.is_err() {
-                let _ = fs::remove_file(&new);
-            }
-            result
-        };
-        write().map_err(|source| self.io(source))
+        replace_text(&self.path, text).map_err(|source| self.io(source))
     }
 
     fn io(&self, source: io::Error) -> ServersError {

@@ -1,14 +1,17 @@
-//! What storing and delivering events costs, beside the same transactions in plain SQLite.
+//! What storing and delivering events costs, beside the same transactions in plain SQLite; and `holodeck serve`.
 
 use anyhow::Result;
+use holodeck_testkit::PostgresServer;
 use serde_json::Value;
 
 use super::figures::grouped;
 use super::machine::Machine;
 use super::program::{self, median};
 use super::report::{at_most, budget_table, table};
+use super::serve::{self, Serving};
 
-const STORES: [&str; 2] = ["memory", "sqlite"];
+const STORES: [&str; 3] = ["memory", "sqlite", POSTGRES];
+const POSTGRES: &str = "postgres";
 const SUBSCRIBERS: [usize; 3] = [1, 100, 1_000];
 
 /// The deliveries of one store to a number of subscribers, in each run.
@@ -19,8 +22,8 @@ struct FanOut {
 }
 
 pub(super) fn measure(machine: &Machine, runs: u32) -> Result<String> {
-    let program = program::build("holodeck-events", "events")?;
-    let mut appends = Vec::new();
+    let program = program::build("holodeck-events", "events", "postgres,sqlite")?;
+    let (mut appends, mut postgres) = (Vec::new(), Vec::new());
     let mut deliveries: Vec<FanOut> = Vec::new();
     for store in STORES {
         deliveries.extend(SUBSCRIBERS.map(|subscribers| FanOut {
@@ -33,16 +36,48 @@ pub(super) fn measure(machine: &Machine, runs: u32) -> Result<String> {
         println!("run {run} of {runs}");
         let folder = || tempfile::Builder::new().prefix("holodeck-events-").tempdir();
         appends.push(program::run(&program, "append", folder()?.path(), None)?);
+        let server = PostgresServer::start_durable();
+        postgres.push(program::run(&program, "append-postgres", server.url(), None)?);
         for delivery in &mut deliveries {
             let count = Some(delivery.subscribers);
-            let figures = program::run(&program, delivery.store, folder()?.path(), count)?;
+            let figures = if delivery.store == POSTGRES {
+                // A database of its own, as the others have a file of their own.
+                let server = PostgresServer::start_durable();
+                program::run(&program, POSTGRES, server.url(), count)?
+            } else {
+                program::run(&program, delivery.store, folder()?.path(), count)?
+            };
             delivery.runs.push(figures);
         }
     }
-    Ok(render(machine, runs, &appends, &deliveries))
+    let serving = serve::measure(runs)?;
+    Ok(render(
+        machine,
+        runs,
+        &Figures {
+            appends,
+            postgres,
+            deliveries,
+            serving,
+        },
+    ))
 }
 
-fn render(machine: &Machine, runs: u32, appends: &[Value], deliveries: &[FanOut]) -> String {
+/// What was measured, in each run.
+struct Figures {
+    appends: Vec<Value>,
+    postgres: Vec<Value>,
+    deliveries: Vec<FanOut>,
+    serving: Serving,
+}
+
+fn render(machine: &Machine, runs: u32, figures: &Figures) -> String {
+    let Figures {
+        appends,
+        postgres,
+        deliveries,
+        serving,
+    } = figures;
     let of = |pointer: &str| median(appends, pointer);
     let ratio = |class: &str| {
         let [transaction, by_hand] =
@@ -57,7 +92,7 @@ fn render(machine: &Machine, runs: u32, appends: &[Value], deliveries: &[FanOut]
     let late = |store| find(store, 1, "/latency/p99_us") / 1e3;
     let memory =
         find("memory", 1_000, "/memory_kib").max(find("sqlite", 1_000, "/memory_kib")) * 1024.0 / 1e6;
-    let budgets = vec![
+    let mut budgets = vec![
         at_most(
             "transaction of a piece of text, over one by hand",
             ratio("journaled"),
@@ -90,8 +125,9 @@ fn render(machine: &Machine, runs: u32, appends: &[Value], deliveries: &[FanOut]
         ),
         at_most("peak memory, 1,000 subscribers", memory, 150.0, "MB"),
     ];
-    let spread = |pointer: &str| {
-        let at = |part: &str| of(&format!("{pointer}/{part}_us"));
+    budgets.extend(serving.budgets());
+    let spread = |runs: &[Value], pointer: &str| {
+        let at = |part: &str| median(runs, &format!("{pointer}/{part}_us"));
         format!("{} (p99 {})", micros(at("p50")), micros(at("p99")))
     };
     let classes = [
@@ -102,9 +138,10 @@ fn render(machine: &Machine, runs: u32, appends: &[Value], deliveries: &[FanOut]
     let appended = classes.map(|(what, class)| {
         [
             what.to_owned(),
-            spread(&format!("/{class}/append")),
-            spread(&format!("/{class}/transaction")),
-            spread(&format!("/{class}/by_hand")),
+            spread(appends, &format!("/{class}/append")),
+            spread(appends, &format!("/{class}/transaction")),
+            spread(appends, &format!("/{class}/by_hand")),
+            spread(postgres, &format!("/{class}/append")),
         ]
     });
     let delivered = deliveries.iter().map(|delivery| {
@@ -119,7 +156,7 @@ fn render(machine: &Machine, runs: u32, appends: &[Value], deliveries: &[FanOut]
         ]
     });
     format!(
-        "{} Medians of {runs} runs.\n\n{}\n{}\n{}",
+        "{} Medians of {runs} runs.\n\n{}\n{}\n{}\n{}",
         machine.describe(),
         budget_table(budgets),
         table(
@@ -127,7 +164,8 @@ fn render(machine: &Machine, runs: u32, appends: &[Value], deliveries: &[FanOut]
                 "one event",
                 "append",
                 "of which its transaction",
-                "transaction by hand"
+                "transaction by hand",
+                "append, PostgreSQL"
             ],
             appended
         ),
@@ -141,7 +179,8 @@ fn render(machine: &Machine, runs: u32, appends: &[Value], deliveries: &[FanOut]
                 "peak memory"
             ],
             delivered
-        )
+        ),
+        serving.tables()
     )
 }
 

@@ -1,5 +1,6 @@
 //! A bench of a crate: a program that prints its figures as one line of JSON.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -7,9 +8,19 @@ use serde_json::Value;
 
 use crate::host;
 
-/// Builds the bench of a package and returns its path.
-pub(super) fn build(package: &str, bench: &str) -> Result<PathBuf> {
-    let command = ["bench", "--locked", "-p", package, "--bench", bench, "--no-run"];
+/// Builds the bench of a package, with these features, and returns its path.
+pub(super) fn build(package: &str, bench: &str, features: &str) -> Result<PathBuf> {
+    let command = [
+        "bench",
+        "--locked",
+        "-p",
+        package,
+        "--bench",
+        bench,
+        "--no-run",
+        "--features",
+        features,
+    ];
     let format = ["--message-format", "json-render-diagnostics"];
     let messages = host::output(host::cargo(command).args(format))?;
     let messages = messages
@@ -20,12 +31,17 @@ pub(super) fn build(package: &str, bench: &str) -> Result<PathBuf> {
     programs.next_back().context("cargo built no bench")
 }
 
-/// Runs a part of a bench.
-pub(super) fn run(program: &Path, what: &str, folder: &Path, count: Option<usize>) -> Result<Value> {
+/// Runs a part of a bench, in a folder or at the address of a database.
+pub(super) fn run(
+    program: &Path,
+    what: &str,
+    place: impl AsRef<OsStr>,
+    count: Option<usize>,
+) -> Result<Value> {
     let mut command = host::command(program);
     command
         .arg(what)
-        .arg(folder)
+        .arg(place)
         .args(count.map(|count| count.to_string()));
     figures(&host::output(&mut command)?)
 }

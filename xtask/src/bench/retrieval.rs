@@ -29,7 +29,7 @@ struct Size {
 }
 
 pub(super) fn measure(machine: &Machine, runs: u32) -> Result<String> {
-    let program = program::build("holodeck-retrieval", "retrieval")?;
+    let program = program::build("holodeck-retrieval", "retrieval", "default")?;
     let python = python();
     if let Err(error) = &python {
         println!("without other programs to compare with: {error:#}");

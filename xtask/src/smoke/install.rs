@@ -39,8 +39,8 @@ const MCP: [Pin; 4] = [
     Pin::new("@modelcontextprotocol/conformance", "0.1.16"),
 ];
 
-/// What checks AG-UI streams: the protocol's own schemas and client, pinned by a lock file, and the script that tests run.
-const AGUI: [&str; 3] = ["package.json", "package-lock.json", "check.mjs"];
+/// Clients that this project did not write, pinned by a lock file, and the scripts that run them for tests.
+const CLIENTS: [&str; 4] = ["package.json", "package-lock.json", "agui.mjs", "talk.mjs"];
 
 /// The bare binary: what the package for people links to, which an older Node silently gets an older release of.
 const CLI_PACKAGE: &str = "@anthropic-ai/claude-code-linux-x64";
@@ -118,20 +118,22 @@ pub(super) fn size(file: &Path) -> Option<u64> {
     fs::metadata(file).ok().map(|data| data.len())
 }
 
-/// Installs what checks AG-UI streams. The lock file is copied last, so that an interrupted installation is repeated.
-pub(super) fn agui() -> Result<()> {
-    let from = workspace::root().join("fixtures/agui");
-    let dir = workspace::root().join(FOLDER).join("agui");
+/// Installs the clients. The lock file is copied last, so that an interrupted installation is repeated.
+pub(super) fn clients() -> Result<()> {
+    let from = workspace::root().join("fixtures/clients");
+    let dir = workspace::root().join(FOLDER).join("clients");
     fs::create_dir_all(&dir).with_context(|| format!("failed to make {}", dir.display()))?;
-    let wanted = AGUI.map(|name| fs::read(from.join(name)).with_context(|| format!("failed to read {name}")));
-    let [manifest, lock, script] = wanted;
-    let (manifest, lock, script) = (manifest?, lock?, script?);
-    fs::write(dir.join("check.mjs"), script)?;
+    let wanted =
+        CLIENTS.map(|name| fs::read(from.join(name)).with_context(|| format!("failed to read {name}")));
+    let [manifest, lock, agui, talk] = wanted;
+    let (manifest, lock) = (manifest?, lock?);
+    fs::write(dir.join("agui.mjs"), agui?)?;
+    fs::write(dir.join("talk.mjs"), talk?)?;
     let done = dir.join("installed-lock.json");
     if fs::read(&done).is_ok_and(|installed| installed == lock) {
         return Ok(());
     }
-    println!("installing what checks AG-UI streams");
+    println!("installing clients of other projects");
     fs::write(dir.join("package.json"), manifest)?;
     fs::write(dir.join("package-lock.json"), &lock)?;
     let args = [

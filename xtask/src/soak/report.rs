@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{host, workspace};
+use crate::{browser, host, workspace};
 
 /// Widths of the window in pixels, and whether it is dark.
 const WINDOWS: [(u32, bool); 6] = [
@@ -24,16 +24,9 @@ const PAGES: [&str; 3] = ["some", "many", "comparison"];
 /// The page without pictures, because it is too long for one.
 const LONG: &str = "many";
 
-const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
-
 /// Looks at the pages in `target/report` and leaves pictures there.
 pub(super) fn check() -> Result<()> {
-    let Some(browser) = browser() else {
-        bail!(
-            "no browser to look at the report with: none of {} is on PATH, and ~/.cache/ms-playwright has none",
-            NAMES.join(", ")
-        );
-    };
+    let browser = browser::find()?;
     let folder = workspace::root().join("target/report");
     for page in PAGES {
         let html = fs::read_to_string(folder.join(format!("{page}.html")))?;
@@ -152,19 +145,4 @@ fn measured(html: &str) -> Result<String> {
     Ok(html
         .replace(policy, "")
         .replace("</body>", &format!("{SCRIPT}</body>")))
-}
-
-/// A browser on PATH, or one that a test runner installed for this user.
-fn browser() -> Option<PathBuf> {
-    let path = host::env("PATH").unwrap_or_default();
-    let folders: Vec<PathBuf> = path.split(':').map(PathBuf::from).collect();
-    let on_path = NAMES
-        .iter()
-        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
-    let cache = PathBuf::from(host::env("HOME")?).join(".cache/ms-playwright");
-    let versions = fs::read_dir(cache).into_iter().flatten().flatten();
-    let installed = versions.flat_map(|version| {
-        ["chrome-linux/chrome", "chrome-linux/headless_shell"].map(|program| version.path().join(program))
-    });
-    on_path.chain(installed).find(|path| path.is_file())
 }

@@ -287,9 +287,9 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     ),
     Importer {
         package: "rustix",
-        crates: &["holodeck-process"],
+        crates: &["holodeck-process", "holodeck-cli"],
         tests: Tests::Anyone,
-        why: "only holodeck-process spawns",
+        why: "only holodeck-process spawns, and only the command line sets the mode of the terminal",
     },
     importer(
         "nix",
@@ -445,8 +445,8 @@ pub(super) const WORDS: &[Word] = &[
     ),
     word(
         "rustix",
-        &["holodeck-process"],
-        "only holodeck-process spawns",
+        &["holodeck-process", "holodeck-cli"],
+        "only holodeck-process spawns, and only the command line sets the mode of the terminal",
         SPAWN_TODO,
     ),
     word(

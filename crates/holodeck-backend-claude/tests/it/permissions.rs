@@ -1,6 +1,6 @@
 //! Which calls need approval, and the effect of the answers.
 
-use std::{future::pending, path::Path, sync::Arc};
+use std::{future::pending, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures::StreamExt as _;
@@ -309,4 +309,52 @@ async fn shell_commands_need_approval_unless_they_only_read_or_edit() {
         assert_eq!(folder.path().join("kept").exists(), edits == Edits::Ask);
         server.finish();
     }
+}
+
+/// Approves after a while.
+struct SlowApprover(Duration);
+
+#[async_trait]
+impl Approver for SlowApprover {
+    fn decide(&self, _: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
+        None
+    }
+
+    async fn ask(&self, _: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
+        tokio::time::sleep(self.0).await;
+        ApprovalDecision::approve()
+    }
+}
+
+/// The real CLI waits for an answer: its input stays open, and the answer is accepted.
+async fn answer_after(wait: Duration) {
+    let folder = tempdir().unwrap();
+    let server = AnthropicServer::replies([
+        AnthropicReply::tool_use("Write", &write(folder.path(), "made")),
+        AnthropicReply::text("done"),
+    ]);
+    let options = options(&server)
+        .builtin_tools(["Write"])
+        .approver(Arc::new(SlowApprover(wait)))
+        .working_directory(folder.path());
+    let backend = ClaudeBackend::new(options).unwrap();
+    let mut session = backend.create_session().await.unwrap();
+    let log = turn(session.turn(TurnRequest::new("go"))).await;
+    assert_eq!(log.result().response, "done");
+    assert_eq!(asks_and_answers(&log.events), ["Write?", "yes"]);
+    assert!(folder.path().join("made").exists());
+    session.close().await.unwrap();
+    server.finish();
+}
+
+#[tokio::test]
+async fn e71_an_answer_that_takes_a_while_is_accepted() {
+    answer_after(Duration::from_secs(3)).await;
+}
+
+/// `cargo xtask soak` runs it.
+#[tokio::test]
+#[ignore = "takes ten minutes"]
+async fn e71_an_answer_that_takes_ten_minutes_is_accepted() {
+    answer_after(Duration::from_secs(605)).await;
 }

@@ -89,7 +89,7 @@ async fn a_paced_call_reports_its_wait() {
     let request = ModelRequest {
         provider: "openai".to_owned(),
         model: "m".to_owned(),
-        body: json!({"messages": [{"role": "user", "content": "hi"}]}),
+        body: json!({"messages": [{"role": "user", "content": "hi"}]}).into(),
         unit: None,
     };
     let stream = driver.call(&request, &CancellationToken::new()).await.unwrap();

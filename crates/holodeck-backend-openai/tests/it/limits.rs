@@ -70,20 +70,15 @@ fn calls(count: usize) -> Reply {
 }
 
 #[tokio::test]
-async fn c13_as_many_calls_run_at_once_as_the_yaml_says_and_results_keep_their_order() {
+async fn c13_as_many_calls_run_at_once_as_the_yaml_says_and_the_model_gets_results_in_order() {
     for (yaml, limit) in [("", 8), ("execution: {parallel_tool_calls: 3}\n", 3)] {
         let server = ModelServer::replies([calls(20), Reply::text("done")]);
         let tools = ConcurrencyTool::new(limit);
         let backend = equipped(&agent_of(&server, yaml), Arc::clone(&tools) as _);
         let result = ask(&backend, "go").await.unwrap();
         assert_eq!(tools.most.load(Ordering::SeqCst), limit);
-        let answered: Vec<_> = result
-            .tool_results
-            .iter()
-            .map(|result| result.result.clone())
-            .collect();
+        assert_eq!(result.tool_results.len(), 20);
         let expected: Vec<_> = (0..20).map(|n| n.to_string()).collect();
-        assert_eq!(answered, expected);
         assert_eq!(server.finish()[1].texts("tool"), expected);
     }
 }

@@ -123,7 +123,7 @@ async fn the_boundary_carries_what_the_model_sees_and_the_unit() {
     );
     assert_eq!(request.unit.as_deref(), Some("case 1"));
     assert_eq!(
-        request.body,
+        *request.body,
         json!({"messages": [
             {"role": "system", "content": "be brief"},
             {"role": "user", "content": "hello"},

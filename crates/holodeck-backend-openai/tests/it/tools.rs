@@ -93,6 +93,35 @@ async fn calls_in_fragments_with_text_beside_them() {
     );
 }
 
+/// E-05: results are emitted as they arrive, and sent to the model in the order of its calls, with the pictures after
+/// them.
+#[tokio::test]
+async fn e05_results_are_emitted_as_they_arrive_and_sent_in_the_order_of_the_calls() {
+    let calls = Reply::nothing()
+        .and_tool_call("c1", "last", "{\"text\": \"1\"}")
+        .and_tool_call("c2", "picture", "{\"text\": \"2\"}")
+        .and_tool_call("c3", "echo", "{\"text\": \"3\"}");
+    let (result, requests, called) = run([calls, Reply::text("done")], "").await;
+    assert_eq!(called, 3);
+    let arrived: Vec<_> = result
+        .tool_results
+        .iter()
+        .map(|result| result.call_id.as_str())
+        .collect();
+    assert_eq!(arrived, ["c2", "c3", "c1"]);
+    let sent = &requests[1].messages()[3..];
+    let roles: Vec<_> = sent
+        .iter()
+        .map(|message| message["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(roles, ["tool", "tool", "tool", "user"]);
+    let ids: Vec<_> = sent[..3]
+        .iter()
+        .map(|message| message["tool_call_id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, ["c1", "c2", "c3"]);
+}
+
 #[tokio::test]
 async fn a_tool_that_cannot_run_reports_the_reason() {
     let call = Reply::tool_call("c1", "missing", &json!({}));

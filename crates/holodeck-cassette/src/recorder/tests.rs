@@ -51,7 +51,7 @@ fn request(content: &str, unit: Option<&str>) -> ModelRequest {
     ModelRequest {
         provider: "openai".to_owned(),
         model: "echo".to_owned(),
-        body: json!({"messages": [{"role": "user", "content": content}]}),
+        body: json!({"messages": [{"role": "user", "content": content}]}).into(),
         unit: unit.map(str::to_owned),
     }
 }

@@ -131,7 +131,7 @@ async fn record(path: &Path, names: &[&str], own: &[&str]) -> Vec<String> {
     let request = ModelRequest {
         provider: "openai".to_owned(),
         model: "m".to_owned(),
-        body: json!({}),
+        body: json!({}).into(),
         unit: None,
     };
     tape.record(&request, Response::default(), 1);
@@ -256,7 +256,7 @@ async fn changed_files_behind_a_tool_change_the_key() {
     let request = ModelRequest {
         provider: "openai".to_owned(),
         model: "m".to_owned(),
-        body: json!({}),
+        body: json!({}).into(),
         unit: None,
     };
     tape.record(&request, Response::default(), 1);
@@ -311,7 +311,7 @@ async fn another_model_behind_a_tool_changes_the_key() {
         let request = ModelRequest {
             provider: "openai".to_owned(),
             model: "m".to_owned(),
-            body: json!({}),
+            body: json!({}).into(),
             unit: None,
         };
         tape.record(&request, Response::default(), 1);

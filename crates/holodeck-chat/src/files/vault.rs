@@ -121,7 +121,7 @@ impl FileVault {
                 hash: hex(&Sha256::digest(&bytes)),
                 created_at: Timestamp::now(),
             };
-            create_private_folder(&folder).map_err(io_error)?;
+            create_private_folder(&folder)?;
             let _lock = lock(&folder)?;
             let content = content_path(&folder, &file.hash);
             if !content.exists() {
@@ -175,7 +175,7 @@ impl FileVault {
             if !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
                 return Err(failed("the hash of a file is not hexadecimal"));
             }
-            let bytes = fs::read(content_path(&folder, &hash)).map_err(io_error)?;
+            let bytes = fs::read(content_path(&folder, &hash))?;
             if hex(&Sha256::digest(&bytes)) == hash {
                 Ok(bytes)
             } else {
@@ -206,7 +206,7 @@ impl FileVault {
     ) -> Option<T> {
         let path = index_path(&self.folder(owner), id, model);
         blocking(move || {
-            let bytes = fs::read(path).map_err(io_error)?;
+            let bytes = fs::read(path)?;
             serde_json::from_slice(&bytes).map_err(|error| failed(&error.to_string()))
         })
         .await
@@ -273,7 +273,7 @@ fn record(folder: &Path, id: &str) -> Result<StoredFile, FileError> {
     match fs::read(record_path(folder, id)) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(&error.to_string())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(missing()),
-        Err(error) => Err(io_error(error)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -299,16 +299,10 @@ fn entries(folder: &Path) -> Result<Vec<String>, FileError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(io_error(error)),
+        Err(error) => return Err(error.into()),
     };
     entries
-        .map(|entry| {
-            Ok(entry
-                .map_err(io_error)?
-                .file_name()
-                .to_string_lossy()
-                .into_owned())
-        })
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
         .collect()
 }
 
@@ -340,8 +334,8 @@ fn index_path(folder: &Path, id: &str, model: &str) -> PathBuf {
 
 /// Held while files of a user are written or deleted.
 fn lock(folder: &Path) -> Result<File, FileError> {
-    let file = private_file().open(folder.join("lock")).map_err(io_error)?;
-    file.lock().map_err(io_error)?;
+    let file = private_file().open(folder.join("lock"))?;
+    file.lock()?;
     Ok(file)
 }
 
@@ -360,13 +354,13 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     };
     write().map_err(|error| {
         let _ = fs::remove_file(&temporary);
-        io_error(error)
+        error.into()
     })
 }
 
 fn remove(path: &Path) -> Result<(), FileError> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
         _ => Ok(()),
     }
 }
@@ -390,11 +384,13 @@ fn failed(reason: &str) -> FileError {
     }
 }
 
-fn io_error(error: io::Error) -> FileError {
-    failed(&format!(
-        "the folder of attached files can't be used: {}",
-        io_reason(&error)
-    ))
+impl From<io::Error> for FileError {
+    fn from(error: io::Error) -> Self {
+        failed(&format!(
+            "the folder of attached files can't be used: {}",
+            io_reason(&error)
+        ))
+    }
 }
 
 async fn blocking<T: Send + 'static>(

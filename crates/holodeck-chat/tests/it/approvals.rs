@@ -9,7 +9,7 @@ use holodeck_chat::{
     },
     model::{
         OnApprovalTimeout,
-        events::{AgentExecutionResult, ApprovalScope, EventBody},
+        events::{AgentExecutionResult, ApprovalScope, EventBody, SessionStart},
     },
 };
 use holodeck_testkit::{ScriptedBackend, ScriptedTools, ScriptedTurn};
@@ -393,6 +393,48 @@ async fn a_tool_that_is_approved_for_the_session_is_not_asked_about_again() {
         .await
         .unwrap();
     other.finish().await.unwrap();
+    assert_eq!(asking.tools.called().len(), 2);
+}
+
+/// Also by the first message of a new conversation, and only for the same user.
+#[tokio::test]
+async fn a_tool_that_is_always_approved_is_not_asked_about_in_other_conversations() {
+    let session = SessionStart {
+        agent_name: Some("desk".to_owned()),
+        ..SessionStart::default()
+    };
+    let options = ServiceOptions {
+        session,
+        ..ServiceOptions::default()
+    };
+    let store = Arc::new(MemoryStore::new());
+    let asking = Asking::with_options(store, options, |index| format!("call-{index}"));
+    let always = |id: &str| {
+        let mut answer = approve(id);
+        answer.scope = ApprovalScope::Always;
+        answer
+    };
+    asking.run("one", always).await.unwrap();
+    asking
+        .service
+        .run_graph(RunRequest::new("t", "two"), None)
+        .await
+        .unwrap();
+    assert_eq!(asking.tools.called().len(), 2);
+    let stranger = RunRequest {
+        user_id: Some("mallory".to_owned()),
+        ..RunRequest::new("u", "three")
+    };
+    let mut run = asking.service.start(stranger, None).await.unwrap();
+    let id = loop {
+        if let Some(asked) = asking.store.approvals(Some("u"), None).await.unwrap().first() {
+            break asked.request.approval_id.clone();
+        }
+        tokio::task::yield_now().await;
+    };
+    let reject = ApprovalAnswer::new(&id, Resolution::Reject).by(Some("mallory"));
+    asking.service.answer(reject).await.unwrap();
+    run.finish().await.unwrap();
     assert_eq!(asking.tools.called().len(), 2);
 }
 

@@ -1,9 +1,15 @@
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use holodeck_chat::{
-    RunError, RunRequest, ServiceOptions,
-    api::{AgentBackend as _, BackendError, TurnRequest, collect},
-    events::{EventStore, MemoryStore, SqliteOptions, SqliteStore, StoredEvent, execution_result},
+    AgentRunService, RunError, RunRequest, ServiceOptions,
+    api::{
+        AgentBackend, AgentSession, BackendError, BackendEvent, EventStream, HistoryItem, Opening,
+        ResultFold, SessionControl, StopReason, TurnRequest, collect,
+    },
+    events::{
+        EventStore, MemoryStore, SqliteOptions, SqliteStore, StoreError, StoredEvent, execution_result,
+    },
     model::Redactor,
 };
 use holodeck_testkit::{Asked, Gate, ScriptedBackend, ScriptedTurn};
@@ -122,11 +128,6 @@ async fn e58_a_stopped_answer_keeps_its_text_and_the_model_sees_it() {
         (result.response.as_str(), result.success),
         ("half an answer", false)
     );
-    let before = world.events().await.len();
-    // E-61: stopping again changes nothing.
-    run.cancel();
-    assert!(world.service.run(run.run_id()).is_none());
-    assert_eq!(world.events().await.len(), before);
     let kinds = world.kinds().await;
     assert_eq!(
         kinds,
@@ -135,6 +136,46 @@ async fn e58_a_stopped_answer_keeps_its_text_and_the_model_sees_it() {
     assert!(world.wait_for("complete").await.json().contains("user_cancelled"));
     world.say("two").await;
     assert_eq!(world.history(), ["user: one", "stopped: half an answer"]);
+}
+
+#[tokio::test]
+async fn e61_stopping_a_run_that_is_over_changes_nothing() {
+    let world = World::new(echo);
+    let mut run = world
+        .service
+        .start(RunRequest::new("s", "one"), None)
+        .await
+        .unwrap();
+    let result = run.finish().await.unwrap();
+    let before = world.events().await;
+    for _ in 0..2 {
+        run.cancel();
+        assert_eq!(run.finish().await.unwrap(), result);
+    }
+    assert!(world.service.run(run.run_id()).is_none());
+    assert_eq!(world.events().await, before);
+    assert_eq!(world.say("two").await, "re: two");
+}
+
+/// The user of a request is the one that its transport knows; a session of another user does not exist for it.
+#[tokio::test]
+async fn e53_a_message_in_the_conversation_of_another_user_is_refused() {
+    let world = World::new(echo);
+    let of = |user: Option<&str>| RunRequest {
+        user_id: user.map(str::to_owned),
+        ..RunRequest::new("s", "one")
+    };
+    world.service.run_graph(of(Some("alice")), None).await.unwrap();
+    let before = world.events().await;
+    for user in [Some("mallory"), None] {
+        let refused = world.service.run_graph(of(user), None).await;
+        assert!(
+            matches!(refused, Err(RunError::Store(StoreError::SessionNotFound { .. }))),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(world.events().await, before);
+    assert_eq!(world.questions(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,6 +221,88 @@ async fn e59_a_call_that_runs_is_closed_before_the_end() {
     assert!(run.finish().await.is_err());
     let kinds = world.kinds().await;
     assert_eq!(kinds[2..], ["tool_use", "tool_result", "complete"]);
+}
+
+/// A live session that remembers every message it got, as a process does that was stopped before it answered.
+struct Remembering {
+    messages: Vec<String>,
+    gate: Gate,
+}
+
+struct RememberingBackend(Gate);
+
+#[async_trait]
+impl AgentBackend for RememberingBackend {
+    async fn initialize(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn start(&self, _: TurnRequest) -> EventStream<'_> {
+        panic!("a conversation has a session")
+    }
+
+    async fn open_session(&self, opening: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
+        let told = opening.history.iter().filter_map(|item| match item {
+            HistoryItem::User { text } => Some(text.clone()),
+            _ => None,
+        });
+        Ok(Box::new(Remembering {
+            messages: told.collect(),
+            gate: self.0.clone(),
+        }))
+    }
+
+    async fn teardown(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl AgentSession for Remembering {
+    fn turn(&mut self, request: TurnRequest) -> EventStream<'_> {
+        self.messages.push(request.message.clone());
+        let (messages, gate) = (self.messages.join(", "), self.gate.clone());
+        Box::pin(async_stream::stream! {
+            if request.message == "wait" {
+                gate.open();
+                request.cancel.cancelled().await;
+                yield Err(BackendError::Cancelled);
+                return;
+            }
+            let mut fold = ResultFold::new();
+            let text = BackendEvent::Text { text: messages };
+            fold.observe(&text);
+            yield Ok(text);
+            yield Ok(BackendEvent::End(Box::new(fold.finish_answered(&StopReason::EndTurn))));
+        })
+    }
+
+    fn control(&self) -> SessionControl {
+        SessionControl::default()
+    }
+
+    async fn close(&mut self) -> Result<(), BackendError> {
+        Ok(())
+    }
+}
+
+/// The log leaves out a message that was stopped before any output, so a live session that knows it is not used again.
+#[tokio::test]
+async fn e58_after_a_stop_before_any_output_the_log_is_what_counts() {
+    let (gate, store) = (Gate::new(), Arc::new(MemoryStore::new()));
+    let backend = Arc::new(RememberingBackend(gate.clone()));
+    let service = AgentRunService::new(backend, store, ServiceOptions::default());
+    let say = async |message: &str| {
+        let result = service.run_graph(RunRequest::new("s", message), None).await;
+        result.unwrap().response
+    };
+    assert_eq!(say("one").await, "one");
+    let mut run = service.start(RunRequest::new("s", "wait"), None).await.unwrap();
+    gate.opened().await;
+    run.cancel();
+    assert!(run.finish().await.is_err());
+    assert_eq!(say("two").await, "one, two");
+    service.close().await;
 }
 
 /// E-60: without a listener, the run continues.

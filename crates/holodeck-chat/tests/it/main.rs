@@ -10,4 +10,5 @@ mod approvals;
 mod concurrency;
 mod conversation;
 mod files;
+mod import;
 mod world;

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     failure::{Failure, Problem},
-    render::{call_arguments, dim, strong},
+    render::{call_arguments, dim, strong, whole_arguments},
     terminal::Terminal,
 };
 
@@ -45,6 +45,9 @@ enum Action {
         /// Why; the model reads it.
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
+        /// End the answer instead: the agent does not continue.
+        #[arg(long)]
+        terminate: bool,
     },
 }
 
@@ -101,8 +104,17 @@ impl Action {
                 };
                 answer
             }
-            Self::Reject { id, reason } => {
-                let mut answer = ApprovalAnswer::new(id, Resolution::Reject);
+            Self::Reject {
+                id,
+                reason,
+                terminate,
+            } => {
+                let decision = if *terminate {
+                    Resolution::Terminate
+                } else {
+                    Resolution::Reject
+                };
+                let mut answer = ApprovalAnswer::new(id, decision);
                 answer.reason.clone_from(reason);
                 answer
             }
@@ -142,7 +154,13 @@ fn list(waiting: &[ApprovalInfo], json: bool, terminal: &mut Terminal) -> Result
             "  {} · session {}",
             approval.request.approval_id, approval.session_id
         );
-        terminal.write_data(&format!("{} {arguments}\n{}\n", strong(&tool), dim(&about)))?;
+        let whole = approval.request.args.as_ref().and_then(whole_arguments);
+        let whole = whole.map_or_else(String::new, |whole| format!("  {whole}\n"));
+        terminal.write_data(&format!(
+            "{} {arguments}\n{whole}{}\n",
+            strong(&tool),
+            dim(&about)
+        ))?;
     }
     Ok(ExitCode::Passed)
 }

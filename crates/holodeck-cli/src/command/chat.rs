@@ -13,7 +13,7 @@ use std::{
 };
 
 use holodeck::{
-    AnswerSource, Chat, ChatOptions, OpenOptions,
+    AnswerSource, Chat, ChatOptions, OpenOptions, RecordedCaseError,
     backend_api::Occasion,
     conversation::{Concurrency, LOCAL_USER, Thinking},
     event_store_path,
@@ -21,7 +21,7 @@ use holodeck::{
     file_vault,
     index::IndexSink,
     model::{Agent, Env, Presence, Provider, ResolvedAgent, printable},
-    open_events,
+    open_events, recorded_case,
     runner::ExitCode,
 };
 
@@ -30,7 +30,7 @@ use crate::{
     failure::{Failure, Problem, Subject},
     interrupt::Interrupts,
     render::{IndexProgress, ProgressStyle},
-    terminal::{Terminal, Verbosity},
+    terminal::{KeptKeys, Terminal, Verbosity},
 };
 
 use editor::Editor;
@@ -49,6 +49,10 @@ pub(crate) struct ChatArgs {
     /// Continue this conversation, or begin it under this id.
     #[arg(long, value_name = "ID")]
     session: Option<String>,
+    /// Continue a case of a test run as a conversation: RUN is a run id, its beginning, `latest`, or the path of a journal
+    /// or a report; CASE is the name of a case, or `#3` for the third.
+    #[arg(long, value_name = "RUN:CASE", conflicts_with_all = ["session", "resume"])]
+    from: Option<String>,
     /// Send one message, print the answer and exit; `-` reads all of stdin as the message.
     #[arg(long, value_name = "QUESTION")]
     once: Option<String>,
@@ -58,6 +62,9 @@ pub(crate) struct ChatArgs {
     /// Attach a file to the first message; may be repeated.
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
+    /// Search the files that were attached before, and attach those that match a message without files.
+    #[arg(long)]
+    auto_context: bool,
     /// Let the model reason before it answers, with at most this many tokens; `off`: not at all.
     #[arg(
         long,
@@ -121,9 +128,11 @@ impl ChatArgs {
             agent,
             resume: false,
             session: None,
+            from: None,
             once: Some(question),
             save: false,
             attach: Vec::new(),
+            auto_context: false,
             thinking: None,
             replay: None,
             timeout: None,
@@ -170,6 +179,8 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
     let subject = Subject {
         argument: as_argument(&args.agent),
     };
+    let recorded = args.from.as_deref().map(|from| recorded_case(&args.agent, from));
+    let recorded = recorded.transpose().map_err(|error| no_case(&error))?;
     let once = args.once.as_deref().map(read_message).transpose()?;
     let is_interactive = once.is_none() && terminal.is_interactive() && args.output() == Output::Text;
     let style = ProgressStyle::fitting(terminal, env.get("TERM"));
@@ -210,16 +221,34 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
             Some(known) => known.owner.clone(),
             None => Some(LOCAL_USER.to_owned()),
         };
-        let mut talk = Talk::new(&chat, session_id, user, terminal, &mut interrupts, args.output());
+        let mut talk = Talk::new(
+            &chat,
+            &env,
+            session_id,
+            user,
+            terminal,
+            &mut interrupts,
+            args.output(),
+        );
         talk.think(args.thinking);
-        for path in &args.attach {
-            talk.attach(path).await.map_err(Problem::config)?;
-        }
-        let ended = match once {
-            Some(message) => talk.send(&message, None).await.map(|()| talk.exit_code()),
-            None if is_interactive => converse(&mut talk, &args.agent, known.as_ref()).await,
-            None => talk_from_pipe(&mut talk).await,
+        talk.search_files(args.auto_context);
+        let held = async {
+            if is_interactive {
+                talk.greet(known.as_ref());
+            }
+            if let Some(case) = recorded {
+                talk.begin_with(case, is_interactive).await?;
+            }
+            for path in &args.attach {
+                talk.attach(path).await.map_err(Problem::config)?;
+            }
+            match once {
+                Some(message) => talk.send(&message, None).await.map(|()| talk.exit_code()),
+                None if is_interactive => converse(&mut talk, &args.agent).await,
+                None => talk_from_pipe(&mut talk).await,
+            }
         };
+        let ended = held.await;
         let session_id = talk.session_id().to_owned();
         let has_messages = talk.has_messages();
         let closed = chat.close().await;
@@ -236,14 +265,11 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
 }
 
 /// A conversation with a person at a terminal.
-async fn converse(
-    talk: &mut Talk<'_>,
-    agent_file: &Path,
-    known: Option<&SessionInfo>,
-) -> Result<ExitCode, Failure> {
-    talk.greet(known);
+async fn converse(talk: &mut Talk<'_>, agent_file: &Path) -> Result<ExitCode, Failure> {
     let history = event_store_path(agent_file, None).with_file_name("chat_history");
     let mut editor = Editor::open(Some(history))?;
+    // What is typed during an answer is read after it.
+    let _keys = KeptKeys::begin();
     loop {
         let line = tokio::select! {
             line = editor.read_message() => line?,
@@ -338,9 +364,11 @@ async fn find_session(
             ))
             .into());
         }
-        if known.open_run.is_some() {
+        if let Some(run) = &known.open_run {
+            let process = store.run(run).await.map_err(failed)?.and_then(|run| run.process);
+            let process = process.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"));
             return Err(Problem::execution(format!(
-                "session `{}` is being answered by another process",
+                "session `{}` is being answered by {process}",
                 known.session_id
             ))
             .with_hint("wait until it ends, or stop it there")
@@ -352,6 +380,31 @@ async fn find_session(
         .map(|known| known.session_id.clone())
         .or_else(|| args.session.clone());
     Ok((id, known))
+}
+
+/// A case that cannot be continued.
+fn no_case(error: &RecordedCaseError) -> Problem {
+    let problem = Problem::config(error.to_string());
+    match error {
+        RecordedCaseError::Form { .. } => {
+            problem.with_hint("write `--from RUN:CASE`, for instance `--from 'latest:refund policy'`")
+        }
+        RecordedCaseError::NoCase {
+            similar: Some(name), ..
+        } => problem.with_hint(format!("did you mean `{}`?", printable(name))),
+        RecordedCaseError::NoCase { cases, .. } if !cases.is_empty() => {
+            let names: Vec<_> = cases
+                .iter()
+                .map(|name| format!("`{}`", printable(name)))
+                .collect();
+            problem.with_hint(format!("it has {}", names.join(", ")))
+        }
+        RecordedCaseError::Ambiguous { places, .. } => {
+            let places: Vec<_> = places.iter().map(|place| format!("`{place}`")).collect();
+            problem.with_hint(format!("name one by its place: {}", places.join(", ")))
+        }
+        _ => problem,
+    }
 }
 
 fn read_message(argument: &str) -> Result<String, Failure> {

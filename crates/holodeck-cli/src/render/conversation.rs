@@ -45,6 +45,14 @@ pub(crate) fn call_arguments(args: &Value) -> String {
     text::cut(&printable(&text), ARGUMENTS_WIDTH)
 }
 
+/// All arguments of a call as JSON, if [`call_arguments`] does not show all of them: who decides about a call must see it
+/// whole.
+pub(crate) fn whole_arguments(args: &Value) -> Option<String> {
+    call_arguments(args)
+        .ends_with('…')
+        .then(|| printable(&args.to_string()).into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
@@ -69,6 +77,10 @@ mod tests {
             !hostile.contains('\u{1b}') && !hostile.contains('\n'),
             "{hostile}"
         );
-        assert!(call_arguments(&json!({"q": "x".repeat(500)})).width() <= ARGUMENTS_WIDTH);
+        let long = json!({"q": format!("{}\u{202e}end", "x".repeat(500))});
+        assert!(call_arguments(&long).width() <= ARGUMENTS_WIDTH);
+        let whole = whole_arguments(&long).unwrap();
+        assert!(whole.contains("end") && !whole.contains('\u{202e}'), "{whole}");
+        assert_eq!(whole_arguments(&json!({"id": 7})), None);
     }
 }

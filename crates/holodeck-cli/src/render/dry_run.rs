@@ -53,6 +53,11 @@ pub(crate) fn dry_run(dry: &DryRun) -> String {
                     estimate.user_calls
                 ));
             }
+            if let Some(answers) = estimate.loop_answers {
+                text.push_str(&format!(
+                    "the quality loop asks for up to {answers} answers to each case; an estimate from lengths has only the first\n"
+                ));
+            }
             for RerankedTool { tool, model, .. } in &estimate.reranked {
                 text.push_str(&format!(
                     "each search of `{tool}` asks `{model}` once to rerank; its tokens come in addition\n"
@@ -76,6 +81,7 @@ pub(crate) fn dry_run_json(dry: &DryRun) -> Value {
             "basis": estimate.basis,
             "judge_calls": estimate.judge_calls,
             "user_calls": estimate.user_calls,
+            "loop_answers": estimate.loop_answers,
             "reranked": reranked,
         })
     });

@@ -248,6 +248,73 @@ fn a_person_is_asked_about_a_call() {
     server.finish();
 }
 
+/// Every scope, an edit, and the end of the answer.
+#[test]
+fn a_person_decides_for_this_call_for_the_conversation_or_for_ever() {
+    let server = ModelServer::answering(|request| {
+        let messages = request.messages();
+        let last = &messages[messages.len() - 1];
+        match last["role"].as_str() {
+            Some("user") => {
+                Reply::tool_call(&format!("c{}", messages.len()), "echo", &json!({"text": "tea"}))
+            }
+            _ => Reply::text(format!("It said {}.", last["content"].as_str().unwrap())),
+        }
+    });
+    let project = Project::with(&asking_agent(&server));
+    let mut terminal = OnTerminal::start(&project, &["chat"]);
+    // Answers that are typed before their prompt wait for it.
+    let round = |terminal: &mut OnTerminal, answers: &[&str], end: &str| {
+        terminal.types("go\r");
+        for answer in answers {
+            terminal.until("allow?");
+            terminal.types(answer);
+        }
+        terminal.until(end);
+        terminal.until("tokens");
+        terminal.shown.clear();
+        terminal.until("you › ");
+        terminal.shown.clear();
+    };
+    terminal.until("you › ");
+    terminal.shown.clear();
+    round(&mut terminal, &["?\r", "n too early\r"], "It said too early.");
+    round(&mut terminal, &["e\r", "\u{15}{\"text\": \"milk\"}\r"], "It said");
+    round(&mut terminal, &["e\r", "\u{15}{\"text\": 7}\r", "y\r"], "It said");
+    round(&mut terminal, &["t enough\r"], "terminated by approval: enough");
+    round(&mut terminal, &["a\r"], "It said");
+    // The tool is approved until the conversation ends.
+    round(&mut terminal, &[], "It said");
+    terminal.types("/clear\r");
+    terminal.until("a new conversation");
+    terminal.until("you › ");
+    terminal.shown.clear();
+    round(&mut terminal, &["A\r"], "It said");
+    terminal.types("/quit\r");
+    assert_eq!(terminal.ends().0, Some(0));
+    // The next conversation does not ask.
+    let mut terminal = OnTerminal::start(&project, &["chat"]);
+    terminal.until("you › ");
+    terminal.shown.clear();
+    round(&mut terminal, &[], "It said");
+    terminal.types("/quit\r");
+    assert_eq!(terminal.ends().0, Some(0));
+    let decided = project.run(&["events", "export", "last"]).exits(0).stdout;
+    assert!(!decided.contains("approval_requested"), "{decided}");
+    for session in project
+        .run(&["sessions", "list", "--json"])
+        .exits(0)
+        .json()
+        .as_array()
+        .unwrap()
+    {
+        project
+            .run(&["events", "check", session["sessionId"].as_str().unwrap()])
+            .exits(0);
+    }
+    server.finish();
+}
+
 /// The person answers from another terminal.
 #[test]
 fn a_question_is_answered_elsewhere() {
@@ -284,6 +351,7 @@ fn a_question_is_answered_elsewhere() {
         .exits(2)
         .says("approval `x` does not exist");
     // What is typed here comes too late.
+    terminal.until("no longer asked: rejected; Enter continues");
     terminal.types("y\r");
     terminal.until("was already resolved: rejected");
     terminal.until("It said not now.");
@@ -321,6 +389,62 @@ fn an_answer_is_stopped_on_a_terminal_and_the_conversation_goes_on() {
     terminal.until("you › ");
     terminal.types("\u{4}");
     assert_eq!(terminal.ends().0, Some(0));
+    server.finish();
+}
+
+/// Ctrl-D during an answer leaves after it, and other keys are the beginning of the next message.
+#[test]
+fn what_is_typed_during_an_answer_is_read_after_it() {
+    let pause = std::time::Duration::from_millis(150);
+    let server = ModelServer::answering(move |request| match request.texts("user").last() {
+        Some(&"wait") => Reply::text("a long answer, and more of it")
+            .in_pieces(6)
+            .between_pieces(pause),
+        _ => Reply::text(format!("got {}", request.texts("user").last().unwrap())),
+    });
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let mut terminal = OnTerminal::start(&project, &["chat"]);
+    terminal.until("you › ");
+    terminal.types("wait\r");
+    terminal.until("a long");
+    terminal.types("next\r");
+    terminal.until("more of it");
+    terminal.until("got next");
+    terminal.until("you › ");
+    terminal.shown.clear();
+    terminal.types("wait\r");
+    terminal.until("a long");
+    terminal.types("\u{4}");
+    let (code, shown) = terminal.ends();
+    assert_eq!(code, Some(0));
+    // The answer is complete, and the key is not shown in it.
+    assert!(shown.contains("more of it") && !shown.contains("^D"), "{shown}");
+    server.finish();
+}
+
+/// The fault of the issue: while a person is asked, the time limit of the answer does not run.
+#[test]
+fn an_answer_to_a_question_may_come_after_the_time_limit_of_the_turn() {
+    let server = calling_server();
+    let yaml = asking_agent(&server).replace("execution:\n", "execution:\n  llm_timeout: 1\n");
+    let project = Project::with(&yaml);
+    let mut terminal = OnTerminal::start(&project, &["chat", "--session", "s"]);
+    terminal.until("you › ");
+    terminal.types("go\r");
+    terminal.until("allow?");
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    terminal.types("y\r");
+    terminal.until("It said");
+    terminal.shown.clear();
+    terminal.until("you › ");
+    terminal.types("/quit\r");
+    assert_eq!(terminal.ends().0, Some(0));
+    project.run(&["events", "check", "s"]).exits(0);
+    let exported = project.run(&["events", "export", "s"]).exits(0).stdout;
+    assert!(
+        exported.lines().last().unwrap().contains("\"success\""),
+        "{exported}"
+    );
     server.finish();
 }
 

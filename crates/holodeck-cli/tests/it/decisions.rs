@@ -212,3 +212,49 @@ fn claude_decides_alike() {
     check_run(&bench.project.run_file());
     bench.server.finish();
 }
+
+/// A person must decide about `pay`, and there is none: the setting decides at once, though an answer has no time limit.
+#[test]
+fn e69_a_test_without_a_person_applies_its_rule_and_does_not_wait() {
+    let yaml = |model: &str, answer: &str| {
+        format!(
+            "name: desk\nmodel: {{{model}}}\ninstructions: {{inline: Be kind.}}\n\
+             approvals: {{timeout_seconds: null, non_interactive: {answer}, rules: [{{tools: pay, approver: human}}]}}\n\
+             tools:\n  - {{type: function, name: pay, description: Pays., parameters: {{}}, mock: [paid]}}\n\
+             test_cases:\n  - {{name: one, input: go, expected_approvals: [{{tool: pay, decision: asked}}]}}\n"
+        )
+    };
+    let result = |run: &Value| {
+        let results = run["report"]["results"][0]["tool_invocations"]
+            .as_array()
+            .unwrap();
+        (
+            results.len(),
+            results[0]["result"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
+    for (answer, expected) in [("approve", "paid"), ("reject", "no person")] {
+        let server = ModelServer::answering(|request| match request.texts("tool").len() {
+            0 => Reply::tool_call("c1", "pay", &json!({})),
+            _ => Reply::text("done"),
+        });
+        let project = Project::with(&yaml(&openai(&server), answer));
+        project.run(&["test"]).exits(0);
+        let (calls, got) = result(&project.run_file());
+        assert!(calls == 1 && got.contains(expected), "{got}");
+        server.finish();
+
+        let server = AnthropicServer::answering(|request| {
+            if request.tool_results().is_empty() {
+                AnthropicReply::tool_use("mcp__holodeck_tools__pay", &json!({}))
+            } else {
+                AnthropicReply::text("done")
+            }
+        });
+        let bench = Bench::new(&yaml("provider: anthropic, name: sonnet", answer), server);
+        bench.run(&["test"]).exits(0);
+        let (calls, got) = result(&bench.project.run_file());
+        assert!(calls == 1 && got.contains(expected), "{got}");
+        bench.server.finish();
+    }
+}

@@ -126,9 +126,11 @@ fn on_a_terminal_the_person_fills_in_the_answer() {
     // What is shown is not yet an answer.
     terminal.types("\r");
     terminal.until("this is not an answer to the question");
+    terminal.shown.clear();
     terminal.until("declines › ");
     terminal.types("\u{15}{\"name\": \"Ada\"}\r");
     terminal.until("Name: Ada");
+    terminal.shown.clear();
     terminal.until("you › ");
     terminal.types("/quit\r");
     assert_eq!(terminal.ends().0, Some(0));

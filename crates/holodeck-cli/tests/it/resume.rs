@@ -22,9 +22,9 @@ use serde_json::Value;
 use crate::project::Project;
 
 /// How many runs are started and killed; `cargo xtask soak resume` sets more.
-const ROUNDS: &str = "HOLODECK_KILL_ROUNDS";
+pub(crate) const ROUNDS: &str = "HOLODECK_KILL_ROUNDS";
 /// The seed of the random numbers, to repeat a failure.
-const SEED: &str = "HOLODECK_KILL_SEED";
+pub(crate) const SEED: &str = "HOLODECK_KILL_SEED";
 
 const CASES: usize = 40;
 
@@ -356,11 +356,11 @@ fn finished_case(line: &str) -> Option<Value> {
 }
 
 /// Numbers that depend only on their seed (splitmix64).
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     /// Below `bound`.
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -369,6 +369,6 @@ impl Random {
     }
 }
 
-fn number_from_env(name: &str) -> Option<u64> {
+pub(crate) fn number_from_env(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().unwrap())
 }

@@ -18,7 +18,7 @@ use crate::{
 /// A server that listens.
 pub(crate) struct Server {
     child: Child,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Server {
@@ -26,9 +26,18 @@ impl Server {
         Self::start_with(project, args, &[])
     }
 
-    fn start_with(project: &Project, args: &[&str], env: &[(&str, &str)]) -> Self {
+    pub(crate) fn start_with(project: &Project, args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::launch(project, &[&["--port", "0"], args].concat(), env)
+    }
+
+    /// At the configured address.
+    fn start_at(project: &Project, args: &[&str]) -> Self {
+        Self::launch(project, args, &[])
+    }
+
+    fn launch(project: &Project, args: &[&str], env: &[(&str, &str)]) -> Self {
         let mut child = project
-            .command(&[&["serve", "--port", "0", "--json"], args].concat())
+            .command(&[&["serve", "--json"], args].concat())
             .envs(env.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -260,6 +269,160 @@ fn conversations_are_kept_where_the_yaml_says() {
             .stdout
             .contains("hello")
     );
+}
+
+#[test]
+fn the_command_line_beats_serve_and_serve_beats_deployment() {
+    let yaml = agent("http://127.0.0.1:9", TWO_CASES);
+    let free_port = || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let [deployed, served, flag] = [(); 3].map(|()| free_port());
+    let deployment = |protocol: &str| {
+        format!(
+            "deployment:\n  registry: {{url: ghcr.io, repository: r}}\n  target: {{provider: gcp, gcp: {{project_id: \
+             my-project}}}}\n  protocol: {protocol}\n  port: {deployed}\n"
+        )
+    };
+    let serve = format!("serve: {{listen: '127.0.0.1:{served}'}}\n");
+    let project = Project::with(&yaml);
+    let status = |server: &Server, method: &str, path: &str| {
+        let answer = server.ask(method, path, "", "");
+        answer.split(' ').nth(1).unwrap().to_owned()
+    };
+    // The port and the protocol of `deployment:` are the defaults.
+    project.write("agent.yaml", format!("{yaml}{}", deployment("ag-ui")));
+    let server = Server::start_at(&project, &[]);
+    assert!(
+        server.address.ends_with(&format!(":{deployed}")),
+        "{}",
+        server.address
+    );
+    assert_eq!(status(&server, "GET", "/v1/sessions"), "404");
+    assert_eq!(status(&server, "POST", "/awp"), "400");
+    server.end("-TERM").exits(0);
+    project.write("agent.yaml", format!("{yaml}{}{serve}", deployment("rest")));
+    let server = Server::start_at(&project, &[]);
+    assert!(
+        server.address.ends_with(&format!(":{served}")),
+        "{}",
+        server.address
+    );
+    assert_eq!(status(&server, "GET", "/v1/sessions"), "200");
+    assert_eq!(status(&server, "POST", "/awp"), "404");
+    server.end("-TERM").exits(0);
+    let port = flag.to_string();
+    let flags = ["-p", &port, "--host", "localhost", "--protocol", "both"];
+    let cors = ["--cors-origins", "https://a.example,https://b.example"];
+    let server = Server::start_at(&project, &[&flags[..], &cors].concat());
+    assert!(
+        server.address.ends_with(&format!(":{flag}")),
+        "{}",
+        server.address
+    );
+    assert_eq!(status(&server, "GET", "/v1/sessions"), "200");
+    assert_eq!(status(&server, "POST", "/awp"), "400");
+    for (origin, expected) in [("https://b.example", "200"), ("https://c.example", "403")] {
+        let answer = server.ask("GET", "/health", &format!("origin: {origin}\r\n"), "");
+        assert_eq!(answer.split(' ').nth(1).unwrap(), expected, "{origin}");
+        assert_eq!(
+            answer.contains("access-control-allow-origin: https://b.example"),
+            expected == "200"
+        );
+    }
+    server.end("-TERM").exits(0);
+}
+
+#[test]
+fn clients_choose_one_of_several_agents() {
+    let model = ModelServer::answering(|request| {
+        let instructions = request.texts("system").concat();
+        Reply::text(format!("{} {}", instructions, request.texts("user").len()))
+    });
+    let yaml = agent(&model.url(), TWO_CASES);
+    let project = Project::with(&yaml);
+    let other = yaml
+        .replace("name: support", "name: sales")
+        .replace("Answer briefly.", "Sell.");
+    project.write("sales/agent.yaml", other);
+    let server = Server::start(&project, &["agent.yaml", "sales/agent.yaml"]);
+    let post = |path: &str, body: &Value| {
+        let answer = server.ask("POST", path, "", &body.to_string());
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().to_owned();
+        (status, serde_json::from_str::<Value>(body).unwrap_or_default())
+    };
+    // The first one answers where none is named.
+    let said = post("/v1/sessions/a/messages?wait=true", &json!({"message": "hi"}));
+    assert_eq!(said.1["response"], "Answer briefly. 1");
+    let created = post("/v1/sessions", &json!({"sessionId": "b", "agent": "sales"}));
+    assert_eq!(
+        (created.0.as_str(), &created.1["agent"]),
+        ("201", &json!("sales"))
+    );
+    let said = post("/v1/sessions/b/messages?wait=true", &json!({"message": "hi"}));
+    assert_eq!(said.1["response"], "Sell. 1");
+    // A conversation keeps its agent, whichever protocol continues it.
+    let said = post(
+        "/agent/sales/chat",
+        &json!({"message": "more", "session_id": "b"}),
+    );
+    assert_eq!(said.1["content"], "Sell. 2");
+    let refused = post(
+        "/agent/support/chat",
+        &json!({"message": "more", "session_id": "b"}),
+    );
+    assert_eq!(
+        (refused.0.as_str(), &refused.1["code"]),
+        ("409", &json!("OTHER_AGENT"))
+    );
+    let message = json!([{"id": "m", "role": "user", "content": "and more"}]);
+    let run = json!({"threadId": "b", "runId": "r", "state": {}, "messages": message, "tools": [], "context": [],
+        "forwardedProps": {}});
+    assert!(
+        server
+            .ask("POST", "/awp", "", &run.to_string())
+            .contains("Sell. 3")
+    );
+    let completion = post(
+        "/v1/chat/completions",
+        &json!({"model": "sales", "messages": message}),
+    );
+    assert_eq!(completion.1["choices"][0]["message"]["content"], "Sell. 1");
+    let models = server.ask("GET", "/v1/models", "", "");
+    assert!(models.contains(r#""id":"support""#) && models.contains(r#""id":"sales""#));
+    server.end("-TERM").exits(0);
+}
+
+#[test]
+fn old_pieces_are_swept_while_it_serves() {
+    let model = echoing();
+    let yaml = agent(&model.url(), TWO_CASES);
+    let project = Project::with(&yaml);
+    let server = Server::start(&project, &[]);
+    server.say("hello");
+    let whole = server.ask("GET", "/v1/sessions/s/events", "", "");
+    assert!(whole.contains("message_chunk"));
+    server.end("-TERM").exits(0);
+    project.write(
+        "agent.yaml",
+        format!("{yaml}events: {{resume_window_seconds: 0}}\n"),
+    );
+    let server = Server::start(&project, &[]);
+    let rest = loop {
+        let rest = server.ask("GET", "/v1/sessions/s/events", "", "");
+        if !rest.contains("message_chunk") {
+            break rest;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    for line in rest.lines().filter(|line| line.starts_with("data: ")) {
+        assert!(whole.contains(line), "{line}");
+    }
+    assert!(rest.contains("re: hello"));
+    server.end("-TERM").exits(0);
+    project.run(&["events", "check", "last"]).exits(0);
 }
 
 #[test]

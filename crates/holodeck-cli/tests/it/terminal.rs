@@ -21,12 +21,17 @@ pub(crate) struct OnTerminal {
 
 impl OnTerminal {
     pub(crate) fn start(project: &Project, args: &[&str]) -> Self {
+        Self::with(&project.command(args))
+    }
+
+    /// Runs this command of a project on a terminal.
+    pub(crate) fn with(plain: &Command) -> Self {
         let mut command = Command::new("python3");
         command
-            .args(["-c", PTY, env!("CARGO_BIN_EXE_holodeck")])
-            .args(args);
-        let plain = project.command(&[]);
-        command.current_dir(project.dir()).env_clear();
+            .args(["-c", PTY])
+            .arg(plain.get_program())
+            .args(plain.get_args());
+        command.current_dir(plain.get_current_dir().unwrap()).env_clear();
         for (name, value) in plain.get_envs() {
             command.env(name, value.unwrap());
         }

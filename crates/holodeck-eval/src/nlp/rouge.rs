@@ -222,6 +222,19 @@ mod tests {
     use super::*;
 
     proptest! {
+        /// Up to 64 words and more than 64 are counted differently.
+        #[test]
+        fn long_texts_share_the_pairs_that_the_general_count_finds(
+            prediction in "([ab]{1,2} ){40,140}",
+            reference in "([ab]{1,2} ){40,140}",
+        ) {
+            let (variant, tokenizer, stemming) = (RougeVariant::Rouge2, Tokenizer::Reference, Stemming::Off);
+            prop_assert_eq!(
+                rouge(&prediction, &reference, variant, tokenizer, stemming),
+                words_rouge(&prediction, &reference, variant, tokenizer, stemming)
+            );
+        }
+
         #[test]
         fn texts_have_the_score_of_the_lower_cased_texts(
             prediction in "([a-c]{1,12}|[A-B0-1 ]|[İ\u{212a}]|\\PC|[\u{0}-\u{7f}]){0,30}",

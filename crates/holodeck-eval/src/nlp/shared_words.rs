@@ -1,5 +1,5 @@
 //! Words and pairs of words that two texts share, after the normalisation of `rouge_score` or of the SQuAD script.
-//! Its buffers are used again by the next pair of texts, and eight bytes are classified at once, because most answers
+//! Its buffers are used again by the next pair of texts, and 64 bytes are classified at once, because most answers
 //! are short: allocating and branching would take longer than comparing.
 #![allow(
     clippy::indexing_slicing,
@@ -7,9 +7,9 @@
     reason = "ranges of words in their own buffer, tables whose size is a power of two; `&` does not branch"
 )]
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 
+use super::characters::{Characters, Class};
 use super::ngrams::{Overlap, PairTable, UNKNOWN, position, seed, symbol};
 use super::python;
 
@@ -30,16 +30,19 @@ pub(super) fn rouge_overlap(prediction: &str, reference: &str, unit: Unit) -> Op
     Some(BUFFERS.with_borrow_mut(|buffers| {
         buffers.reference.read_letters_and_digits(reference);
         buffers.prediction.read_letters_and_digits(prediction);
-        buffers.overlap(unit)
+        match unit {
+            Unit::Words => buffers.shared_words(),
+            Unit::Pairs => buffers.shared_pairs(),
+        }
     }))
 }
 
-/// The overlap of words between white space, without ASCII punctuation and articles.
-pub(super) fn squad_overlap(prediction: &str, reference: &str) -> Overlap {
+/// The overlap of words between white space, without ASCII punctuation and articles; `None` for texts with rare
+/// characters.
+pub(super) fn squad_overlap(prediction: &str, reference: &str) -> Option<Overlap> {
     BUFFERS.with_borrow_mut(|buffers| {
-        buffers.reference.read_squad(reference);
-        buffers.prediction.read_squad(prediction);
-        buffers.overlap(Unit::Words)
+        let is_read = buffers.reference.read_squad(reference) && buffers.prediction.read_squad(prediction);
+        is_read.then(|| buffers.shared_words())
     })
 }
 
@@ -55,329 +58,316 @@ thread_local! {
 struct Buffers {
     reference: Text,
     prediction: Text,
-    words: WordTable,
+    table: WordTable,
     /// The numbers of the reference's words in their order.
     numbers: Vec<u32>,
     pairs: PairTable,
 }
 
 impl Buffers {
-    fn overlap(&mut self, unit: Unit) -> Overlap {
-        let (reference, prediction) = (&self.reference, &self.prediction);
-        let (theirs, ours) = (reference.words.len(), prediction.words.len());
-        self.words.reset(theirs);
-        match unit {
-            Unit::Words => {
-                for &word in &reference.words {
-                    self.words.insert(reference, word);
-                }
-                let mut shared = 0;
-                for &word in &prediction.words {
-                    shared += usize::from(self.words.take(reference, prediction, word));
-                }
-                Overlap {
-                    shared,
-                    prediction: ours,
-                    reference: theirs,
-                }
+    fn shared_words(&mut self) -> Overlap {
+        let Self {
+            reference,
+            prediction,
+            table,
+            ..
+        } = self;
+        table.reset(reference.words().len());
+        for place in 0..reference.words().len() {
+            table.insert(reference, place, 1);
+        }
+        let mut shared = 0;
+        for word in prediction.words() {
+            let (at, is_known) = table.find(reference, prediction, word);
+            let left = &mut table.slots[at].left;
+            let is_shared = is_known & (*left > 0);
+            *left -= u64::from(is_shared);
+            shared += usize::from(is_shared);
+        }
+        Overlap {
+            shared,
+            prediction: prediction.words().len(),
+            reference: reference.words().len(),
+        }
+    }
+
+    fn shared_pairs(&mut self) -> Overlap {
+        let Self {
+            reference,
+            prediction,
+            table,
+            ..
+        } = self;
+        let mut shared = 0;
+        table.reset(reference.words().len());
+        if reference.words().len() <= 64 {
+            // A bit for each place of a word: pairs need no table of their own.
+            for place in 0..reference.words().len() {
+                table.insert(reference, place, 1 << place);
             }
-            Unit::Pairs => {
-                self.numbers.clear();
-                for &word in &reference.words {
-                    self.numbers.push(self.words.insert(reference, word));
-                }
-                self.pairs.reset(theirs);
-                for pair in self.numbers.windows(2) {
-                    self.pairs.add(pair[0], pair[1]);
-                }
-                let (mut shared, mut before) = (0, UNKNOWN);
-                for &word in &prediction.words {
-                    let number = self.words.number(reference, prediction, word);
-                    if before != UNKNOWN && number != UNKNOWN {
-                        shared += usize::from(self.pairs.take(before, number).1);
-                    }
-                    before = number;
-                }
-                Overlap {
-                    shared,
-                    prediction: ours.saturating_sub(1),
-                    reference: theirs.saturating_sub(1),
-                }
+            let (mut after, mut unused) = (0, u64::MAX);
+            for word in prediction.words() {
+                let (at, is_known) = table.find(reference, prediction, word);
+                let places = table.slots[at].left & u64::from(is_known).wrapping_neg();
+                let ends = places & after & unused;
+                shared += usize::from(ends != 0);
+                unused &= !(ends & ends.wrapping_neg());
+                after = places << 1;
             }
+        } else {
+            let places = 0..reference.words().len();
+            self.numbers.clear();
+            self.numbers
+                .extend(places.map(|place| symbol(table.insert(reference, place, 1))));
+            self.pairs.reset(reference.words().len());
+            for pair in self.numbers.windows(2) {
+                self.pairs.add(pair[0], pair[1]);
+            }
+            let mut before = UNKNOWN;
+            for word in prediction.words() {
+                let (at, is_known) = table.find(reference, prediction, word);
+                let number = if is_known { symbol(at) } else { UNKNOWN };
+                if before != UNKNOWN && number != UNKNOWN {
+                    shared += usize::from(self.pairs.take(before, number).1);
+                }
+                before = number;
+            }
+        }
+        Overlap {
+            shared,
+            prediction: prediction.words().len().saturating_sub(1),
+            reference: reference.words().len().saturating_sub(1),
         }
     }
 }
 
-/// A word, by its place in the normalised text.
-#[derive(Clone, Copy)]
+/// A word: its first 16 bytes, with zeros after it, and its place in the normalised text. No text has zeros in words.
+#[derive(Clone, Copy, Default)]
 struct Word {
+    head: u64,
+    rest: u64,
     start: usize,
     end: usize,
 }
 
-/// A normalised text and its words.
+impl Word {
+    #[inline]
+    fn new(lower: &[u8], start: usize, end: usize) -> Self {
+        let length = end - start;
+        let read = |at: usize, length: usize| {
+            let bytes = lower.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            let unused = 8 * (8 - length.min(8));
+            u64::from_le_bytes(bytes.unwrap_or_default()) << unused >> unused
+        };
+        Self {
+            head: read(start, length),
+            rest: if length > 8 {
+                read(start + 8, length - 8)
+            } else {
+                0
+            },
+            start,
+            end,
+        }
+    }
+
+    #[inline]
+    fn is_article(&self) -> bool {
+        let is = |word: [u8; 8]| self.head == u64::from_le_bytes(word);
+        is(*b"a\0\0\0\0\0\0\0") | is(*b"an\0\0\0\0\0\0") | is(*b"the\0\0\0\0\0")
+    }
+
+    /// Whether it can have more than 16 bytes.
+    fn is_long(&self) -> bool {
+        self.rest >> 56 != 0
+    }
+}
+
+/// A normalised text.
 #[derive(Default)]
 struct Text {
-    /// Followed by eight bytes of no meaning, so that eight can be read from each place.
+    /// In lower case, followed by spaces: whole blocks and 16 bytes, so that 16 can be read from each place.
     lower: Vec<u8>,
-    /// A bit for each byte that is an ASCII letter or digit.
-    masks: Vec<u64>,
+    /// For each block, the bytes that are parts of words. The last byte is none.
+    parts: Vec<u64>,
+    /// A buffer whose first elements are the words.
     words: Vec<Word>,
+    count: usize,
+    characters: Characters,
 }
 
-const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGH_BITS: u64 = ONES << 7;
+/// How many bytes are classified at once: a bit for each.
+const BLOCK: usize = 64;
 
 impl Text {
+    fn words(&self) -> &[Word] {
+        &self.words[..self.count]
+    }
+
     fn read_letters_and_digits(&mut self, text: &str) {
-        self.classify(text.as_bytes());
-        self.words.clear();
-        let words = &mut self.words;
-        for_each_run(&self.masks, text.len(), |start, end| {
-            words.push(Word { start, end });
-        });
-    }
-
-    fn read_squad(&mut self, text: &str) {
-        self.words.clear();
-        if !text.is_ascii() || !self.read_ascii_squad(text.as_bytes()) {
-            self.read_any_squad(text);
+        self.copy(text);
+        for block in self.lower.as_chunks_mut::<BLOCK>().0 {
+            self.parts.push(bits(block, |byte| byte.is_ascii_alphanumeric()));
+            lower_case(block);
         }
+        self.find_words::<false>();
     }
 
-    /// Writes the bytes in lower case and marks the letters and digits. Other bytes become meaningless.
-    fn classify(&mut self, bytes: &[u8]) {
+    /// Returns false if the text has characters that only the general normalisation handles.
+    fn read_squad(&mut self, text: &str) -> bool {
+        self.copy(text);
+        let has_symbols = !text.is_ascii() && {
+            let Some(has_symbols) = self.read_characters(text) else {
+                return false;
+            };
+            has_symbols
+        };
+        let mut has_low = false;
+        for block in self.lower.as_chunks_mut::<BLOCK>().0 {
+            self.parts.push(bits(block, is_part));
+            has_low |= block
+                .iter()
+                .fold(false, |any, &byte| any | (byte < b' ') | (byte == 0x7f));
+            lower_case(block);
+        }
+        // A control character that is not white space is a part of a word, but separates articles.
+        if has_low && text.contains(|c: char| c.is_ascii_control() && !python::is_space(c)) {
+            return false;
+        }
+        self.find_words::<true>();
+        // Beside a symbol, an article can be a part of a word.
+        !has_symbols
+            || !self.words().iter().any(|word| {
+                let word = &self.lower[word.start..word.end];
+                !word.is_ascii() && word.split(|byte| !byte.is_ascii()).any(is_article)
+            })
+    }
+
+    /// Copies the text, and spaces after it.
+    fn copy(&mut self, text: &str) {
+        self.parts.clear();
         self.lower.clear();
-        self.lower.reserve(bytes.len() + 16);
-        self.masks.clear();
-        for block in bytes.chunks(64) {
-            let mut mask = 0;
-            let (chunks, rest) = block.as_chunks::<8>();
-            for (place, chunk) in chunks.iter().enumerate() {
-                mask |= self.classify_chunk(*chunk) << (8 * place);
-            }
-            if !rest.is_empty() {
-                let mut chunk = [0; 8];
-                chunk[..rest.len()].copy_from_slice(rest);
-                mask |= self.classify_chunk(chunk) << (8 * chunks.len());
-            }
-            self.masks.push(mask);
-        }
-        self.lower.extend_from_slice(&[0; 8]);
+        self.lower.extend_from_slice(text.as_bytes());
+        self.lower
+            .resize((text.len() + 1).next_multiple_of(BLOCK) + 16, b' ');
     }
 
-    fn classify_chunk(&mut self, chunk: [u8; 8]) -> u64 {
-        let chunk = u64::from_le_bytes(chunk);
-        // The bit 0x20 makes letters lower case, and digits have it.
-        let lower = chunk | (ONES * 0x20);
-        self.lower.extend_from_slice(&lower.to_le_bytes());
-        // The high bit of each byte that is at least the first and at most the last one. No sum carries to the next byte.
-        let between = |bytes: u64, first: u8, last: u8| {
-            (bytes + ONES * u64::from(0x80 - first)) & !(bytes + ONES * u64::from(0x7f - last))
-        };
-        let ascii = chunk & !HIGH_BITS;
-        let found = between(lower & !HIGH_BITS, b'a', b'z') | between(ascii, b'0', b'9');
-        // Moves the high bit of byte i to bit i.
-        ((found & !chunk & HIGH_BITS) >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
-    }
-
-    /// Returns false for a control character that is not white space, because it is a part of a word.
-    fn read_ascii_squad(&mut self, bytes: &[u8]) -> bool {
-        self.classify(bytes);
-        let Self { lower, masks, words } = self;
-        let mut word = Word { start: 0, end: 0 };
-        let (mut before, mut found) = (0, 0);
-        let mut finish = |lower: &[u8], word: Word| {
-            if word.end > word.start && !is_article(&lower[word.start..word.end]) {
-                words.push(word);
+    /// Converts the characters outside of ASCII, and returns whether some are symbols; `None` if one needs more context.
+    fn read_characters(&mut self, text: &str) -> Option<bool> {
+        let mut has_symbols = false;
+        for (at, c) in text.char_indices().filter(|(_, c)| !c.is_ascii()) {
+            let known = self.characters.get(c);
+            match known.class {
+                Class::Letter => {}
+                Class::Symbol => has_symbols = true,
+                Class::Space => self.lower[at..at + c.len_utf8()].fill(b' '),
+                Class::Rare => return None,
             }
-        };
-        for_each_run(masks, bytes.len(), |start, end| {
-            let between = meaning(&bytes[before..start]);
-            found |= between;
-            if between & SEPARATES != 0 || word.end == word.start {
-                finish(lower, word);
-                word = Word { start, end };
-            } else {
-                // Without the punctuation between its parts.
-                lower.copy_within(start..end, word.end);
-                word.end += end - start;
-            }
-            before = end;
-        });
-        finish(lower, word);
-        (found | meaning(&bytes[before..])) & IS_CONTROL == 0
-    }
-
-    fn read_any_squad(&mut self, text: &str) {
-        // The lower case of sigma depends on what follows.
-        let text = if text.contains('Σ') {
-            Cow::Owned(text.to_lowercase())
-        } else {
-            Cow::Borrowed(text)
-        };
-        self.lower.clear();
-        self.words.clear();
-        let mut normalizer = Normalizer {
-            text: self,
-            word: 0,
-            run: 0,
-        };
-        for c in text.chars() {
-            if c.is_ascii_punctuation() {
-                continue;
-            }
-            if c.is_ascii() {
-                normalizer.push(c.to_ascii_lowercase());
-            } else if is_plain_letter(c) {
-                normalizer.write(c);
-            } else {
-                c.to_lowercase().for_each(|c| normalizer.push(c));
+            if known.lower != c {
+                known.lower.encode_utf8(&mut self.lower[at..]);
             }
         }
-        normalizer.finish_run();
-        normalizer.finish_word();
-        self.lower.extend_from_slice(&[0; 8]);
-    }
-}
-
-/// Removes articles between any two characters that are not a part of a word, not only those between spaces.
-struct Normalizer<'t> {
-    text: &'t mut Text,
-    /// Where the word between white space begins.
-    word: usize,
-    /// Where the letters and digits begin that were written last.
-    run: usize,
-}
-
-impl Normalizer<'_> {
-    fn push(&mut self, c: char) {
-        if python::is_space(c) {
-            self.finish_run();
-            self.finish_word();
-            return;
-        }
-        if python::is_word(c) {
-            self.write(c);
-            return;
-        }
-        self.finish_run();
-        self.write(c);
-        self.run = self.text.lower.len();
+        Some(has_symbols)
     }
 
-    fn write(&mut self, c: char) {
-        let mut bytes = [0; 4];
-        self.text
-            .lower
-            .extend_from_slice(c.encode_utf8(&mut bytes).as_bytes());
-    }
-
-    /// An article becomes a space.
-    fn finish_run(&mut self) {
-        if is_article(&self.text.lower[self.run..]) {
-            self.text.lower.truncate(self.run);
-            self.finish_word();
-        }
-        self.run = self.text.lower.len();
-    }
-
-    fn finish_word(&mut self) {
-        let end = self.text.lower.len();
-        if end > self.word {
-            self.text.words.push(Word {
-                start: self.word,
-                end,
-            });
-        }
-        (self.word, self.run) = (end, end);
-    }
-}
-
-/// Whether the character is one of those letters in lower case, or without case, that most texts consist of.
-fn is_plain_letter(c: char) -> bool {
-    matches!(c, 'ß'..='ö' | 'ø'..='ÿ' | 'а'..='џ' | 'α'..='ω' | 'ぁ'..='ゖ' | 'ァ'..='ヺ' | '一'..='鿿' | '가'..='힣')
-}
-
-/// Calls `emit` with the bounds of each run of set bits.
-fn for_each_run(masks: &[u64], len: usize, mut emit: impl FnMut(usize, usize)) {
-    let (mut start, mut open) = (0, false);
-    for (block, &mask) in masks.iter().enumerate() {
-        let mut edges = mask ^ (mask << 1 | u64::from(open));
-        while edges != 0 {
-            let place = block * 64 + position(u64::from(edges.trailing_zeros()));
-            edges &= edges - 1;
-            if open {
-                emit(start, place);
-            }
-            (start, open) = (place, !open);
-        }
-    }
-    if open {
-        emit(start, len);
-    }
-}
-
-fn meaning(bytes: &[u8]) -> u8 {
-    bytes
-        .iter()
-        .fold(0, |meaning, &byte| meaning | BETWEEN[usize::from(byte)])
-}
-
-/// What a byte between letters and digits means for the SQuAD script.
-const SEPARATES: u8 = 1;
-const IS_CONTROL: u8 = 2;
-
-static BETWEEN: [u8; 256] = {
-    let mut meanings = [0; 256];
-    let mut byte = 0_u8;
-    while byte < 128 {
-        meanings[byte as usize] = if matches!(byte, b'\t'..=b'\r' | 0x1c..=b' ') {
-            SEPARATES
-        } else if byte.is_ascii_control() {
-            IS_CONTROL
-        } else {
-            0
-        };
-        byte += 1;
-    }
-    meanings
-};
-
-/// A word as it is compared: words of at most 16 bytes are equal exactly if these fields are.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Key {
-    /// The first eight bytes, or all and zeros.
-    head: u64,
-    /// The last eight bytes; zeros if there are less than eight.
-    tail: u64,
-    length: u32,
-}
-
-impl Key {
+    /// Finds the words, which are runs of parts. For the SQuAD script, runs with only punctuation between them are one
+    /// word, and articles do not count.
     #[inline]
-    fn new(text: &Text, word: Word) -> Self {
-        let length = word.end - word.start;
-        let read = |at: usize| {
-            let bytes = text.lower.get(at..).and_then(<[u8]>::first_chunk::<8>);
-            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-        };
-        let unused = 8 * (8 - length.min(8)) % 64;
-        Self {
-            head: read(word.start) << unused >> unused,
-            tail: if length < 8 { 0 } else { read(word.end - 8) },
-            length: symbol(length),
+    fn find_words<const SQUAD: bool>(&mut self) {
+        let begins = self
+            .parts
+            .iter()
+            .map(|parts| (parts & !(parts << 1)).count_ones());
+        let most = position(u64::from(begins.sum::<u32>())) + 1;
+        if self.words.len() < most {
+            self.words.resize(most, Word::default());
         }
+        let (lower, words) = (&mut self.lower[..], &mut self.words[..]);
+        let (mut count, mut last, mut start, mut before) = (0, 0, 0, 0);
+        for (begin, parts) in (0..).step_by(BLOCK).zip(&self.parts) {
+            let shifted = parts << 1 | before;
+            let (mut starts, mut ends) = (parts & !shifted, shifted & !parts);
+            let mut next_start = || {
+                let start = begin + position(u64::from(starts.trailing_zeros()));
+                starts &= starts.wrapping_sub(1);
+                start
+            };
+            if before == 0 {
+                start = next_start();
+            }
+            while ends != 0 {
+                let end = begin + position(u64::from(ends.trailing_zeros()));
+                ends &= ends - 1;
+                let run = Word::new(lower, start, end);
+                let follows_text = |&byte: &u8| byte > b' ';
+                if SQUAD
+                    && lower.get(start.wrapping_sub(1)).is_some_and(follows_text)
+                    // The last word is there even if it does not count.
+                    && let Some(joined) = join(lower, &words[last], &run)
+                {
+                    words[last] = joined;
+                    count = last + usize::from(!joined.is_article());
+                } else {
+                    words[count] = run;
+                    last = count;
+                    count += usize::from(!SQUAD || !run.is_article());
+                }
+                start = next_start();
+            }
+            before = parts >> 63;
+        }
+        self.count = count;
+    }
+}
+
+/// Whether the SQuAD script keeps a byte.
+fn is_part(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() | !byte.is_ascii()
+}
+
+/// The last word with the run moved to its end, if there is only punctuation between them.
+#[cold]
+fn join(lower: &mut [u8], last: &Word, run: &Word) -> Option<Word> {
+    let before = lower[..run.start]
+        .iter()
+        .rfind(|&&byte| is_part(byte) | (byte <= b' '))?;
+    if !is_part(*before) {
+        return None;
+    }
+    lower.copy_within(run.start..run.end, last.end);
+    Some(Word::new(lower, last.start, last.end + run.end - run.start))
+}
+
+/// A bit for each byte that fulfils the condition. Compiled to instructions on several bytes.
+#[inline]
+fn bits(block: &[u8; BLOCK], is_set: impl Fn(u8) -> bool) -> u64 {
+    let mut flags = [0; BLOCK];
+    for (flag, &byte) in flags.iter_mut().zip(block) {
+        *flag = u8::from(is_set(byte));
+    }
+    let mut bits = 0;
+    for (place, &eight) in flags.as_chunks::<8>().0.iter().enumerate() {
+        // Moves the lowest bit of byte i to bit i.
+        bits |= (u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * place);
+    }
+    bits
+}
+
+#[inline]
+fn lower_case(block: &mut [u8; BLOCK]) {
+    for byte in block {
+        *byte |= u8::from(byte.is_ascii_uppercase()) << 5;
     }
 }
 
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    key: Key,
-    /// Where the word begins.
-    start: u32,
-    /// How often the word can still be shared.
-    left: u32,
+    head: u64,
+    rest: u64,
+    /// How often the word can still be shared; if pairs are shared, a bit for each of its places.
+    left: u64,
+    /// One of the places of the word among the words.
+    place: u32,
     /// The pair of texts that wrote the slot.
     round: u32,
 }
@@ -408,57 +398,39 @@ impl WordTable {
         }
     }
 
-    /// Adds a word of the reference. Returns its number.
-    #[inline]
-    fn insert(&mut self, text: &Text, word: Word) -> u32 {
-        let key = Key::new(text, word);
-        let (at, is_known) = self.find(&key, text, text, word);
-        let round = self.round;
+    /// Adds `more` to what is left of a word of the reference. Returns its number.
+    #[expect(clippy::inline_always, reason = "a call takes as long as the look-up")]
+    #[inline(always)]
+    fn insert(&mut self, reference: &Text, place: usize, more: u64) -> usize {
+        let word = &reference.words[place];
+        let (at, is_known) = self.find(reference, reference, word);
         let slot = &mut self.slots[at];
         *slot = Slot {
-            key,
-            start: if is_known { slot.start } else { symbol(word.start) },
-            left: if is_known { slot.left + 1 } else { 1 },
-            round,
+            head: word.head,
+            rest: word.rest,
+            left: slot.left * u64::from(is_known) + more,
+            place: symbol(place),
+            round: self.round,
         };
-        symbol(at)
+        at
     }
 
-    /// The number of a word of the prediction, [`UNKNOWN`] if the reference does not have it.
-    #[inline]
-    fn number(&self, reference: &Text, text: &Text, word: Word) -> u32 {
-        let (at, is_known) = self.find(&Key::new(text, word), reference, text, word);
-        if is_known { symbol(at) } else { UNKNOWN }
-    }
-
-    /// Whether the reference has the word once more.
-    #[inline]
-    fn take(&mut self, reference: &Text, text: &Text, word: Word) -> bool {
-        let (at, is_known) = self.find(&Key::new(text, word), reference, text, word);
-        let slot = &mut self.slots[at];
-        let is_shared = is_known & (slot.left > 0);
-        slot.left -= u32::from(is_shared);
-        is_shared
-    }
-
-    /// The slot of the word, or the free slot for it.
-    #[inline]
-    fn find(&self, key: &Key, reference: &Text, text: &Text, word: Word) -> (usize, bool) {
-        let mask = (1 << (64 - self.shift)) - 1;
-        let (head, tail) = self.factors;
-        let hash = key.head.wrapping_mul(head) ^ key.tail.wrapping_mul(tail);
+    /// The slot of a word of `text`, or the free slot for it.
+    #[expect(clippy::inline_always, reason = "a call takes as long as the look-up")]
+    #[inline(always)]
+    fn find(&self, reference: &Text, text: &Text, word: &Word) -> (usize, bool) {
+        let (head, rest) = self.factors;
+        let hash = word.head.wrapping_mul(head) ^ word.rest.wrapping_mul(rest);
         let mut at = position(hash >> self.shift);
         loop {
             let slot = &self.slots[at];
             let is_used = slot.round == self.round;
-            let is_same = (slot.key.head ^ key.head)
-                | (slot.key.tail ^ key.tail)
-                | u64::from(slot.key.length ^ key.length);
-            if is_used & ((is_same != 0) | (key.length > 16)) {
-                if is_same == 0 && is_equal(reference, slot, text, word) {
+            let difference = (slot.head ^ word.head) | (slot.rest ^ word.rest);
+            if is_used & ((difference != 0) | word.is_long()) {
+                if difference == 0 && is_equal(reference, slot, text, word) {
                     return (at, true);
                 }
-                at = (at + 1) & mask;
+                at = (at + 1) & ((1 << (64 - self.shift)) - 1);
                 continue;
             }
             return (at, is_used);
@@ -467,24 +439,14 @@ impl WordTable {
 }
 
 #[cold]
-fn is_equal(reference: &Text, slot: &Slot, text: &Text, word: Word) -> bool {
-    let start = position(u64::from(slot.start));
-    reference.lower[start..start + word.end - word.start] == text.lower[word.start..word.end]
+fn is_equal(reference: &Text, slot: &Slot, text: &Text, word: &Word) -> bool {
+    let known = &reference.words[position(u64::from(slot.place))];
+    reference.lower[known.start..known.end] == text.lower[word.start..word.end]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn plain_letters_are_letters_in_lower_case() {
-        let plain: Vec<char> = ('\0'..=char::MAX).filter(|&c| is_plain_letter(c)).collect();
-        assert!(plain.len() > 32_000);
-        for c in plain {
-            assert!(python::is_word(c) && !python::is_space(c), "{c:?}");
-            assert!(c.to_lowercase().eq([c]), "{c:?}");
-        }
-    }
 
     #[test]
     fn long_words_are_compared_to_their_end() {

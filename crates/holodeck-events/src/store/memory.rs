@@ -258,6 +258,7 @@ impl EventStore for MemoryStore {
                 owner: session.owner.clone(),
                 first_index: session.events.iter().find(of_run)?.index(),
                 last_index: last.map(StoredEvent::index),
+                process: is_open.then(std::process::id),
             })
         };
         Ok(find())

@@ -59,8 +59,8 @@ fn texts_calls_and_results_are_in_their_order() {
     assistant let me look
     call a f {"q":"a"}
     call b g {"q":"b"}
-    result b false 30
     result a true no
+    result b false 30
     assistant 30 days
     user thanks
     assistant welcome
@@ -88,8 +88,8 @@ fn of_a_stopped_run_what_had_arrived_remains() {
     assistant let me look
     call a f {"q":"a"}
     call b f {"q":"b"}
-    result b false 1
     result a true the turn was interrupted before this call ended
+    result b false 1
     partial so
     user two
     assistant let me look

@@ -27,7 +27,11 @@ mod postgres;
 // The testkit builds on this crate, which therefore does not depend on it.
 #[cfg(feature = "postgres")]
 #[path = "../../../holodeck-testkit/src/postgres.rs"]
-#[allow(unreachable_pub, reason = "shared with the testkit")]
+#[allow(
+    unreachable_pub,
+    dead_code,
+    reason = "shared with the testkit, where all of it is used"
+)]
 mod postgres_server;
 mod property;
 mod session;

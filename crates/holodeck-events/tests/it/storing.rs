@@ -1,6 +1,6 @@
 use std::sync::{
     Mutex,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use async_trait::async_trait;
@@ -103,10 +103,11 @@ fn sessions_are_numbered_by_themselves() {
     }
 }
 
-/// Fails from a certain append on.
+/// Fails from a certain append on, or returns what it stored twice.
 struct Failing {
     store: MemoryStore,
     left: AtomicUsize,
+    repeats: bool,
 }
 
 #[async_trait]
@@ -129,7 +130,11 @@ impl EventStore for Failing {
                 reason: "disk full".to_owned(),
             });
         }
-        self.store.append(drafts).await
+        let mut stored = self.store.append(drafts).await?;
+        if self.repeats {
+            stored.extend(stored.clone());
+        }
+        Ok(stored)
     }
 
     fn abandon(&self, session_id: &str, run_id: &str) {
@@ -220,6 +225,7 @@ fn a_run_whose_events_cannot_be_stored_is_stopped() {
     let store = Failing {
         store: MemoryStore::new(),
         left: AtomicUsize::new(1),
+        repeats: false,
     };
     let (clock, ids) = sources();
     let shown = Mutex::new(Vec::new());
@@ -258,6 +264,24 @@ fn a_run_whose_events_cannot_be_stored_is_stopped() {
     assert_eq!(meta.persistence_state, PersistenceState::Transient);
     assert_eq!((meta.event_index, meta.sequence_number), (None, None));
     assert!(matches!(&last.event().body, EventBody::Error(error) if error.code == "PERSISTENCE_FAILED"));
+}
+
+/// A store of another program that breaks the contract is noticed.
+#[test]
+fn events_that_break_the_contract_are_counted() {
+    let (clock, ids) = sources();
+    for repeats in [false, true] {
+        let store = Failing {
+            store: MemoryStore::new(),
+            left: AtomicUsize::new(usize::MAX),
+            repeats,
+        };
+        let violations = AtomicU64::new(0);
+        let recording = Recording::new(&store, &clock, &ids).with_violations(&violations);
+        let stream = Box::pin(futures::stream::iter(emitted()));
+        block_on(recording.record(NewRun::new("s", "go"), stream)).unwrap();
+        assert_eq!(violations.load(Ordering::SeqCst) > 0, repeats);
+    }
 }
 
 #[test]

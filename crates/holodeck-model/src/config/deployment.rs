@@ -1,4 +1,4 @@
-//! How an agent is deployed. It has no effect yet.
+//! How an agent is deployed. `protocol` and `port` are the defaults of `serve:`; nothing else has an effect yet.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

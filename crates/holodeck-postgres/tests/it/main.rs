@@ -1,1 +1,4 @@
+//! Connections to a real server.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 mod tls;

@@ -86,6 +86,7 @@ impl Graders {
             retrieval_context: context.or_else(|| retrieved.clone()),
             retrieved,
             names: &self.names,
+            shared_metrics: &self.shared_metrics,
             goal: case.goal(),
             recorded: match view {
                 AnswerView::Stored(Some(grade)) => grade.conversation.as_deref(),

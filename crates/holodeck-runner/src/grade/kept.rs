@@ -5,9 +5,7 @@ use std::time::Duration;
 use holodeck_eval::{MetricError, MetricKind, MetricOutcome, Verdict};
 use holodeck_model::{MetricConfig, MetricResult, TestCase};
 
-use super::{
-    Expectations, Graders, OfUnit, asks, conversation::whole_expectations, expectations, fingerprint,
-};
+use super::{Expectations, Graders, OfUnit, asks, conversation::whole_expectations, expectations};
 use crate::record::{Grade, TurnGrade};
 
 /// Which verdicts of judges and programs a regrade renews. Other checks cost nothing and are always computed again.
@@ -61,12 +59,12 @@ impl Graders {
         let expected = expectations(case, stored.turns.len());
         let turns = stored.turns.iter().zip(expected).map(|(stored, expected)| {
             let configs: Vec<_> = self.enabled(expected).collect();
-            kept_of(stored, &configs, expected, None, renew, judges)
+            self.kept_of(stored, &configs, expected, None, renew, judges)
         });
         let turns = turns.collect::<Result<_, _>>()?;
         let configs: Vec<_> = case.conversation_metrics().collect();
         let conversation = match &stored.conversation {
-            Some(stored) => kept_of(
+            Some(stored) => self.kept_of(
                 stored,
                 &configs,
                 whole_expectations(case),
@@ -79,6 +77,50 @@ impl Graders {
         Ok(OfUnit { turns, conversation })
     }
 
+    fn kept_of(
+        &self,
+        stored: &TurnGrade,
+        configs: &[&MetricConfig],
+        expected: Expectations<'_>,
+        goal: Option<&str>,
+        renew: &Renew,
+        judges: &dyn Fn(&MetricConfig) -> Option<String>,
+    ) -> Result<Vec<Option<MetricOutcome>>, CannotKeep> {
+        if stored.metrics.is_empty() {
+            // There was nothing to measure, so there is no verdict to keep.
+            return Ok(Vec::new());
+        }
+        // The first fingerprint is that of the expectations about tools.
+        let mut verdicts: Vec<_> = stored
+            .checks
+            .iter()
+            .skip(1)
+            .zip(&stored.metrics)
+            .map(Some)
+            .collect();
+        let kept = configs.iter().map(|&config| {
+            if !asks(config) || renew.names(config) {
+                return Ok(None);
+            }
+            let check = self.shared_metrics.metric_check(config, expected, goal);
+            let same = verdicts.iter_mut().find(|verdict| {
+                verdict.is_some_and(|(stored, result)| {
+                    *stored == check && (result.model_used.is_none() || result.model_used == judges(config))
+                })
+            });
+            // Each verdict is used once: the same metric twice has two.
+            let Some((_, result)) = same.and_then(Option::take) else {
+                return Err(CannotKeep {
+                    metric: config.name().to_owned(),
+                });
+            };
+            // Whether a skipped metric is skipped again depends on the gates as they are now.
+            let is_kept = !renew.renews(config, result) && !result.skipped;
+            Ok(is_kept.then(|| outcome(config, result)))
+        });
+        kept.collect()
+    }
+
     /// The names of all enabled metrics of a case.
     pub(crate) fn names_of_metrics<'a>(&'a self, case: &'a TestCase) -> impl Iterator<Item = &'a str> {
         // A simulated user writes at least one message.
@@ -87,59 +129,6 @@ impl Graders {
         of_turns
             .chain(case.conversation_metrics())
             .map(MetricConfig::name)
-    }
-}
-
-fn kept_of(
-    stored: &TurnGrade,
-    configs: &[&MetricConfig],
-    expected: Expectations<'_>,
-    goal: Option<&str>,
-    renew: &Renew,
-    judges: &dyn Fn(&MetricConfig) -> Option<String>,
-) -> Result<Vec<Option<MetricOutcome>>, CannotKeep> {
-    if stored.metrics.is_empty() {
-        // There was nothing to measure, so there is no verdict to keep.
-        return Ok(Vec::new());
-    }
-    // The first fingerprint is that of the expectations about tools.
-    let mut verdicts: Vec<_> = stored
-        .checks
-        .iter()
-        .skip(1)
-        .zip(&stored.metrics)
-        .map(Some)
-        .collect();
-    let kept = configs.iter().map(|&config| {
-        if !asks(config) || renew.names(config) {
-            return Ok(None);
-        }
-        let check = metric_check(config, expected, goal);
-        let same = verdicts.iter_mut().find(|verdict| {
-            verdict.is_some_and(|(stored, result)| {
-                *stored == check && (result.model_used.is_none() || result.model_used == judges(config))
-            })
-        });
-        // Each verdict is used once: the same metric twice has two.
-        let Some((_, result)) = same.and_then(Option::take) else {
-            return Err(CannotKeep {
-                metric: config.name().to_owned(),
-            });
-        };
-        // Whether a skipped metric is skipped again depends on the gates as they are now.
-        let is_kept = !renew.renews(config, result) && !result.skipped;
-        Ok(is_kept.then(|| outcome(config, result)))
-    });
-    kept.collect()
-}
-
-/// Fingerprint of a metric and of what it compares an answer with. A verdict is only valid for the same one.
-pub(super) fn metric_check(config: &MetricConfig, expected: Expectations<'_>, goal: Option<&str>) -> String {
-    if asks(config) {
-        let known = (expected.retrieval_context, expected.turn_config, goal);
-        fingerprint(&(config, expected.ground_truth, known))
-    } else {
-        fingerprint(&(config, expected.ground_truth))
     }
 }
 

@@ -28,13 +28,13 @@ impl Judges for OneJudge {
     async fn open(&self, _: Option<&ModelConfig>, _: VerdictFormat) -> Result<OpenJudge, BackendError> {
         Ok(OpenJudge {
             backend: Arc::new(self.backend.clone()),
-            turns: TurnRunner {
+            turns: Arc::new(TurnRunner {
                 files: FileReader::new(Converter::new(Isolation::None), Duration::from_mins(1)),
                 prices: Prices::embedded(),
                 model: "gpt-4o".to_owned(),
                 timeout: Some(Duration::from_secs(5)),
                 timeout_source: "`llm_timeout`".to_owned(),
-            },
+            }),
         })
     }
 

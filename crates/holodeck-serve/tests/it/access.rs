@@ -147,6 +147,57 @@ async fn e52_what_belongs_to_another_user_does_not_exist() {
 }
 
 #[tokio::test]
+async fn e53_a_request_cannot_name_another_user() {
+    let world = of_two_users(|| ScriptedTurn::text("x")).await;
+    let as_bob = async |path: &str, body: serde_json::Value| {
+        let headers = [
+            ("authorization", "Bearer token-of-bob"),
+            ("x-user-id", "alice"),
+            ("x-forwarded-user", "alice"),
+        ];
+        world.send(Method::POST, path, &headers, &body.to_string()).await
+    };
+    // Where a field is not known, it is refused.
+    for name in ["userId", "user_id", "user", "owner"] {
+        for (path, mut body) in [
+            ("/v1/sessions", json!({})),
+            ("/v1/sessions/s/messages", json!({"message": "hi"})),
+            ("/v1/approvals/a", json!({"decision": "approve"})),
+        ] {
+            body[name] = json!("alice");
+            let refused = as_bob(path, body).await;
+            assert_eq!(
+                refused.problem(),
+                (400, "INVALID_REQUEST".to_owned()),
+                "{path} {name}"
+            );
+        }
+        let path = format!("/v1/sessions?{name}=alice");
+        let listed = world.send_as("bob", Method::GET, &path, json!({})).await;
+        assert_eq!(listed.problem().0, 400, "{path}");
+    }
+    assert_eq!(world.store.sessions(None).await.unwrap(), []);
+    // Protocols of others have such fields; they mean nothing here.
+    let message = json!({"id": "m", "role": "user", "content": "hi", "name": "alice"});
+    let run = json!({
+        "threadId": "t", "runId": "r", "state": {"userId": "alice"}, "messages": [message], "tools": [],
+        "context": [], "forwardedProps": {"userId": "alice", "user": "alice"},
+    });
+    assert_eq!(as_bob("/awp", run).await.status, 200);
+    let chat = json!({"message": "hi", "session_id": "c", "user_id": "alice"});
+    assert_eq!(as_bob("/agent/helper/chat", chat).await.status, 200);
+    for session in ["t", "c"] {
+        let session = world.store.session(session).await.unwrap().unwrap();
+        assert_eq!(session.owner.as_deref(), Some("bob"));
+    }
+    let events = world.stored("t").await;
+    assert!(events.iter().any(|(_, json)| json.contains(r#""userId":"bob""#)));
+    assert!(events.iter().all(|(_, json)| !json.contains("alice")));
+    let completion = json!({"model": "helper", "messages": [message], "user": "alice"});
+    assert_eq!(as_bob("/v1/chat/completions", completion).await.status, 200);
+}
+
+#[tokio::test]
 async fn pages_of_other_origins_are_refused() {
     let world = of_two_users(|| ScriptedTurn::text("x")).await;
     let own = format!("http://{}", world.address);
@@ -260,4 +311,15 @@ async fn a_body_that_does_not_arrive_ends_the_request() {
         answer.starts_with("HTTP/1.1 408") && answer.contains("TIMEOUT"),
         "{answer}"
     );
+}
+
+#[tokio::test]
+async fn a_body_that_announces_too_much_is_not_awaited() {
+    let world = World::new(|_| ScriptedTurn::text("x")).await;
+    let mut socket = TcpStream::connect(world.address).await.unwrap();
+    let head = "POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999\r\nconnection: close\r\n\r\n";
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    socket.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
 }

@@ -60,14 +60,12 @@ async fn office_with(options: ServeOptions) -> (World, TempDir) {
 type Part<'a> = (&'a str, Option<&'a str>, &'a str);
 
 fn form(parts: &[Part<'_>]) -> String {
-    let mut body = String::new();
-    for (name, file, content) in parts {
+    let written = parts.iter().map(|(name, file, content)| {
         let file = file.map_or(String::new(), |file| format!("; filename=\"{file}\""));
-        body += &format!(
-            "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"{file}\r\n\r\n{content}\r\n"
-        );
-    }
-    body + &format!("--{BOUNDARY}--\r\n")
+        format!("--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"{file}\r\n\r\n{content}\r\n")
+    });
+    let end = format!("--{BOUNDARY}--\r\n");
+    written.chain([end]).collect()
 }
 
 async fn send_form(world: &World, user: &str, path: &str, parts: &[Part<'_>]) -> Reply {

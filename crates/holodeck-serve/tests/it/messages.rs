@@ -173,7 +173,7 @@ async fn e57_a_second_message_is_refused_or_waits() {
 }
 
 #[tokio::test]
-async fn a_message_that_waits_can_be_withdrawn() {
+async fn e58_a_message_that_waits_can_be_withdrawn() {
     let (world, gate) = busy(concurrency(Concurrency::Enqueue)).await;
     world.say("s", "a").await;
     let path = "/v1/sessions/s/messages?stream=true";
@@ -184,6 +184,19 @@ async fn a_message_that_waits_can_be_withdrawn() {
     let frame = waiting.next().await.unwrap();
     assert_eq!(frame.event, "agent:error");
     assert_eq!(waiting.next().await, None);
+    let body = r#"{"message": "c", "session_id": "s"}"#;
+    let mut older = world
+        .open(Method::POST, "/agent/helper/chat/stream", &[], body)
+        .await;
+    assert_eq!(older.next().await.unwrap().event, "stream_start");
+    let stored = world.get("/v1/sessions/s").await.json();
+    for run in world.service.runs_of("s") {
+        if run.run_id() != id(&stored, "openRun") {
+            run.cancel();
+        }
+    }
+    assert_eq!(older.next().await.unwrap().event, "error");
+    assert_eq!(older.next().await, None);
     gate.open();
     world.service.drain().await;
     assert!(
@@ -308,6 +321,22 @@ async fn more_runs_than_the_limit_are_refused() {
     while world.say("t", "b").await.status != 202 {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn agents_share_the_limit_of_the_server() {
+    let setup = Setup {
+        options: ServeOptions {
+            max_runs: 1,
+            ..ServeOptions::default()
+        },
+        ..Setup::default()
+    };
+    let (world, _gate) = busy(setup).await;
+    world.say("s", "a").await;
+    let refused = world.say("t", "b").await;
+    assert_eq!(refused.problem(), (429, "TOO_MANY_RUNS".to_owned()));
+    assert!(refused.text.contains("1 runs are active"), "{}", refused.text);
 }
 
 #[tokio::test]

@@ -172,6 +172,100 @@ async fn e55_an_idle_stream_is_kept_open() {
 }
 
 #[tokio::test]
+async fn e55_every_kind_of_stream_is_kept_open() {
+    let gate = Gate::new();
+    let inner = gate.clone();
+    let setup = Setup {
+        options: ServeOptions {
+            heartbeat: Duration::from_millis(5),
+            ..ServeOptions::default()
+        },
+        ..Setup::default()
+    };
+    let world = World::with(setup, move |_| {
+        ScriptedTurn::nothing().and_text("x").and_wait_for(&inner)
+    })
+    .await;
+    let message = json!({"role": "user", "content": "a", "id": "m"});
+    let run = json!({
+        "threadId": "t", "runId": "r", "state": {}, "messages": [message], "tools": [], "context": [],
+        "forwardedProps": {},
+    });
+    let completion = json!({"model": "helper", "messages": [message], "stream": true});
+    let mut streams = Vec::new();
+    for (path, body) in [
+        ("/v1/sessions/s/messages?stream=true", json!({"message": "a"})),
+        ("/agent/helper/chat/stream", json!({"message": "a"})),
+        ("/v1/chat/completions", completion),
+        ("/awp", run),
+    ] {
+        let mut stream = world.open(Method::POST, path, &[], &body.to_string()).await;
+        assert_eq!(stream.status, 200, "{path}");
+        let mut heartbeats = 0;
+        while heartbeats < 3 {
+            heartbeats += usize::from(stream.block().await.unwrap() == ": idle");
+        }
+        streams.push(stream);
+    }
+    gate.open();
+    for stream in streams {
+        assert!(!stream.rest().await.is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e80_a_hundred_conversations_at_once_lose_nothing() {
+    const PIECES: usize = 50;
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(folder.path().join("events.db"), SqliteOptions::default()).await;
+    let setup = Setup {
+        store: Arc::new(store.unwrap()),
+        options: ServeOptions {
+            max_runs: 100,
+            ..ServeOptions::default()
+        },
+        max_runs: 100,
+        ..Setup::default()
+    };
+    let script = |message: &str| {
+        (0..PIECES).fold(ScriptedTurn::nothing(), |turn, piece| {
+            turn.and_text(&format!("{message}.{piece} "))
+                .and_wait(Duration::from_millis(1))
+        })
+    };
+    let world = Arc::new(World::with(setup, move |asked| script(&asked.message)).await);
+    let clients = (0..100).map(|number| {
+        let world = Arc::clone(&world);
+        tokio::spawn(async move {
+            let session = format!("s{number}");
+            world.post("/v1/sessions", json!({"sessionId": session})).await;
+            let path = format!("/v1/sessions/{session}/events?follow=true");
+            let mut stream = world.stream(&path, None).await;
+            assert_eq!(world.say(&session, &session).await.status, 202);
+            let mut got = Vec::new();
+            loop {
+                let frame = stream.next().await.unwrap();
+                let is_last = frame.kind() == "complete";
+                got.push(frame);
+                if is_last {
+                    break;
+                }
+            }
+            assert_eq!(payloads(&got), world.stored(&session).await);
+            let chunks = got.iter().filter(|frame| frame.kind() == "message_chunk");
+            let text: String = chunks
+                .map(|frame| frame.json()["content"].as_str().unwrap().to_owned())
+                .collect();
+            let written: Vec<String> = (0..PIECES).map(|piece| format!("{session}.{piece} ")).collect();
+            assert_eq!(text, written.concat());
+        })
+    });
+    for client in clients.collect::<Vec<_>>() {
+        client.await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn e51_a_client_that_takes_nothing_is_disconnected_and_resumes() {
     let setup = Setup {
         store: Arc::new(MemoryStore::new()),

@@ -178,7 +178,7 @@ async fn e58_a_run_is_stopped() {
 }
 
 #[tokio::test]
-async fn questions_are_answered_and_only_by_their_user() {
+async fn e52_questions_are_answered_and_only_by_their_user() {
     let tools = std::sync::Arc::new(ScriptedTools::default());
     let backend = ScriptedBackend::answering(|asked| {
         let call = ToolCall {
@@ -209,7 +209,7 @@ async fn questions_are_answered_and_only_by_their_user() {
         .await;
     let events = alice.events_until("approval_requested").await;
     let id = events.last().unwrap()["approvalId"].clone();
-    // E-52: what is not one's own does not exist.
+    // What is not one's own does not exist.
     bob.send("session:join", json!({"sessionId": "s"})).await;
     assert_eq!(
         bob.error().await,
@@ -287,6 +287,7 @@ async fn frames_that_cannot_be_read_end_nothing() {
         "",
         "{",
         "[]",
+        r#"["chat:message", {"message": "x"}]"#,
         r#"{"data": {}}"#,
         r#"{"event": 7}"#,
         r#"{"event": "nothing"}"#,
@@ -309,6 +310,8 @@ async fn frames_that_cannot_be_read_end_nothing() {
             json!({"sessionId": "s", "message": "x", "userId": "bob"}),
         ),
         ("chat:message", json!([])),
+        ("chat:message", json!(["x"])),
+        ("session:join", json!(["s"])),
         ("approval:response", json!({"decision": "approve"})),
     ] {
         socket.send(event, data.clone()).await;
@@ -365,6 +368,37 @@ async fn e51_a_connection_that_takes_nothing_is_closed() {
         .await;
     let events = socket.events_until("complete").await;
     assert_eq!(events.len() as u64, head - last.unwrap());
+}
+
+#[tokio::test]
+async fn e55_an_idle_connection_is_kept_open() {
+    let setup = Setup {
+        options: ServeOptions {
+            heartbeat: Duration::from_millis(5),
+            ..ServeOptions::default()
+        },
+        ..Setup::default()
+    };
+    let world = World::with(setup, |_| ScriptedTurn::text("x")).await;
+    let mut socket = Socket::new(&world).await;
+    let mut pings = 0;
+    while pings < 3 {
+        pings += usize::from(socket.0.next().await.unwrap().unwrap().is_ping());
+    }
+    socket.send("chat:message", json!({"message": "hi"})).await;
+    socket.events_until("complete").await;
+}
+
+#[tokio::test]
+async fn a_client_that_closes_is_answered() {
+    let world = World::new(|_| ScriptedTurn::text("x")).await;
+    let mut socket = Socket::new(&world).await;
+    let close = CloseFrame {
+        code: 1000.into(),
+        reason: "done".into(),
+    };
+    socket.0.close(Some(close)).await.unwrap();
+    assert_eq!(socket.close_code().await, Some(1000));
 }
 
 #[tokio::test]

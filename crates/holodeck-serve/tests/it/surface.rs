@@ -1,10 +1,161 @@
-use holodeck_serve::{Protocols, ServeOptions};
+use std::collections::BTreeSet;
+
+use holodeck_serve::{
+    Protocols, ServeOptions,
+    conversation::api::{BackendEvent, CallDetails, ToolResult},
+};
 use holodeck_testkit::ScriptedTurn;
 use http::Method;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use crate::world::{Setup, World};
+
+/// The addresses of the router, as its source lists them.
+fn routes() -> BTreeSet<String> {
+    let routes = include_str!("../../src/server.rs").split(".route(\"").skip(1);
+    routes
+        .map(|route| route.split('"').next().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn every_call_is_described_with_its_methods_and_parameters() {
+    let world = World::new(|_| ScriptedTurn::text("x")).await;
+    let document = world.get("/openapi.json").await.json();
+    let paths = document["paths"].as_object().unwrap();
+    assert_eq!(paths.keys().cloned().collect::<BTreeSet<_>>(), routes());
+    let mut names = BTreeSet::new();
+    for (path, calls) in paths {
+        for method in ["get", "post", "put", "patch", "delete"] {
+            let address = path.replace("{id}", "none").replace("{agent}", "helper");
+            let reply = world
+                .send(method.to_uppercase().parse().unwrap(), &address, &[], "{")
+                .await;
+            assert_eq!(
+                reply.status != 405,
+                calls.get(method).is_some(),
+                "{method} {path}: {reply:?}"
+            );
+            if reply.status == 405 {
+                let allowed = reply.headers["allow"].to_str().unwrap();
+                assert!(!allowed.contains(&method.to_uppercase()), "{method} {path}");
+            }
+            let Some(call) = calls.get(method) else { continue };
+            let name = call["operationId"].as_str().unwrap();
+            assert!(names.insert(name.to_owned()), "{name} twice");
+            for name in path
+                .split('{')
+                .skip(1)
+                .map(|rest| rest.split('}').next().unwrap())
+            {
+                let parameters = call["parameters"].as_array().unwrap().iter();
+                let own =
+                    parameters.filter(|parameter| parameter["in"] == "path" && parameter["name"] == name);
+                assert_eq!(own.count(), 1, "{method} {path}: {name}");
+            }
+            assert_eq!(
+                method == "post",
+                call.get("requestBody").is_some() || path.ends_with("cancel")
+            );
+        }
+    }
+    // References lead somewhere.
+    for reference in world
+        .get("/openapi.json")
+        .await
+        .text
+        .split("\"$ref\": \"#")
+        .skip(1)
+    {
+        let pointer = reference.split('"').next().unwrap();
+        assert!(document.pointer(pointer).is_some(), "{pointer}");
+    }
+}
+
+#[tokio::test]
+async fn every_refusal_is_a_problem() {
+    let world = World::new(|_| ScriptedTurn::text("x")).await;
+    for (method, path) in [
+        (Method::GET, "/v1/sessions/%ff"),
+        (Method::POST, "/v1/sessions/%ff/messages"),
+        (Method::GET, "/v1/runs/%ff/events"),
+        (Method::POST, "/v1/approvals/%ff"),
+        (Method::DELETE, "/v1/files/%ff"),
+        (Method::POST, "/agent/%ff/chat"),
+        (Method::GET, "/v1/sessions?limit=many"),
+        (Method::GET, "/v1/sessions?userId=bob"),
+        (Method::GET, "/v1/ws"),
+        (Method::POST, "/v1/files"),
+        (Method::POST, "/awp"),
+        (Method::GET, "/../etc/passwd"),
+        (Method::PUT, "/"),
+    ] {
+        let refused = world.send(method, path, &[], "{").await;
+        let (status, _) = refused.problem();
+        assert!((400..500).contains(&status), "{path}: {refused:?}");
+    }
+    let large = format!(r#"{{"message": "{}"}}"#, "x".repeat(1 << 20));
+    for path in ["/v1/sessions/s/messages", "/awp", "/agent/helper/chat"] {
+        let refused = world.send(Method::POST, path, &[], &large).await;
+        assert_eq!(refused.problem(), (413, "TOO_LARGE".to_owned()), "{path}");
+    }
+    // A list has no fields.
+    for body in [r#"["s", "helper"]"#, "null", "7", "\"s\""] {
+        let refused = world.send(Method::POST, "/v1/sessions", &[], body).await;
+        assert_eq!(refused.problem(), (400, "INVALID_REQUEST".to_owned()), "{body}");
+        assert!(!refused.text.contains("struct"), "{}", refused.text);
+    }
+    assert_eq!(world.store.sessions(None).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn the_page_runs_only_its_own_script() {
+    let world = World::new(|_| ScriptedTurn::text("x")).await;
+    let page = world.get("/").await;
+    let policy = page.headers["content-security-policy"].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'none';"), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(page.text.matches("<script").count(), 1);
+    assert_eq!(page.text.matches("<style").count(), 1);
+    for never in [" style=", " onclick=", " onload=", "innerHTML", "eval("] {
+        assert!(!page.text.contains(never), "{never}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_backend_may_not_report_is_left_out_and_counted() {
+    let world = World::new(|_| {
+        ScriptedTurn::nothing()
+            .and_event(BackendEvent::ToolResult(ToolResult {
+                call_id: "call-1".to_owned(),
+                name: "search".to_owned(),
+                result: "of no call".to_owned(),
+                is_error: false,
+                duration_ms: None,
+                details: CallDetails::default(),
+            }))
+            .and_text("x")
+    })
+    .await;
+    let counted = async || world.get("/metrics").await.text;
+    assert!(counted().await.contains("holodeck_contract_violations_total 0\n"));
+    let answer = world
+        .post("/v1/sessions/s/messages?wait=true", json!({"message": "a"}))
+        .await;
+    assert_eq!(answer.json()["response"], "x");
+    assert!(
+        !world
+            .get("/v1/sessions/s/events")
+            .await
+            .text
+            .contains("of no call")
+    );
+    assert!(counted().await.contains("holodeck_contract_violations_total 1\n"));
+    let body = json!({"model": "helper", "messages": [{"role": "user", "content": "a"}]});
+    assert_eq!(world.post("/v1/chat/completions", body).await.status, 200);
+    assert!(counted().await.contains("holodeck_contract_violations_total 2\n"));
+}
 
 /// What is described exists, and answers in the described form.
 #[tokio::test]

@@ -16,9 +16,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
         "a tool has one name in every event, whatever the wire calls it",
         |s| search(s).boxed(),
     ),
-    ("parallel calls run at the same time, results in order", |s| {
-        parallel(s).boxed()
-    }),
+    ("parallel calls run at the same time", |s| parallel(s).boxed()),
     ("a failing tool does not end the turn", |s| failing(s).boxed()),
     ("an unknown tool does not end the turn", |s| unknown(s).boxed()),
     ("a tool that is too slow does not end the turn", |s| {
@@ -67,9 +65,11 @@ async fn parallel(subject: &dyn Subject) -> Outcome {
     let (prepared, _) = equipped(subject, Scenario::of(moves)).await;
     let observed = ask(&*prepared.backend, "go").await;
     let results = observed.results().into_iter();
-    let results: Vec<_> = results
+    let mut results: Vec<_> = results
         .map(|result| (result.call_id.as_str(), result.result.as_str()))
         .collect();
+    // They are emitted as they arrive.
+    results.sort_unstable();
     same("the results", results, [("c1", "first"), ("c2", "second")])?;
     same("the response", observed.result()?.response.as_str(), "done")?;
     observed.folds()

@@ -71,8 +71,22 @@ impl<'t> Lines<'t> {
 
     /// The list of `count` items that begins below the line of its key.
     pub(super) fn block_list(&self, key_at: usize, count: usize) -> Option<BlockList> {
-        let below = self.number(key_at) + 1;
-        let first = (below..self.starts.len()).find(|line| self.indent(*line).is_some())?;
+        self.block_list_from(self.number(key_at) + 1, count)
+    }
+
+    /// The list of `count` items that the file consists of, after its directives and the marker of its start.
+    pub(super) fn root_list(&self, count: usize) -> Option<BlockList> {
+        let is_head = |line: &usize| {
+            let line = self.line(*line);
+            line.starts_with('%') || line.trim_end() == "---"
+        };
+        let head = (0..self.starts.len()).take_while(|line| self.indent(*line).is_none() || is_head(line));
+        self.block_list_from(head.last().map_or(0, |last| last + 1), count)
+    }
+
+    /// The list of `count` items whose first one is the next content from this line on.
+    fn block_list_from(&self, line: usize, count: usize) -> Option<BlockList> {
+        let first = (line..self.starts.len()).find(|line| self.indent(*line).is_some())?;
         let column = self.indent(first)?;
         let begins = |number: &usize| {
             let line = self.line(*number);

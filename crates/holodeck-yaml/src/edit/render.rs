@@ -20,10 +20,23 @@ pub(super) fn block_item(item: &JsonMap, column: usize) -> String {
                     writeln!(text, "{:column$}    {}: {}", "", scalar(key), inline(value))
                 })
             }
-            value => writeln!(text, "{:column$}{lead}{}: {}", "", scalar(key), inline(value)),
+            value => match mappings(value) {
+                Some(items) => {
+                    let written = writeln!(text, "{:column$}{lead}{}:", "", scalar(key));
+                    text.extend(items.into_iter().map(|item| block_item(item, column + 4)));
+                    written
+                }
+                None => writeln!(text, "{:column$}{lead}{}: {}", "", scalar(key), inline(value)),
+            },
         };
     }
     text
+}
+
+/// The items of a list that has only mappings; `None` if the value is not one.
+fn mappings(value: &Value) -> Option<Vec<&JsonMap>> {
+    let items: Option<Vec<_>> = value.as_array()?.iter().map(Value::as_object).collect();
+    items.filter(|items| !items.is_empty() && items.iter().all(|item| !item.is_empty()))
 }
 
 /// An item on one line.

@@ -206,6 +206,69 @@ fn strings_are_quoted_where_necessary() {
     "#);
 }
 
+fn conversation(name: &str) -> JsonMap {
+    let value = json!({"name": name, "turns": [
+        {"input": "Where is it?", "expected_tools": ["find"]},
+        {"input": "Two\nlines, $${HOME}"},
+    ]});
+    value.as_object().cloned().unwrap()
+}
+
+#[test]
+fn a_test_case_is_added_to_an_agent_or_to_a_list_of_cases() {
+    let added = |text: &str| add_test_case(text, &conversation("new")).unwrap();
+    insta::assert_snapshot!(added("name: a\ntest_cases:\n  - {name: old}  # stays\n\n# The end.\n"), @r#"
+    name: a
+    test_cases:
+      - {name: old}  # stays
+      - name: new
+        turns:
+          - input: "Where is it?"
+            expected_tools: [find]
+          - input: "Two\nlines, $${HOME}"
+
+    # The end.
+    "#);
+    for (text, start, end) in [
+        (
+            "# cases\n- name: a  # one\n",
+            "# cases\n- name: a  # one\n- name: new\n",
+            "\n",
+        ),
+        (
+            "%YAML 1.2\n---\n# c\n  - name: a\n",
+            "%YAML 1.2\n---\n# c\n  - name: a\n  - name: new\n",
+            "\n",
+        ),
+        ("[{name: a}]\n", "[{name: a}, {name: new, turns: [{", "}]\n"),
+        ("[]\n", "[{name: new,", "]\n"),
+        ("", "test_cases:\n  - name: new\n", "\n"),
+        (
+            "test_cases:\n- name: a\n",
+            "test_cases:\n- name: a\n- name: new\n",
+            "\n",
+        ),
+        ("{\"test_cases\": []}\n", "{\"test_cases\": [{name: new,", "}\n"),
+    ] {
+        let edited = added(text);
+        assert!(
+            edited.starts_with(start) && edited.ends_with(end),
+            "{text:?} became\n{edited}"
+        );
+    }
+    for (text, message) in [
+        ("- name: new\n", "`test_cases` already has an item named `new`"),
+        (
+            "test_cases: [{name: new}]\n",
+            "`test_cases` already has an item named `new`",
+        ),
+        ("a\n", "the top level must be a mapping"),
+    ] {
+        let error = add_test_case(text, &conversation("new")).unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+}
+
 /// Files with lists in typical styles.
 fn file() -> impl Strategy<Value = String> {
     let comment = prop_oneof![Just(""), Just("  # c"), Just(" #")];

@@ -423,7 +423,7 @@ fn cassette(bytes: &[u8]) -> Outcome {
     let request = ModelRequest {
         provider: "openai".to_owned(),
         model: "m".to_owned(),
-        body: json!({"messages": [{"role": "user", "content": "hello"}]}),
+        body: json!({"messages": [{"role": "user", "content": "hello"}]}).into(),
         unit: None,
     };
     let cancel = CancellationToken::new();

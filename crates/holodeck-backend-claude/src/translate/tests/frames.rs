@@ -272,3 +272,43 @@ fn a_refusal_is_not_a_missing_object() {
         })
     ));
 }
+
+/// E-34: a CLI that repeats the conversation before it continues.
+#[test]
+fn e_34_of_a_turn_that_repeats_the_conversation_only_what_is_new_is_emitted() {
+    let call = json!({"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a"}});
+    let first = [
+        json!({"type": "user", "message": {"content": [{"type": "text", "text": "one"}]}}),
+        block(
+            "a",
+            &json!({"type": "thinking", "thinking": "hm", "signature": "s"}),
+        ),
+        block("a", &call),
+        tool_result("t1"),
+        block("b", &json!({"type": "text", "text": "It is a."})),
+    ];
+    let new = [
+        json!({"type": "user", "message": {"content": [{"type": "text", "text": "two"}]}}),
+        block("c", &json!({"type": "text", "text": "And b."})),
+        success(),
+    ];
+    let mut translator = Translator::new(TranslateOptions::default());
+    let mut emitted = |frames: &[Value]| {
+        let mut turn = Turn::default();
+        for frame in frames {
+            let frame = parse(frame.to_string().as_bytes()).unwrap();
+            translator.observe(&frame, &mut |event| turn.events.push(event));
+        }
+        lines(&turn)
+    };
+    let mut frames = first.to_vec();
+    frames.push(success());
+    assert!(emitted(&frames).contains(&"text \"It is a.\"".to_owned()));
+    // A result without its call is ignored by the recorder.
+    let repeated: Vec<Value> = first.iter().chain(&new).cloned().collect();
+    let emitted: Vec<_> = emitted(&repeated)
+        .into_iter()
+        .filter(|line| !line.starts_with("result"))
+        .collect();
+    assert_eq!(emitted, ["text \"And b.\"", "turn end EndTurn c m"]);
+}

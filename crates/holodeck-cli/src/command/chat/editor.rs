@@ -1,9 +1,9 @@
 //! Reads messages and answers at a terminal: with history, several lines and editing.
 
-use std::{fs, path::PathBuf};
+use std::{fs, future::pending, path::PathBuf};
 
 use rustyline::{
-    Cmd, Config, Context, EventHandler, Helper, KeyCode, KeyEvent, Modifiers,
+    Cmd, Config, Context, EventHandler, ExternalPrinter as _, Helper, KeyCode, KeyEvent, Modifiers,
     completion::Completer,
     config::Configurer as _,
     error::ReadlineError,
@@ -64,7 +64,7 @@ impl Editor {
     pub(super) async fn read_message(&mut self) -> Result<Option<String>, Failure> {
         let mut was_interrupted = false;
         loop {
-            match self.read(PROMPT.to_owned(), String::new()).await? {
+            match self.read(PROMPT.to_owned(), String::new(), pending()).await? {
                 Typed::End => return Ok(None),
                 // The first one drops the message, the second one leaves.
                 Typed::Interrupt if was_interrupted => return Ok(None),
@@ -80,25 +80,47 @@ impl Editor {
         }
     }
 
-    /// An answer to a question; `None` after Ctrl-C or Ctrl-D.
-    pub(super) async fn ask(&mut self, prompt: &str, initial: &str) -> Result<Option<String>, Failure> {
-        Ok(match self.read(prompt.to_owned(), initial.to_owned()).await? {
+    /// An answer to a question; `None` after Ctrl-C or Ctrl-D. Once there is a `notice`, it is shown above the question.
+    pub(super) async fn ask(
+        &mut self,
+        prompt: &str,
+        initial: &str,
+        notice: impl Future<Output = String>,
+    ) -> Result<Option<String>, Failure> {
+        let read = self.read(prompt.to_owned(), initial.to_owned(), notice).await?;
+        Ok(match read {
             Typed::Text(text) => Some(text),
             Typed::Interrupt | Typed::End => None,
         })
     }
 
-    async fn read(&mut self, prompt: String, initial: String) -> Result<Typed, Failure> {
+    async fn read(
+        &mut self,
+        prompt: String,
+        initial: String,
+        notice: impl Future<Output = String>,
+    ) -> Result<Typed, Failure> {
         let Some(mut editor) = self.editor.take() else {
             return Ok(Typed::End);
         };
-        let reading = tokio::task::spawn_blocking(move || {
+        // Without one, the notice is not shown.
+        let mut printer = editor.create_external_printer().ok();
+        let mut reading = tokio::task::spawn_blocking(move || {
             let line = editor.readline_with_initial(&prompt, (&initial, ""));
             (editor, line)
         });
-        let (editor, line) = reading
-            .await
-            .map_err(|error| Problem::execution(format!("cannot read from the terminal: {error}")))?;
+        let read = tokio::select! {
+            read = &mut reading => read,
+            notice = notice => {
+                if let Some(printer) = &mut printer {
+                    // It is only shown.
+                    let _ = printer.print(notice);
+                }
+                reading.await
+            }
+        };
+        let (editor, line) =
+            read.map_err(|error| Problem::execution(format!("cannot read from the terminal: {error}")))?;
         self.editor = Some(editor);
         match line {
             Ok(text) => Ok(Typed::Text(text)),

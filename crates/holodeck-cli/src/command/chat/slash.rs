@@ -13,6 +13,8 @@ pub(super) enum Slash {
     Cost,
     History,
     Export(PathBuf),
+    /// With a name, unless one is to be made.
+    SaveAsTest(Option<String>),
     Fork,
     Retry,
     Clear,
@@ -27,6 +29,11 @@ pub(super) const HELP: &[(&str, &str, &str)] = &[
     ("/cost", "", "show tokens and cost of this conversation"),
     ("/history", "", "show this conversation"),
     ("/export", "FILE", "write this conversation to a Markdown file"),
+    (
+        "/save-as-test",
+        "[NAME]",
+        "add this conversation to the agent's test cases",
+    ),
     ("/fork", "", "continue in a copy; the original stays as it is"),
     (
         "/retry",
@@ -58,6 +65,7 @@ impl Slash {
             }
             "attach" => Self::Attach(PathBuf::from(argument)),
             "export" => Self::Export(PathBuf::from(argument)),
+            "save-as-test" => Self::SaveAsTest((!argument.is_empty()).then(|| argument.to_owned())),
             "tools" => Self::Tools,
             "cost" => Self::Cost,
             "history" => Self::History,
@@ -91,6 +99,11 @@ mod tests {
         assert_eq!(
             Slash::parse("/attach a b.pdf"),
             Some(Ok(Slash::Attach("a b.pdf".into())))
+        );
+        assert_eq!(Slash::parse("/save-as-test"), Some(Ok(Slash::SaveAsTest(None))));
+        assert_eq!(
+            Slash::parse("/save-as-test order 7"),
+            Some(Ok(Slash::SaveAsTest(Some("order 7".to_owned()))))
         );
         assert_eq!(
             Slash::parse("/histroy"),

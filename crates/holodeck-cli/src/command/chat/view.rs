@@ -12,7 +12,7 @@ use holodeck::{
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    render::{call_arguments, cut, dim, failed_text},
+    render::{call_arguments, cut, dim, failed_text, hint},
     terminal::{Terminal, Verbosity},
 };
 
@@ -169,6 +169,10 @@ impl View {
             failed_text("error"),
             printable(&error.error)
         ));
+        let details = error.details.as_ref();
+        if let Some(next) = details.and_then(|details| details.get("hint")?.as_str()) {
+            terminal.write_message(&hint(&printable(next)));
+        }
         self.totals(&error.totals, terminal);
         Ok(())
     }

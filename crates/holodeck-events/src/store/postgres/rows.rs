@@ -293,6 +293,8 @@ pub(super) async fn run_info(db: &Db, run_id: &str) -> Result<Option<RunInfo>, F
         owner: row.try_get(1)?,
         first_index: unsigned(&row, 2)?,
         last_index: last.and_then(|last| u64::try_from(last).ok()),
+        // It may be one of another machine.
+        process: None,
     }))
 }
 

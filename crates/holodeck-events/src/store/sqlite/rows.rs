@@ -184,7 +184,9 @@ pub(super) fn run_row(
 pub(super) fn run_info(connection: &Connection, run_id: &str) -> Result<Option<RunInfo>, StoreError> {
     let row = connection
         .prepare_cached(
-            "SELECT session_id, owner, first_index, last_index
+            "SELECT session_id, owner, first_index, last_index,
+                 CASE WHEN last_index IS NULL
+                 THEN (SELECT process FROM writers WHERE writers.writer = runs.writer) END
              FROM runs JOIN sessions ON sessions.number = session
              WHERE run_id = ? AND deleted = 0",
         )?
@@ -195,6 +197,7 @@ pub(super) fn run_info(connection: &Connection, run_id: &str) -> Result<Option<R
                 owner: row.get(1)?,
                 first_index: row.get(2)?,
                 last_index: row.get(3)?,
+                process: row.get(4)?,
             })
         })
         .optional()?;

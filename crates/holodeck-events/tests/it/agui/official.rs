@@ -1,4 +1,4 @@
-//! The protocol's own schemas, verifier and client, in the script `fixtures/agui/check.mjs`.
+//! The protocol's own schemas, verifier and client, in the script `fixtures/clients/agui.mjs`.
 
 use holodeck_events::{AgUiEvent, AgUiOptions};
 use proptest::{
@@ -9,7 +9,7 @@ use proptest::{
 use serde_json::{Value, json};
 
 use super::{all, golden, json as json_of, rules::client_of, thread};
-use agui_client::agui_client;
+use node_clients::agui_client;
 
 use crate::{
     property::{tame, wild},
@@ -17,9 +17,9 @@ use crate::{
 };
 
 // The crate that shares it is built on this one.
-#[allow(unreachable_pub, reason = "public there")]
-#[path = "../../../../holodeck-testkit/src/agui_client.rs"]
-mod agui_client;
+#[allow(unreachable_pub, dead_code, reason = "public there, where all of it is used")]
+#[path = "../../../../holodeck-testkit/src/node_clients.rs"]
+mod node_clients;
 
 fn values(runs: &[Vec<AgUiEvent>]) -> Vec<Vec<Value>> {
     let values = runs.iter().map(|run| run.iter().map(json_of).collect());

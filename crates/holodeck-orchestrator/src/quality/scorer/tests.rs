@@ -46,8 +46,8 @@ impl CountingJudge for Judged {
     }
 }
 
-fn metric(yaml: Value) -> MetricConfig {
-    serde_json::from_value(yaml).unwrap()
+fn metric(kind: &str, fields: Value) -> MetricConfig {
+    serde_json::from_value(json!({ kind: fields })).unwrap()
 }
 
 fn parts(metrics: Vec<MetricConfig>, judge: Option<LoopJudge>) -> Arc<ScorerParts> {
@@ -69,7 +69,7 @@ fn verdict(score: u32, unachievable: bool) -> Value {
 
 #[tokio::test]
 async fn metrics_and_judge_are_averaged_in_points() {
-    let contains = metric(json!({"type": "standard", "metric": "contains", "value": "Paris"}));
+    let contains = metric("standard", json!({"metric": "contains", "value": "Paris"}));
     let parts = parts(vec![contains], Some(loop_judge(1)));
     let scorer = parts.for_task("The capital?", Judged::answering([verdict(60, false)]));
     let assessment = scorer.score(&LoopOutput::new("Paris.")).await.unwrap();
@@ -111,7 +111,7 @@ async fn a_judge_without_an_answer_is_a_scorer_error_after_one_more_attempt() {
 
 #[tokio::test]
 async fn a_metric_that_cannot_be_computed_is_a_scorer_error_and_not_zero() {
-    let bleu = metric(json!({"type": "standard", "metric": "bleu"}));
+    let bleu = metric("standard", json!({"metric": "bleu"}));
     let scorer = parts(vec![bleu], None).for_task("q", Judged::answering([]));
     let error = scorer.score(&LoopOutput::new("a")).await.unwrap_err();
     assert!(
@@ -142,9 +142,9 @@ async fn a_judge_sees_no_secret() {
 
 #[test]
 fn noise_is_zero_where_the_score_is_computed_and_unknown_for_programs() {
-    let contains = metric(json!({"type": "standard", "metric": "contains", "value": "Paris"}));
-    let code = metric(json!({"type": "code", "name": "c", "command": "./c"}));
-    let geval = metric(json!({"type": "geval", "name": "g", "criteria": "x", "judge_repeats": 2}));
+    let contains = metric("standard", json!({"metric": "contains", "value": "Paris"}));
+    let code = metric("code", json!({"name": "c", "command": "./c"}));
+    let geval = metric("geval", json!({"name": "g", "criteria": "x", "judge_repeats": 2}));
     let outcome = |evidence: Value| MetricOutcome {
         name: "m".to_owned(),
         kind: holodeck_eval::MetricKind::Geval,

@@ -212,7 +212,7 @@ async fn a_question_of_a_server_reaches_the_person_of_the_turn() {
         let requests = server.finish();
         let result = &requests[1].last_results()[0];
         assert!(result.0.contains(expected), "{result:?}");
-        let asked = person.asked.lock().unwrap();
+        let asked = person.asked.lock().unwrap().clone();
         assert_eq!(asked.len(), usize::from(is_present));
         let questions = events.iter().filter_map(|event| match event {
             Ok(BackendEvent::ApprovalAsked(ask)) => Some(ask),

@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -15,23 +15,8 @@ use serde_json::Value;
 /// Runs the pinned AG-UI client, verifier and schemas on threads: lists of runs, which are lists of events. Returns the
 /// messages that the client has at the end of each thread, or the first violation of the protocol.
 pub fn agui_client(threads: &[Vec<Vec<Value>>]) -> Result<Vec<Value>, String> {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folder = workspace.join(".smoke/agui");
-    for (installed, source) in [
-        ("check.mjs", "check.mjs"),
-        ("installed-lock.json", "package-lock.json"),
-    ] {
-        // What is installed is what is pinned.
-        let pinned = fs::read_to_string(workspace.join("fixtures/agui").join(source)).unwrap();
-        let is_same = fs::read_to_string(folder.join(installed)).is_ok_and(|text| text == pinned);
-        assert!(
-            is_same,
-            "the AG-UI client in {} is absent or outdated; `cargo xtask smoke` installs it",
-            folder.display()
-        );
-    }
     let mut child = Command::new("node")
-        .arg(folder.join("check.mjs"))
+        .arg(script("agui.mjs"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -60,4 +45,34 @@ pub fn agui_client(threads: &[Vec<Vec<Value>>]) -> Result<Vec<Value>, String> {
         .collect();
     assert_eq!(messages.len(), threads.len(), "one answer per thread");
     Ok(messages)
+}
+
+/// Lets a pinned client talk to the server at `url`: `ws`, `openai` or `agui`. Returns what it saw, or why it failed.
+pub fn foreign_client(client: &str, url: &str, token: &str) -> Result<Value, String> {
+    let output = Command::new("node")
+        .arg(script("talk.mjs"))
+        .args([client, url, token])
+        .stdin(Stdio::null())
+        .output()
+        .expect("Node starts");
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Ok(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+/// An installed script; what is installed is what is pinned.
+fn script(name: &str) -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = workspace.join(".smoke/clients");
+    for (installed, source) in [(name, name), ("installed-lock.json", "package-lock.json")] {
+        let pinned = fs::read_to_string(workspace.join("fixtures/clients").join(source)).unwrap();
+        let is_same = fs::read_to_string(folder.join(installed)).is_ok_and(|text| text == pinned);
+        assert!(
+            is_same,
+            "the clients in {} are absent or outdated; `cargo xtask smoke` installs them",
+            folder.display()
+        );
+    }
+    folder.join(name)
 }

@@ -1,0 +1,312 @@
+//! Many conversations and many readers at a time: what they receive, when, and what it costs the server.
+
+use std::path::Path;
+use std::sync::{Arc, Barrier};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::json;
+
+use super::{
+    Served,
+    client::{Event, Events, ask, ask_json},
+    model::{Pace, PacedModel},
+};
+
+/// Threads of clients need little.
+const STACK: usize = 256 << 10;
+
+/// An agent of this model.
+pub(crate) fn agent(model: &PacedModel, more: &str) -> String {
+    let url = model.url();
+    format!(
+        "name: paced\nmodel: {{provider: openai, name: paced, endpoint: \"{url}\"}}\ninstructions: {{inline: Answer.}}\n{more}"
+    )
+}
+
+/// Latencies in microseconds, from the model's write to the client's read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Latency {
+    pub(crate) median: u64,
+    pub(crate) p99: u64,
+}
+
+impl Latency {
+    fn of(mut all: Vec<u64>) -> Result<Self> {
+        all.sort_unstable();
+        let at = |percent: usize| all.get(all.len().saturating_sub(1) * percent / 100).copied();
+        Ok(Self {
+            median: at(50).context("nothing was measured")?,
+            p99: at(99).context("nothing was measured")?,
+        })
+    }
+}
+
+/// What conversations that are answered at the same time received.
+pub(crate) struct Conversations {
+    pub(crate) latency: Latency,
+    /// Pieces that the model wrote, and that clients received.
+    pub(crate) pieces: usize,
+    /// Peak resident memory.
+    pub(crate) memory: u64,
+}
+
+/// `count` conversations at the same time, each with a client that reads it. Every piece must arrive, in order, and be
+/// part of the stored message.
+pub(crate) fn conversations(program: &Path, count: usize, pace: Pace, more: &str) -> Result<Conversations> {
+    let model = Arc::new(PacedModel::start(pace)?);
+    let served = Served::start(program, &agent(&model, more))?;
+    let ready = Arc::new(Barrier::new(count));
+    let clients = (0..count).map(|number| {
+        let (model, ready, address) = (
+            Arc::clone(&model),
+            Arc::clone(&ready),
+            served.address().to_owned(),
+        );
+        client(move || converse(&address, &format!("s{number}"), &model, &ready, pace))
+    });
+    let clients = clients.collect::<Result<Vec<_>>>()?;
+    let mut latencies = Vec::new();
+    for client in clients {
+        latencies.extend(join(client)?);
+    }
+    let pieces = latencies.len();
+    ensure!(
+        pieces == count * pace.pieces as usize,
+        "{pieces} pieces arrived of {count} conversations"
+    );
+    let memory = served.memory("VmHWM")?;
+    served.end()?;
+    Ok(Conversations {
+        latency: Latency::of(latencies)?,
+        pieces,
+        memory,
+    })
+}
+
+/// The latency of each piece of one conversation.
+fn converse(
+    address: &str,
+    session: &str,
+    model: &PacedModel,
+    ready: &Barrier,
+    pace: Pace,
+) -> Result<Vec<u64>> {
+    let created = ask_json(address, "POST", "/v1/sessions", &json!({ "sessionId": session }));
+    let stream = Events::follow(address, session, None);
+    // All wait for each other, also for one that failed.
+    ready.wait();
+    created?;
+    let mut stream = stream?;
+    let path = format!("/v1/sessions/{session}/messages");
+    ask_json(address, "POST", &path, &json!({ "message": "go" }))?;
+    let (mut latencies, mut received) = (Vec::new(), Vec::new());
+    let mut text = String::new();
+    loop {
+        let event = stream.next()?.context("the stream ended before the run")?;
+        let now = model.now();
+        if event.is("message_chunk") {
+            let value = event.json()?;
+            let content = value
+                .get("content")
+                .and_then(serde_json::Value::as_str)
+                .unwrap_or_default();
+            for written in content
+                .split_whitespace()
+                .filter_map(|word| word.parse::<u64>().ok())
+            {
+                latencies.push(now.saturating_sub(written));
+            }
+            text.push_str(content);
+        }
+        let is_over = event.is("complete") || event.is("error");
+        received.push(event);
+        if is_over {
+            break;
+        }
+    }
+    ensure!(
+        received.last().is_some_and(|event| event.is("complete")),
+        "{session}: {:?}",
+        received.last()
+    );
+    let stored = Events::stored(address, session)?;
+    ensure!(
+        stored == received,
+        "{session}: the stored events are not those that were received"
+    );
+    let message = stored
+        .iter()
+        .find(|event| event.is("message"))
+        .context("no message is stored")?;
+    ensure!(
+        message.json()?.get("content").and_then(serde_json::Value::as_str) == Some(&text),
+        "{session}: the pieces are not the message"
+    );
+    ensure!(
+        latencies.len() == pace.pieces as usize,
+        "{session}: {} pieces of {}",
+        latencies.len(),
+        pace.pieces
+    );
+    Ok(latencies)
+}
+
+/// What many readers of one conversation received.
+pub(crate) struct Readers {
+    pub(crate) events: usize,
+    /// Resident memory while all of them wait for events, and its peak.
+    pub(crate) waiting: u64,
+    pub(crate) memory: u64,
+}
+
+/// `count` clients that read one conversation. Each receives all of its events.
+pub(crate) fn readers(program: &Path, count: usize, pace: Pace) -> Result<Readers> {
+    let model = PacedModel::start(pace)?;
+    let served = Served::start(program, &agent(&model, ""))?;
+    let address = served.address().to_owned();
+    ask_json(&address, "POST", "/v1/sessions", &json!({ "sessionId": "s" }))?;
+    let clients = (0..count).map(|_| {
+        let address = address.clone();
+        client(move || until_complete(&address))
+    });
+    let clients = clients.collect::<Result<Vec<_>>>()?;
+    wait_until(&format!("{count} readers"), || {
+        let (_, metrics) = ask(&address, "GET", "/metrics", "")?;
+        Ok(metrics.contains(&format!("holodeck_event_streams {count}\n")))
+    })?;
+    let waiting = served.memory("VmRSS")?;
+    ask_json(
+        &address,
+        "POST",
+        "/v1/sessions/s/messages",
+        &json!({ "message": "go" }),
+    )?;
+    let mut received = Vec::new();
+    for client in clients {
+        received.push(join(client)?);
+    }
+    let stored = Events::stored(&address, "s")?;
+    for (number, events) in received.iter().enumerate() {
+        ensure!(
+            *events == stored,
+            "reader {number} of {count} received other events"
+        );
+    }
+    let memory = served.memory("VmHWM")?;
+    served.end()?;
+    Ok(Readers {
+        events: stored.len(),
+        waiting,
+        memory,
+    })
+}
+
+fn until_complete(address: &str) -> Result<Vec<Event>> {
+    let mut stream = Events::follow(address, "s", None)?;
+    let mut events = Vec::new();
+    loop {
+        let event = stream.next()?.context("the stream ended before the run")?;
+        let is_over = event.is("complete") || event.is("error");
+        events.push(event);
+        if is_over {
+            return Ok(events);
+        }
+    }
+}
+
+/// A client that takes nothing is disconnected while another one receives everything; then it resumes. Returns how many
+/// events it was behind, and the peak memory.
+pub(crate) fn slow_reader(program: &Path) -> Result<(usize, u64)> {
+    // More than the buffers of the sockets hold.
+    let pace = Pace {
+        pieces: 1_500,
+        interval: Duration::from_millis(2),
+        padding: 8 << 10,
+    };
+    let model = PacedModel::start(pace)?;
+    let more = "serve: {slow_consumer_seconds: 2}\nevents: {chunk_flush_ms: 0}\n";
+    let served = Served::start(program, &agent(&model, more))?;
+    let address = served.address().to_owned();
+    ask_json(&address, "POST", "/v1/sessions", &json!({ "sessionId": "s" }))?;
+    let mut stalled = Events::follow(&address, "s", None)?;
+    let reader = {
+        let address = address.clone();
+        client(move || until_complete(&address))?
+    };
+    ask_json(
+        &address,
+        "POST",
+        "/v1/sessions/s/messages",
+        &json!({ "message": "go" }),
+    )?;
+    let all = join(reader)?;
+    wait_until("the server to disconnect the slow reader", || {
+        let (_, metrics) = ask(&address, "GET", "/metrics", "")?;
+        Ok(metrics.contains("holodeck_slow_consumers_closed_total 1\n"))
+    })?;
+    let mut received = Vec::new();
+    // The connection ends in the middle of what was sent.
+    while let Ok(Some(event)) = stalled.next() {
+        received.push(event);
+    }
+    let behind = all.len().saturating_sub(received.len());
+    ensure!(behind > 0, "the reader that took nothing had everything");
+    let mut rest = Events::follow(&address, "s", received.last().map(|event| event.index))?;
+    while received.len() < all.len() {
+        received.push(rest.next()?.context("the stream ended before the run")?);
+    }
+    ensure!(
+        received == all,
+        "what it received is not what the other one received"
+    );
+    let memory = served.memory("VmHWM")?;
+    served.end()?;
+    Ok((behind, memory))
+}
+
+/// The resident memory of a server without clients, once it no longer changes.
+pub(crate) fn idle(program: &Path) -> Result<u64> {
+    let pace = Pace {
+        pieces: 1,
+        interval: Duration::ZERO,
+        padding: 0,
+    };
+    let model = PacedModel::start(pace)?;
+    let served = Served::start(program, &agent(&model, ""))?;
+    ask(served.address(), "GET", "/ready", "")?;
+    let mut last = 0;
+    wait_until("the memory of the idle server to settle", || {
+        let now = served.memory("VmRSS")?;
+        let is_same = now == last;
+        last = now;
+        thread::sleep(Duration::from_millis(500));
+        Ok(is_same)
+    })?;
+    served.end()?;
+    Ok(last)
+}
+
+fn client<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<JoinHandle<Result<T>>> {
+    Ok(thread::Builder::new().stack_size(STACK).spawn(work)?)
+}
+
+fn join<T>(client: JoinHandle<Result<T>>) -> Result<T> {
+    match client.join() {
+        Ok(result) => result,
+        Err(_) => bail!("a client panicked"),
+    }
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    for _ in 0..1_200 {
+        if is_so()? {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    bail!("waited a minute for {what}")
+}
