@@ -259,7 +259,6 @@ pub fn split_command(command: &str) -> Result<Vec<String>, String> {
     for character in command.chars() {
         match (quote, character) {
             (Some(open), close) if open == close => quote = None,
-            (Some(_), character) => word.get_or_insert_default().push(character),
             (None, '\'' | '"') => {
                 quote = Some(character);
                 word.get_or_insert_default();
@@ -270,7 +269,7 @@ pub fn split_command(command: &str) -> Result<Vec<String>, String> {
                 ));
             }
             (None, character) if character.is_whitespace() => words.extend(word.take()),
-            (None, character) => word.get_or_insert_default().push(character),
+            (_, character) => word.get_or_insert_default().push(character),
         }
     }
     if quote.is_some() {
