@@ -93,14 +93,11 @@ struct Part {
 impl Scorer for AnswerScorer {
     async fn score(&self, output: &LoopOutput) -> Result<Assessment, ScorerError> {
         self.judge.begin(self.scored.fetch_add(1, Ordering::Relaxed));
-        let turn = match &output.turn {
-            Some(turn) => Arc::clone(turn),
-            None => {
-                let mut turn = TurnRecord::default();
-                turn.result.response.clone_from(&output.text);
-                Arc::new(turn)
-            }
-        };
+        let turn = output.turn.clone().unwrap_or_else(|| {
+            let mut turn = TurnRecord::default();
+            turn.result.response.clone_from(&output.text);
+            Arc::new(turn)
+        });
         let mut assessment = Assessment::default();
         let mut parts = Vec::new();
         let scored = self.score_parts(&turn, &mut parts, &mut assessment).await;
