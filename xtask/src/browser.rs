@@ -80,7 +80,11 @@ impl Browser {
 
     /// Opens a window at this address.
     pub(crate) fn open(&mut self, url: &str) -> Result<Page> {
-        let target = self.call(None, "Target.createTarget", &json!({ "url": "about:blank" }))?;
+        let target = self.call(
+            None,
+            "Target.createTarget",
+            &json!({ "url": "about:blank", "newWindow": true }),
+        )?;
         let target = json!({ "targetId": target.get("targetId"), "flatten": true });
         let attached = self.call(None, "Target.attachToTarget", &target)?;
         let session = attached.get("sessionId").and_then(Value::as_str);
@@ -228,7 +232,8 @@ impl Browser {
     /// Chooses files for an `<input type=file>`.
     pub(crate) fn choose_files(&mut self, page: &Page, selector: &str, files: &[&Path]) -> Result<()> {
         let document = self.call(Some(page), "DOM.getDocument", &json!({}))?;
-        let query = json!({ "nodeId": document.pointer("/root/nodeId"), "selector": selector });
+        let node = document.get("root").and_then(|root| root.get("nodeId"));
+        let query = json!({ "nodeId": node, "selector": selector });
         let node = self.call(Some(page), "DOM.querySelector", &query)?;
         let params = json!({ "nodeId": node.get("nodeId"), "files": files });
         self.call(Some(page), "DOM.setFileInputFiles", &params)?;
@@ -246,7 +251,7 @@ impl Browser {
         self.call(Some(page), "Page.bringToFront", &json!({}))?;
         self.evaluate(
             page,
-            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))",
+            "new Promise(done => { requestAnimationFrame(() => requestAnimationFrame(done)); setTimeout(done, 500); })",
         )?;
         Ok(())
     }

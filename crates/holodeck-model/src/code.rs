@@ -174,7 +174,7 @@ codes! {
     UnknownTool = "HD0903", "unknown-tool";
     /// The model of a specialist agent is ignored, because another provider has it.
     IgnoredModel = "HD0904", "ignored-model";
-    /// A specialist agent can never be selected.
+    /// A specialist agent can never, or hardly ever, be selected.
     NeverSelected = "HD0905", "never-selected";
     /// Two specialist agents have almost the same score for a task.
     NearTie = "HD0906", "near-tie";

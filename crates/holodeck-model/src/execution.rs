@@ -54,19 +54,24 @@ struct WrittenContext {
     expects_tests: bool,
     #[serde(default)]
     expects_execution_evidence: bool,
-    #[serde(flatten)]
-    others: BTreeMap<String, serde::de::IgnoredAny>,
+    #[serde(default, deserialize_with = "is_present")]
+    resume_session: bool,
+    #[serde(default, deserialize_with = "is_present")]
+    mcp_servers: bool,
+}
+
+fn is_present<'de, D: serde::Deserializer<'de>>(field: D) -> Result<bool, D::Error> {
+    serde::de::IgnoredAny::deserialize(field)?;
+    Ok(true)
 }
 
 impl TryFrom<WrittenContext> for CommandContext {
     type Error = String;
 
     fn try_from(written: WrittenContext) -> Result<Self, String> {
-        let reserved = RESERVED_FIELDS.into_iter();
-        if let Some(name) = reserved
-            .into_iter()
-            .find(|name| written.others.contains_key(*name))
-        {
+        let given = [written.resume_session, written.mcp_servers];
+        let reserved = RESERVED_FIELDS.into_iter().zip(given);
+        if let Some((name, _)) = reserved.into_iter().find(|(_, is_given)| *is_given) {
             return Err(format!("the field `{name}` is reserved"));
         }
         Ok(Self {

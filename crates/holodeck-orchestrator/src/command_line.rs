@@ -36,7 +36,6 @@ fn segments(command: &str) -> Vec<Vec<String>> {
                     word.get_or_insert_default().push(escaped);
                 }
             }
-            (Some(_), _) => word.get_or_insert_default().push(character),
             (None, '\'' | '"') => {
                 quote = Some(character);
                 word.get_or_insert_default();
@@ -53,7 +52,7 @@ fn segments(command: &str) -> Vec<Vec<String>> {
                 }
             }
             (None, _) if character.is_whitespace() => end_word(&mut word, &mut segments),
-            (None, _) => word.get_or_insert_default().push(character),
+            _ => word.get_or_insert_default().push(character),
         }
     }
     end_word(&mut word, &mut segments);

@@ -47,7 +47,7 @@ pub trait SkillAgents: Send + Sync {
 
 /// Skills that execute commands: the one with the name of the command.
 pub struct Skills {
-    skills: Vec<SkillDoc>,
+    docs: Vec<SkillDoc>,
     programs: SkillPrograms,
     agents: Arc<dyn SkillAgents>,
 }
@@ -56,7 +56,7 @@ impl Skills {
     /// These skills.
     pub fn new(skills: Vec<SkillDoc>, programs: SkillPrograms, agents: Arc<dyn SkillAgents>) -> Self {
         Self {
-            skills,
+            docs: skills,
             programs,
             agents,
         }
@@ -136,13 +136,13 @@ impl Skills {
 #[async_trait]
 impl SkillsRuntime for Skills {
     fn find(&self, command: &str) -> Option<String> {
-        let mut skills = self.skills.iter();
+        let mut skills = self.docs.iter();
         let skill = skills.find(|skill| skill.name.eq_ignore_ascii_case(command))?;
         Some(skill.name.clone())
     }
 
     async fn execute(&self, skill: &str, call: &ExecutorCall) -> Result<ExecutorOutput, ExecutorFailure> {
-        let Some(skill) = self.skills.iter().find(|known| known.name == skill) else {
+        let Some(skill) = self.docs.iter().find(|known| known.name == skill) else {
             return Err(ExecutorFailure::broken(format!("there is no skill `{skill}`")));
         };
         if let Some(script) = &skill.script {

@@ -91,7 +91,7 @@ fn summary(runner: TestRunner, line: &str) -> Option<(u64, u64)> {
         TestRunner::Pytest => {
             // `=== 3 passed, 1 failed in 0.12s ===`, and without the frame with `-q`.
             let line = line.trim_matches(|character| character == '=' || character == ' ');
-            let is_summary = line.contains(" in ") && line.ends_with(|end| end == 's' || end == ')');
+            let is_summary = line.contains(" in ") && line.ends_with(['s', ')']);
             if !is_summary {
                 return None;
             }

@@ -7,7 +7,10 @@ mod front_matter;
 mod lenient;
 mod sections;
 
-use std::{ops::Range, path::Path};
+use std::{
+    ops::Range,
+    path::{Component, Path},
+};
 
 use holodeck_model::{AgentDoc, AgentDocPlaces, Boost, Code, Diagnostic, Env, Files, Layer, Sources, Tier};
 
@@ -324,7 +327,7 @@ fn dedup(texts: &mut Vec<String>) {
 
 /// Whether a file is in a `.claude/agents` folder.
 fn is_claude_file(path: &Path) -> bool {
-    let mut parts = path.components().map(|part| part.as_os_str());
+    let mut parts = path.components().map(Component::as_os_str);
     while let Some(part) = parts.next() {
         if part == ".claude" && parts.clone().next().is_some_and(|next| next == "agents") {
             return true;

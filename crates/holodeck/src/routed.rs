@@ -147,15 +147,15 @@ impl RoutedAgent {
     /// Reads the agent's specialists and skills. Nothing is started before a command needs it.
     pub fn new(agent: LoadedAgent, env: &Env, options: RoutedOptions) -> Result<Self, RoutedError> {
         let own = std::fs::canonicalize(&agent.path).unwrap_or_else(|_| agent.path.clone());
-        Self::nested(agent, env, options, vec![own])
+        Self::nested(agent, env, &options, &[own])
     }
 
     /// The same for an agent to which those of `stack` delegate; the last one is itself.
     pub(crate) fn nested(
         agent: LoadedAgent,
         env: &Env,
-        options: RoutedOptions,
-        stack: Vec<PathBuf>,
+        options: &RoutedOptions,
+        stack: &[PathBuf],
     ) -> Result<Self, RoutedError> {
         let is_nested = stack.len() > 1;
         let redactor = redactor(&agent, env);
@@ -189,13 +189,13 @@ impl RoutedAgent {
         });
         let config = &variants.agent.config;
         let routing = config.routing.clone();
-        let refiner = refiner(&variants, &options)?;
+        let refiner = refiner(&variants, options)?;
         let settings = RoutingSettings::new(config, env, &options.overrides);
         let mut sdk = SdkSettings::default();
         sdk.enabled = settings.enabled;
         sdk.commands = settings.commands;
         sdk.evidence = config.evidence.unwrap_or_default();
-        sdk.refiner = refiner.clone();
+        sdk.refiner.clone_from(&refiner);
         if let Some(routing) = &routing {
             sdk.min_confidence = routing.min_confidence;
         }
@@ -232,7 +232,7 @@ impl RoutedAgent {
                     Some(Arc::new(Skills::new(skills, programs, agents)) as Arc<dyn SkillsRuntime>);
             }
         }
-        facade.legacy = legacy::legacy(&variants, &options, &stack, &open_legacy);
+        facade.legacy = legacy::legacy(&variants, options, stack, &open_legacy);
         facade.hooks.clone_from(&options.hooks);
         facade.telemetry = sinks(&variants.agent, &redactor, &telemetry)?;
         let has_sdk = facade.chain.contains(&ExecutorKind::Sdk);

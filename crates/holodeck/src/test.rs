@@ -216,7 +216,7 @@ pub async fn prepare_test(
     programs.check(&checked.agent, Some(planned)).await?;
     let redactor = checked.answers().redactor();
     let mut metadata = metadata(&checked.agent, options, &redactor);
-    let open = checked.open().await?;
+    let open = Box::pin(checked.open()).await?;
     warnings.extend_from_slice(open.warnings());
     warnings.extend(judges::warn_own_model(open.agent(), Some(planned)));
     warnings.extend(judges::warn_own_user(open.agent(), Some(planned)));

@@ -266,7 +266,7 @@ pub(crate) fn slow_reader(program: &Path) -> Result<(usize, u64)> {
     Ok((behind, memory))
 }
 
-/// The resident memory of a server that nobody uses, once it no longer changes.
+/// The resident memory of a server without clients, once it no longer changes.
 pub(crate) fn idle(program: &Path) -> Result<u64> {
     let pace = Pace {
         pieces: 1,

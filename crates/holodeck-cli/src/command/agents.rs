@@ -98,7 +98,7 @@ struct SelectArgs {
 }
 
 /// The agents of a command, with the agent that they work for if there is one.
-struct Agents {
+struct Found {
     own: Option<LoadedAgent>,
     agents: LoadedAgents,
     /// The agent file or the folders, for messages.
@@ -118,9 +118,9 @@ pub(crate) fn run(args: &AgentsArgs, terminal: &mut Terminal) -> Result<ExitCode
 
 impl PlaceArgs {
     /// The agents; their problems are not shown yet.
-    fn load(&self, terminal: &mut Terminal) -> Result<Agents, Failure> {
+    fn load(&self, terminal: &mut Terminal) -> Result<Found, Failure> {
         if let Some(first) = self.dir.first() {
-            return Ok(Agents {
+            return Ok(Found {
                 own: None,
                 agents: load_agents(&self.folders(), AgentsConfig::default()),
                 shown: first.clone(),
@@ -128,7 +128,7 @@ impl PlaceArgs {
         }
         let own = self.own_agent(terminal)?;
         let agents = load_own_agents(&own).ok_or_else(|| no_agents(&self.agent))?;
-        Ok(Agents {
+        Ok(Found {
             own: Some(own),
             agents,
             shown: self.agent.clone(),
@@ -165,7 +165,7 @@ impl PlaceArgs {
     }
 }
 
-impl Agents {
+impl Found {
     /// Shows what is wrong with the files, as a message.
     fn warn(&self, terminal: &mut Terminal) {
         let load = &self.agents.load;

@@ -75,7 +75,13 @@ fn r30_two_processes_and_two_locales_select_alike() {
     assert_eq!(first, select("de_DE.UTF-8"));
     assert_eq!(first, select("tr_TR.UTF-8"));
     let selection: Value = serde_json::from_slice(&first).unwrap();
-    assert_eq!(selection["agent"], "älter");
+    // The same score: the order is that of the bytes, and not of a language.
+    assert_eq!(selection["agent"], "reviewer");
+    assert_eq!(selection["ranked_alternatives"][0]["agent"], "älter");
+    assert_eq!(
+        selection["ranked_alternatives"][0]["score"],
+        selection["confidence"]
+    );
 }
 
 #[test]
@@ -99,10 +105,7 @@ fn r35_of_two_agents_with_one_name_the_first_path_is_used() {
 #[test]
 fn r36_a_broken_file_is_skipped_with_its_line() {
     let project = folder();
-    project.write(
-        "agents/broken.md",
-        "---\nname: broken\ndescription: \"no end\n---\n",
-    );
+    project.write("agents/broken.md", "---\nname: broken\ndescription: a: b\n---\n");
     let listed = project.run(&["agents", "list", "--dir", "agents"]).exits(0);
     assert!(listed.stderr.contains("agents/broken.md:3"), "{}", listed.stderr);
     assert!(listed.stdout.contains("reviewer") && !listed.stdout.contains("broken"));
@@ -171,7 +174,7 @@ fn validate_finds_what_selection_makes_of_the_agents() {
     let project = folder();
     project.write(
         "agents/claude.md",
-        "---\nname: claude-style\ndescription: Plans\ntools: Nope\nmodel: opus\n---\nPlan.\n",
+        "---\nname: claude-style\ndescription: Plans releases\ntools: Nope\nmodel: opus\n---\nPlan.\n",
     );
     assert_output!(project.run(&["agents", "validate", "--dir", "agents"]).exits(0));
     project
@@ -319,7 +322,7 @@ const NOWHERE: &str = "http://127.0.0.1:9/v1";
 
 fn states(project: &Project) -> Vec<String> {
     let file = project.run_file();
-    let results = file["results"].as_array().unwrap();
+    let results = file["report"]["results"].as_array().unwrap();
     results
         .iter()
         .map(|result| result["state"].as_str().unwrap().to_owned())
@@ -349,7 +352,7 @@ fn a_case_that_expects_an_agent_runs_only_the_selection() {
         assert!(text.contains(expected), "{report}: {text}");
     }
     let file = project.run_file();
-    assert_eq!(file["summary"]["total_tests"], 3);
+    assert_eq!(file["report"]["summary"]["total_tests"], 3);
 }
 
 #[test]
@@ -420,7 +423,7 @@ fn failed_cases_run_again_and_trials_count() {
 #[test]
 fn a_dry_run_estimates_no_cost_for_selections() {
     let project = routed(ROUTES, NOWHERE, "");
-    let plan = json(&project.run(&["test", "--dry-run", "--format", "json"]));
+    let plan = json(&project.run(&["test", "--dry-run", "--json"]));
     assert_eq!(plan["estimate"]["token_usage"]["total_tokens"], 0, "{plan:#}");
 }
 

@@ -13,10 +13,6 @@ use super::characters::{Characters, Class};
 use super::ngrams::{Overlap, PairTable, UNKNOWN, position, seed, symbol};
 use super::python;
 
-/// Whose words: those of the SQuAD script, which may have punctuation inside and may be articles, or others.
-const SQUAD: bool = true;
-const ROUGE: bool = false;
-
 /// What is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
@@ -35,7 +31,7 @@ pub(super) fn rouge_overlap(prediction: &str, reference: &str, unit: Unit) -> Op
         buffers.reference.read_letters_and_digits(reference);
         buffers.prediction.read_letters_and_digits(prediction);
         match unit {
-            Unit::Words => buffers.shared_words::<ROUGE>(),
+            Unit::Words => buffers.shared_words(),
             Unit::Pairs => buffers.shared_pairs(),
         }
     }))
@@ -46,7 +42,7 @@ pub(super) fn rouge_overlap(prediction: &str, reference: &str, unit: Unit) -> Op
 pub(super) fn squad_overlap(prediction: &str, reference: &str) -> Option<Overlap> {
     BUFFERS.with_borrow_mut(|buffers| {
         let is_read = buffers.reference.read_squad(reference) && buffers.prediction.read_squad(prediction);
-        is_read.then(|| buffers.shared_words::<SQUAD>())
+        is_read.then(|| buffers.shared_words())
     })
 }
 
@@ -69,29 +65,30 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn shared_words<const KIND: bool>(&mut self) -> Overlap {
+    fn shared_words(&mut self) -> Overlap {
         let Self {
             reference,
             prediction,
             table,
             ..
         } = self;
-        let mut overlap = Overlap::default();
-        table.reset(reference.count_runs());
-        reference.for_each_word::<KIND>(|lower, word| {
-            let counts = KIND != SQUAD || !word.is_article();
-            table.insert(lower, word, u64::from(counts));
-            overlap.reference += usize::from(counts);
-        });
-        prediction.for_each_word::<KIND>(|lower, word| {
-            overlap.prediction += usize::from(KIND != SQUAD || !word.is_article());
-            let (at, is_known) = table.find(&reference.lower, lower, word);
+        table.reset(reference.words().len());
+        for place in 0..reference.words().len() {
+            table.insert(reference, place, 1);
+        }
+        let mut shared = 0;
+        for word in prediction.words() {
+            let (at, is_known) = table.find(reference, prediction, word);
             let left = &mut table.slots[at].left;
             let is_shared = is_known & (*left > 0);
             *left -= u64::from(is_shared);
-            overlap.shared += usize::from(is_shared);
-        });
-        overlap
+            shared += usize::from(is_shared);
+        }
+        Overlap {
+            shared,
+            prediction: prediction.words().len(),
+            reference: reference.words().len(),
+        }
     }
 
     fn shared_pairs(&mut self) -> Overlap {
@@ -99,51 +96,47 @@ impl Buffers {
             reference,
             prediction,
             table,
-            numbers,
-            pairs,
+            ..
         } = self;
         let mut shared = 0;
-        let (theirs, ours) = (reference.count_runs(), prediction.count_runs());
-        table.reset(theirs);
-        if theirs <= 64 {
+        table.reset(reference.words().len());
+        if reference.words().len() <= 64 {
             // A bit for each place of a word: pairs need no table of their own.
-            let mut place = 1;
-            reference.for_each_word::<ROUGE>(|lower, word| {
-                table.insert(lower, word, place);
-                place <<= 1;
-            });
+            for place in 0..reference.words().len() {
+                table.insert(reference, place, 1 << place);
+            }
             let (mut after, mut unused) = (0, u64::MAX);
-            prediction.for_each_word::<ROUGE>(|lower, word| {
-                let (at, is_known) = table.find(&reference.lower, lower, word);
+            for word in prediction.words() {
+                let (at, is_known) = table.find(reference, prediction, word);
                 let places = table.slots[at].left & u64::from(is_known).wrapping_neg();
                 let ends = places & after & unused;
                 shared += usize::from(ends != 0);
                 unused &= !(ends & ends.wrapping_neg());
                 after = places << 1;
-            });
+            }
         } else {
-            numbers.clear();
-            reference.for_each_word::<ROUGE>(|lower, word| {
-                numbers.push(symbol(table.insert(lower, word, 1)));
-            });
-            pairs.reset(theirs);
-            for pair in numbers.windows(2) {
-                pairs.add(pair[0], pair[1]);
+            let places = 0..reference.words().len();
+            self.numbers.clear();
+            self.numbers
+                .extend(places.map(|place| symbol(table.insert(reference, place, 1))));
+            self.pairs.reset(reference.words().len());
+            for pair in self.numbers.windows(2) {
+                self.pairs.add(pair[0], pair[1]);
             }
             let mut before = UNKNOWN;
-            prediction.for_each_word::<ROUGE>(|lower, word| {
-                let (at, is_known) = table.find(&reference.lower, lower, word);
+            for word in prediction.words() {
+                let (at, is_known) = table.find(reference, prediction, word);
                 let number = if is_known { symbol(at) } else { UNKNOWN };
                 if before != UNKNOWN && number != UNKNOWN {
-                    shared += usize::from(pairs.take(before, number).1);
+                    shared += usize::from(self.pairs.take(before, number).1);
                 }
                 before = number;
-            });
+            }
         }
         Overlap {
             shared,
-            prediction: ours.saturating_sub(1),
-            reference: theirs.saturating_sub(1),
+            prediction: prediction.words().len().saturating_sub(1),
+            reference: reference.words().len().saturating_sub(1),
         }
     }
 }
@@ -197,6 +190,9 @@ struct Text {
     lower: Vec<u8>,
     /// For each block, the bytes that are parts of words. The last byte is none.
     parts: Vec<u64>,
+    /// A buffer whose first elements are the words.
+    words: Vec<Word>,
+    count: usize,
     characters: Characters,
 }
 
@@ -204,12 +200,17 @@ struct Text {
 const BLOCK: usize = 64;
 
 impl Text {
+    fn words(&self) -> &[Word] {
+        &self.words[..self.count]
+    }
+
     fn read_letters_and_digits(&mut self, text: &str) {
         self.copy(text);
         for block in self.lower.as_chunks_mut::<BLOCK>().0 {
             self.parts.push(bits(block, |byte| byte.is_ascii_alphanumeric()));
             lower_case(block);
         }
+        self.find_words::<false>();
     }
 
     /// Returns false if the text has characters that only the general normalisation handles.
@@ -221,8 +222,6 @@ impl Text {
             };
             has_symbols
         };
-        // One more word, which is not passed on, because only the next word ends a word.
-        self.lower[text.len() + 1] = b'a';
         let mut has_low = false;
         for block in self.lower.as_chunks_mut::<BLOCK>().0 {
             self.parts.push(bits(block, is_part));
@@ -235,18 +234,13 @@ impl Text {
         if has_low && text.contains(|c: char| c.is_ascii_control() && !python::is_space(c)) {
             return false;
         }
+        self.find_words::<true>();
         // Beside a symbol, an article can be a part of a word.
-        let mut is_read = true;
-        if has_symbols {
-            self.for_each_word::<ROUGE>(|lower, run| {
-                let text = &lower[run.start..run.end];
-                let is_alone = text.is_ascii()
-                    && lower[run.end] == b' '
-                    && (run.start == 0 || lower[run.start - 1] == b' ');
-                is_read &= is_alone || !text.split(|byte| !byte.is_ascii()).any(is_article);
-            });
-        }
-        is_read
+        !has_symbols
+            || !self.words().iter().any(|word| {
+                let word = &self.lower[word.start..word.end];
+                !word.is_ascii() && word.split(|byte| !byte.is_ascii()).any(is_article)
+            })
     }
 
     /// Copies the text, and spaces after it.
@@ -255,7 +249,7 @@ impl Text {
         self.lower.clear();
         self.lower.extend_from_slice(text.as_bytes());
         self.lower
-            .resize((text.len() + 3).next_multiple_of(BLOCK) + 16, b' ');
+            .resize((text.len() + 1).next_multiple_of(BLOCK) + 16, b' ');
     }
 
     /// Converts the characters outside of ASCII, and returns whether some are symbols; `None` if one needs more context.
@@ -276,24 +270,20 @@ impl Text {
         Some(has_symbols)
     }
 
-    fn count_runs(&self) -> usize {
-        let mut before = 0;
-        let starts = self.parts.iter().map(|&parts| {
-            let starts = parts & !(parts << 1 | before);
-            before = parts >> 63;
-            position(u64::from(starts.count_ones()))
-        });
-        starts.sum()
-    }
-
-    /// Passes the words on: runs of parts, or several runs with only punctuation between them. The text cannot be read
-    /// a second time after it was joined.
+    /// Finds the words, which are runs of parts. For the SQuAD script, runs with only punctuation between them are one
+    /// word, and articles do not count.
     #[inline]
-    fn for_each_word<const KIND: bool>(&mut self, mut emit: impl FnMut(&[u8], &Word)) {
-        let lower = &mut self.lower[..];
-        // The next run may belong to it.
-        let mut last = Word::default();
-        let (mut start, mut before) = (0, 0);
+    fn find_words<const SQUAD: bool>(&mut self) {
+        let begins = self
+            .parts
+            .iter()
+            .map(|parts| (parts & !(parts << 1)).count_ones());
+        let most = position(u64::from(begins.sum::<u32>())) + 1;
+        if self.words.len() < most {
+            self.words.resize(most, Word::default());
+        }
+        let (lower, words) = (&mut self.lower[..], &mut self.words[..]);
+        let (mut count, mut last, mut start, mut before) = (0, 0, 0, 0);
         for (begin, parts) in (0..).step_by(BLOCK).zip(&self.parts) {
             let shifted = parts << 1 | before;
             let (mut starts, mut ends) = (parts & !shifted, shifted & !parts);
@@ -309,23 +299,24 @@ impl Text {
                 let end = begin + position(u64::from(ends.trailing_zeros()));
                 ends &= ends - 1;
                 let run = Word::new(lower, start, end);
-                start = next_start();
-                if KIND == ROUGE {
-                    emit(lower, &run);
-                } else if run.start > 0
-                    && lower[run.start - 1] > b' '
-                    && let Some(joined) = join(lower, &last, &run)
+                let follows_text = |&byte: &u8| byte > b' ';
+                if SQUAD
+                    && lower.get(start.wrapping_sub(1)).is_some_and(follows_text)
+                    // The last word is there even if it does not count.
+                    && let Some(joined) = join(lower, &words[last], &run)
                 {
-                    last = joined;
+                    words[last] = joined;
+                    count = last + usize::from(!joined.is_article());
                 } else {
-                    if last.end > 0 {
-                        emit(lower, &last);
-                    }
-                    last = run;
+                    words[count] = run;
+                    last = count;
+                    count += usize::from(!SQUAD || !run.is_article());
                 }
+                start = next_start();
             }
             before = parts >> 63;
         }
+        self.count = count;
     }
 }
 
@@ -334,17 +325,17 @@ fn is_part(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() | !byte.is_ascii()
 }
 
-/// The last word with the part moved to its end, if there is only punctuation between them.
+/// The last word with the run moved to its end, if there is only punctuation between them.
 #[cold]
-fn join(lower: &mut [u8], last: &Word, part: &Word) -> Option<Word> {
-    let before = lower[..part.start]
+fn join(lower: &mut [u8], last: &Word, run: &Word) -> Option<Word> {
+    let before = lower[..run.start]
         .iter()
         .rfind(|&&byte| is_part(byte) | (byte <= b' '))?;
     if !is_part(*before) {
         return None;
     }
-    lower.copy_within(part.start..part.end, last.end);
-    Some(Word::new(lower, last.start, last.end + part.end - part.start))
+    lower.copy_within(run.start..run.end, last.end);
+    Some(Word::new(lower, last.start, last.end + run.end - run.start))
 }
 
 /// A bit for each byte that fulfils the condition. Compiled to instructions on several bytes.
@@ -375,7 +366,7 @@ struct Slot {
     rest: u64,
     /// How often the word can still be shared; if pairs are shared, a bit for each of its places.
     left: u64,
-    /// Where a long word is in the list of those.
+    /// One of the places of the word among the words.
     place: u32,
     /// The pair of texts that wrote the slot.
     round: u32,
@@ -386,7 +377,6 @@ struct Slot {
 #[derive(Default)]
 struct WordTable {
     slots: Vec<Slot>,
-    long_words: Vec<Word>,
     shift: u32,
     round: u32,
     /// Secret factors, so that no text can be made whose words all get the same slot.
@@ -395,11 +385,10 @@ struct WordTable {
 
 impl WordTable {
     fn reset(&mut self, words: usize) {
-        let bits = (words * 4).next_power_of_two().max(2).trailing_zeros();
+        let bits = (words * 2).next_power_of_two().max(2).trailing_zeros();
         if self.slots.len() < 1 << bits {
             self.slots.resize(1 << bits, Slot::default());
         }
-        self.long_words.clear();
         self.shift = 64 - bits;
         self.factors = (seed() | 1, seed().rotate_left(32) | 1);
         self.round = self.round.wrapping_add(1);
@@ -410,24 +399,26 @@ impl WordTable {
     }
 
     /// Adds `more` to what is left of a word of the reference. Returns its number.
-    #[inline]
-    fn insert(&mut self, reference: &[u8], word: &Word, more: u64) -> usize {
+    #[expect(clippy::inline_always, reason = "a call takes as long as the look-up")]
+    #[inline(always)]
+    fn insert(&mut self, reference: &Text, place: usize, more: u64) -> usize {
+        let word = &reference.words[place];
         let (at, is_known) = self.find(reference, reference, word);
-        if word.is_long() && !is_known {
-            self.slots[at].place = symbol(self.long_words.len());
-            self.long_words.push(*word);
-        }
         let slot = &mut self.slots[at];
-        slot.head = word.head;
-        slot.rest = word.rest;
-        slot.left = slot.left * u64::from(is_known) + more;
-        slot.round = self.round;
+        *slot = Slot {
+            head: word.head,
+            rest: word.rest,
+            left: slot.left * u64::from(is_known) + more,
+            place: symbol(place),
+            round: self.round,
+        };
         at
     }
 
     /// The slot of a word of `text`, or the free slot for it.
-    #[inline]
-    fn find(&self, reference: &[u8], text: &[u8], word: &Word) -> (usize, bool) {
+    #[expect(clippy::inline_always, reason = "a call takes as long as the look-up")]
+    #[inline(always)]
+    fn find(&self, reference: &Text, text: &Text, word: &Word) -> (usize, bool) {
         let (head, rest) = self.factors;
         let hash = word.head.wrapping_mul(head) ^ word.rest.wrapping_mul(rest);
         let mut at = position(hash >> self.shift);
@@ -436,7 +427,7 @@ impl WordTable {
             let is_used = slot.round == self.round;
             let difference = (slot.head ^ word.head) | (slot.rest ^ word.rest);
             if is_used & ((difference != 0) | word.is_long()) {
-                if difference == 0 && self.is_equal(slot, reference, text, word) {
+                if difference == 0 && is_equal(reference, slot, text, word) {
                     return (at, true);
                 }
                 at = (at + 1) & ((1 << (64 - self.shift)) - 1);
@@ -445,12 +436,12 @@ impl WordTable {
             return (at, is_used);
         }
     }
+}
 
-    #[cold]
-    fn is_equal(&self, slot: &Slot, reference: &[u8], text: &[u8], word: &Word) -> bool {
-        let known = &self.long_words[position(u64::from(slot.place))];
-        reference[known.start..known.end] == text[word.start..word.end]
-    }
+#[cold]
+fn is_equal(reference: &Text, slot: &Slot, text: &Text, word: &Word) -> bool {
+    let known = &reference.words[position(u64::from(slot.place))];
+    reference.lower[known.start..known.end] == text.lower[word.start..word.end]
 }
 
 #[cfg(test)]

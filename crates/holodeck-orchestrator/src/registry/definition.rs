@@ -86,11 +86,10 @@ fn prompt(doc: &AgentDoc, tools: Option<&[String]>) -> String {
         })
         .collect();
     section("Focus Areas", &list(&areas));
-    let numbered: String = (1..)
+    let numbered = (1..)
         .zip(&doc.key_actions)
-        .map(|(number, action)| format!("{number}. {action}\n"))
-        .collect();
-    section("Key Actions", &numbered);
+        .map(|(number, action)| format!("{number}. {action}"));
+    section("Key Actions", &numbered.collect::<Vec<_>>().join("\n"));
     section("Outputs", &list(&doc.outputs));
     section("You Will", &list(&doc.will));
     section("You Will Not", &list(&doc.will_not));
@@ -103,7 +102,8 @@ fn prompt(doc: &AgentDoc, tools: Option<&[String]>) -> String {
 }
 
 fn list(items: &[String]) -> String {
-    items.iter().map(|item| format!("- {item}\n")).collect()
+    let items = items.iter().map(|item| format!("- {item}"));
+    items.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

@@ -242,6 +242,12 @@ impl PreparedAgent {
         parts.score()
     }
 
+    /// Whether nothing but the words of its description and the names of its tools could select it.
+    pub(super) fn has_only_description(&self) -> bool {
+        let declares = !self.triggers.is_empty() || !self.commands.is_empty() || !self.boost.is_empty();
+        !declares && self.category.is_none() && self.focus.is_empty()
+    }
+
     /// Whether every task has the same score for both.
     pub(super) fn is_equal(&self, other: &Self) -> bool {
         let category = |agent: &Self| agent.category.as_ref().map(|category| category.name.clone());

@@ -36,6 +36,7 @@ impl KeywordSelector {
             let highest = agent.highest(&self.config.weights);
             let is_default = self.config.default_agent.as_ref() == Some(&agent.name);
             let equal = self.agents.iter().take(index).find(|other| agent.is_equal(other));
+            let mut verb = "can never be selected";
             let (why, help) = if highest < self.floor() && !is_default {
                 (
                     format!(
@@ -53,11 +54,16 @@ impl KeywordSelector {
                     ),
                     "give it other `triggers`, or remove one of them",
                 )
+            } else if agent.has_only_description() && !is_default {
+                verb = "is hardly ever selected";
+                let why =
+                    "a task must have nearly all words of its description and name its tools".to_owned();
+                (why, "add `triggers` or `commands` to its front matter")
             } else {
                 continue;
             };
             let place = registry.get(&agent.name).and_then(|doc| doc.places.name.clone());
-            let message = format!("agent `{}` can never be selected: {why}", agent.name);
+            let message = format!("agent `{}` {verb}: {why}", agent.name);
             let diagnostic = Diagnostic::warning(Code::NeverSelected, message).at(place);
             diagnostics.push(diagnostic.with_help(help));
         }

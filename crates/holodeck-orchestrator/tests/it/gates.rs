@@ -32,7 +32,7 @@ async fn r02_a_command_that_passes() {
     assert!(attempt.success && !attempt.should_fallback);
     assert_eq!(attempt.routing_decision, RoutingDecision::SdkExecuted);
     assert_eq!(attempt.agent_used.as_deref(), Some("reviewer"));
-    assert_eq!(attempt.confidence, 0.85);
+    assert_eq!(attempt.confidence.to_string(), "0.85");
     assert_eq!(
         attempt.termination_reason,
         Some(TerminationReason::SingleIteration)
@@ -198,7 +198,7 @@ async fn r10_a_selection_that_declines() {
     bench.choice = selects(selection(false, 0.9));
     let attempt = bench.execute().await;
     assert_eq!(attempt.routing_decision, RoutingDecision::SelectionDeclined);
-    assert_eq!(attempt.confidence, 0.9);
+    assert_eq!(attempt.confidence.to_string(), "0.9");
 }
 
 #[tokio::test]
@@ -219,7 +219,7 @@ async fn r12_an_agent_without_a_definition() {
         let attempt = bench.execute_with(&context(), &options).await;
         assert_eq!(attempt.routing_decision, RoutingDecision::NoSdkDefinition);
         assert_eq!(attempt.agent_used.as_deref(), Some("reviewer"));
-        assert_eq!(attempt.confidence, 0.85);
+        assert_eq!(attempt.confidence.to_string(), "0.85");
     }
 }
 
@@ -231,7 +231,7 @@ async fn r13_force_skips_what_asks_whether_to_use_the_backend() {
     bench.choice = selects(selection(false, 0.1));
     let attempt = bench.execute_with(&context(), &forced()).await;
     assert_eq!(attempt.routing_decision, RoutingDecision::SdkExecuted);
-    assert_eq!(attempt.confidence, 0.1);
+    assert_eq!(attempt.confidence.to_string(), "0.1");
     assert_eq!(bench.turns(), 1);
 }
 

@@ -133,7 +133,8 @@ fn r36_broken_yaml_has_a_line_and_no_agent() {
     let (doc, load) = load("agents/broken-yaml.md");
     assert!(doc.is_none());
     let place = load.diagnostics[0].primary.as_ref().unwrap();
-    assert_eq!(place.line, 3);
+    // Where the closing quote is missing.
+    assert_eq!(place.line, 4);
 }
 
 #[test]
@@ -174,7 +175,10 @@ fn a_large_file_is_not_read() {
     assert_eq!(load.diagnostics[0].code, Code::FileTooLarge);
 }
 
-fn cases(name: &str, text: &str) -> (Vec<(String, Option<String>, Option<String>)>, String) {
+/// The task, the expected agent and the command of a row.
+type Row = (String, Option<String>, Option<String>);
+
+fn cases(name: &str, text: &str) -> (Vec<Row>, String) {
     let files = MemoryFiles::new().with(name, text);
     let (cases, load) = load_routing_cases(Path::new(name), &files);
     let cases = cases

@@ -97,14 +97,14 @@ impl LegacyOpening for OtherModel {
             agent: Arc::clone(&agent),
             places: holodeck_yaml::Places::default(),
         };
-        let open = async {
+        let open = Box::pin(async {
             let options = OpenOptions {
                 answers: AnswerSource::Live,
                 ..OpenOptions::default()
             };
             let checked = CheckedAgent::check(loaded, &variants.env, Occasion::Run, options, None)?;
             checked.open_traced(variants.telemetry.clone()).await
-        };
+        });
         let open = self.open.0.get_or_try_init(|| open).await;
         let open = open.map_err(|error| broken(error.to_string()))?;
         let prices = open.backends().price_list().clone();
@@ -159,9 +159,8 @@ impl LegacyExecutor for OtherAgent {
         let name = agent.config.name.clone();
         let mut stack = self.stack.clone();
         stack.push(path);
-        let options = self.options.clone();
         let broken = |error: String| ExecutorFailure::broken(format!("`{shown}`: {error}"));
-        let nested = RoutedAgent::nested(agent, &self.env, options, stack)
+        let nested = RoutedAgent::nested(agent, &self.env, &self.options, &stack)
             .map_err(|error| broken(error.to_string()))?;
         let options = ExecuteOptions {
             cancel: call.cancel.clone(),

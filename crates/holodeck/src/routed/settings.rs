@@ -70,11 +70,10 @@ mod tests {
         let files = MemoryFiles::new().with("agent.yaml", yaml);
         let load = load_agent("agent.yaml".as_ref(), &Env::empty(), &files);
         let agent = load.agent.unwrap_or_else(|| panic!("{:?}", load.diagnostics));
-        let env = Env::from_iter(
-            variables
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
-        );
+        let variables = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let env: Env = variables.collect();
         let settings = RoutingSettings::new(&agent.config, &env, overrides);
         (settings.enabled, settings.commands)
     }

@@ -91,7 +91,7 @@ impl NamedTools {
         })
     }
 
-    fn only_named<'a>(&self, specs: Cow<'a, [ToolSpec]>) -> Cow<'a, [ToolSpec]> {
+    fn only_named(&self, specs: &[ToolSpec]) -> Cow<'static, [ToolSpec]> {
         let named = specs.iter().filter(|spec| self.is_named(&spec.name));
         Cow::Owned(named.cloned().collect())
     }
@@ -104,11 +104,11 @@ impl ToolHost for NamedTools {
     }
 
     fn current(&self) -> Cow<'_, [ToolSpec]> {
-        self.only_named(self.host.current())
+        self.only_named(&self.host.current())
     }
 
     fn specs_for_request(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
-        self.only_named(self.host.specs_for_request(unit, message))
+        self.only_named(&self.host.specs_for_request(unit, message))
     }
 
     async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {

@@ -115,5 +115,5 @@ fn check_legacy(rules: &mut Rules<'_>, legacy: &View) {
     if let Some(backend) = rules.child(legacy, "backend") {
         super::model::check_model(rules, &backend);
     }
-    rules.check_file(legacy, "agent", |code, message| Diagnostic::error(code, message));
+    rules.check_file(legacy, "agent", Diagnostic::error);
 }
