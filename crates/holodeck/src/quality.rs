@@ -349,7 +349,7 @@ impl Improver for AgentImprover<'_> {
             input: &prompt,
             files: self.files,
             unit: Some(&unit),
-            limit: None,
+            ..TurnInput::default()
         };
         let start = |request| self.agent.backend.start(request);
         let TurnEnd::Ended { record, .. } = self.agent.turns.run(input, self.cancel, start, |_| {}).await

@@ -7,6 +7,10 @@ use holodeck_process::{AtLimit, ChildEnv, ProcessSpec, run, which};
 use tokio_util::sync::CancellationToken;
 
 use super::ScorerError;
+use crate::{
+    command_line::{TestRunner, test_runner},
+    test_report::{TestCounts, read_report},
+};
 
 /// How much of the output is read, from its end.
 const MAX_OUTPUT: usize = 4 * 1024 * 1024;
@@ -35,7 +39,7 @@ impl SignalKind {
 /// The commands of `quality_loop.scorer.signals`.
 #[derive(Clone, Debug)]
 pub struct Signals {
-    commands: Vec<(SignalKind, Vec<String>)>,
+    commands: Vec<(SignalKind, String, Vec<String>)>,
     folder: PathBuf,
     env: ChildEnv,
 }
@@ -57,13 +61,8 @@ pub(super) struct SignalOutcome {
 struct Ended {
     success: bool,
     output: String,
-}
-
-/// How many tests passed and failed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct TestCounts {
-    passed: u64,
-    failed: u64,
+    /// Of the tests, if they are known.
+    counts: Option<TestCounts>,
 }
 
 impl Signals {
@@ -80,7 +79,7 @@ impl Signals {
             if let Some(command) = command {
                 let words =
                     split_command(command).map_err(|problem| format!("`{}`: {problem}", kind.as_str()))?;
-                commands.push((kind, words));
+                commands.push((kind, command.clone(), words));
             }
         }
         // A child's working directory may not be empty, as the folder of a file in the current one is.
@@ -100,8 +99,12 @@ impl Signals {
     /// Runs the commands one after the other. A command that can't be started is a failure of the scorer.
     pub(super) async fn run(&self) -> Result<SignalOutcome, ScorerError> {
         let mut ended = Vec::new();
-        for (kind, words) in &self.commands {
-            ended.push((*kind, self.run_command(*kind, words).await?));
+        for (kind, command, words) in &self.commands {
+            let mut end = self.run_command(*kind, words).await?;
+            if *kind == SignalKind::Tests {
+                end.counts = count_tests(command, &end.output);
+            }
+            ended.push((*kind, end));
         }
         Ok(rate(&ended))
     }
@@ -145,24 +148,20 @@ fn rate(ended: &[(SignalKind, Ended)]) -> SignalOutcome {
     let mut bonus = 0.0;
     for (kind, ended) in ended {
         let name = kind.as_str().to_owned();
-        let counts = if *kind == SignalKind::Tests {
-            count_tests(&ended.output)
-        } else {
-            None
-        };
+        let counts = ended.counts;
         let failed_tests = counts.is_some_and(|counts| counts.failed > 0);
         let success = ended.success && !failed_tests;
         let nothing_ran = counts.is_some_and(|counts| counts.passed + counts.failed == 0);
         let score = match (success, counts) {
             (true, _) if nothing_ran => 0.0,
             (true, _) => 100.0,
-            (false, Some(counts)) if failed_tests => 100.0 * (1.0 - counts.failure_rate()),
+            (false, Some(counts)) if failed_tests => 100.0 * (1.0 - failure_rate(counts)),
             (false, _) => 0.0,
         };
         outcome.scores.push((name.clone(), score));
         match kind {
             SignalKind::Tests if !success => {
-                let known = counts.filter(|_| failed_tests).map(TestCounts::failure_rate);
+                let known = counts.filter(|_| failed_tests).map(failure_rate);
                 cap = cap.min(match known {
                     Some(rate) if rate > 0.5 => 40.0,
                     Some(rate) if rate > 0.2 => 50.0,
@@ -171,7 +170,10 @@ fn rate(ended: &[(SignalKind, Ended)]) -> SignalOutcome {
                 });
             }
             SignalKind::Build if !success => cap = cap.min(45.0),
-            SignalKind::Tests | SignalKind::Lint if success && !nothing_ran => bonus += 5.0,
+            SignalKind::Tests if success && !nothing_ran => {
+                bonus += 5.0 + coverage_bonus(counts.and_then(|counts| counts.coverage));
+            }
+            SignalKind::Lint if success => bonus += 5.0,
             _ => {}
         }
         if !success {
@@ -197,47 +199,32 @@ fn rate(ended: &[(SignalKind, Ended)]) -> SignalOutcome {
     outcome
 }
 
-impl TestCounts {
-    #[expect(clippy::cast_precision_loss, reason = "counts of tests are small")]
-    fn failure_rate(self) -> f64 {
-        let total = self.passed + self.failed;
-        if total == 0 {
-            0.0
-        } else {
-            self.failed as f64 / total as f64
-        }
+fn coverage_bonus(coverage: Option<f64>) -> f64 {
+    match coverage {
+        Some(percent) if percent >= 80.0 => 10.0,
+        Some(percent) if percent >= 60.0 => 5.0,
+        Some(percent) if percent >= 40.0 => 2.0,
+        _ => 0.0,
     }
 }
 
-/// The counts in the output of cargo test, pytest or jest; `None` if it is none of them, so that only the exit code
-/// counts.
-fn count_tests(output: &str) -> Option<TestCounts> {
-    let mut total: Option<TestCounts> = None;
-    for line in output.lines() {
-        let line = line.trim().trim_matches('=').trim();
-        let cargo = line.strip_prefix("test result:");
-        let jest = line.strip_prefix("Tests:");
-        let is_pytest =
-            line.contains(" in ") && line.ends_with('s') && line.starts_with(|c: char| c.is_ascii_digit());
-        let Some(counted) = cargo.or(jest).or(is_pytest.then_some(line)) else {
-            continue;
-        };
-        let counts = total.get_or_insert_default();
-        counts.passed += number_before(counted, "passed");
-        counts.failed += number_before(counted, "failed") + number_before(counted, "error");
+/// The share of tests that failed, of those that ran.
+#[expect(clippy::cast_precision_loss, reason = "counts of tests are small")]
+fn failure_rate(counts: TestCounts) -> f64 {
+    match counts.passed + counts.failed {
+        0 => 0.0,
+        total => counts.failed as f64 / total as f64,
     }
-    total
 }
 
-/// The number before a word, as in `3 failed`; errors may be plural.
-fn number_before(text: &str, word: &str) -> u64 {
-    let words: Vec<&str> = text
-        .split(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | '.'))
-        .filter(|word| !word.is_empty())
-        .collect();
-    let pairs = words.iter().zip(words.iter().skip(1));
-    let counted = pairs.filter(|(_, next)| next.trim_end_matches('s') == word);
-    counted.filter_map(|(number, _)| number.parse::<u64>().ok()).sum()
+/// The counts that a test runner reported; `None` if `command` starts none, or its output names no test, so that only the
+/// exit code counts.
+fn count_tests(command: &str, output: &str) -> Option<TestCounts> {
+    let runner = test_runner(command)?;
+    let counts = read_report(runner, command, output)?;
+    // It lists tests only with `-v`.
+    let is_silent = runner == TestRunner::Go && counts.passed + counts.failed == 0;
+    (!is_silent).then_some(counts)
 }
 
 /// The end of an output.
@@ -288,31 +275,43 @@ mod tests {
 
     use super::*;
 
-    fn ended(success: bool, output: &str) -> Ended {
+    fn ended(command: &str, success: bool, output: &str) -> Ended {
         Ended {
             success,
             output: output.to_owned(),
+            counts: count_tests(command, output),
         }
     }
 
     fn tests(success: bool, output: &str) -> SignalOutcome {
-        rate(&[(SignalKind::Tests, ended(success, output))])
+        rate(&[(SignalKind::Tests, ended("cargo test", success, output))])
     }
 
     #[test]
-    fn reporters_are_recognised() {
-        let counts = |output| count_tests(output).map(|counts| (counts.passed, counts.failed));
-        let cargo = "test a ... ok\ntest result: ok. 3 passed; 0 failed; 1 ignored; finished in 0.01s\n\
+    fn only_reports_of_the_runner_that_is_started_count() {
+        let counts =
+            |command, output| count_tests(command, output).map(|counts| (counts.passed, counts.failed));
+        let cargo = "test result: ok. 3 passed; 0 failed; 1 ignored; finished in 0.01s\n\
                      test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured";
-        assert_eq!(counts(cargo), Some((7, 2)));
+        assert_eq!(counts("cargo test -p a", cargo), Some((7, 2)));
         assert_eq!(
-            counts("===== 3 failed, 5 passed, 1 error in 0.12s ====="),
+            counts("pytest", "===== 3 failed, 5 passed, 1 error in 0.12s ====="),
             Some((5, 4))
         );
-        assert_eq!(counts("2 passed in 0.01s"), Some((2, 0)));
-        assert_eq!(counts("Tests:       1 failed, 5 passed, 6 total"), Some((5, 1)));
-        assert_eq!(counts("everything is fine"), None);
-        assert_eq!(counts("it took long: 3 failed attempts in total"), None);
+        // A program that only prints such a line.
+        assert_eq!(counts("./check.sh", cargo), None);
+        assert_eq!(counts("cargo test", "everything is fine"), None);
+        // Without `-v`, how many tests ran is not known.
+        assert_eq!(counts("go test ./...", "ok  \tpkg\t0.1s"), None);
+    }
+
+    #[test]
+    fn coverage_counts_where_the_runner_reports_it() {
+        let with = |percent: u32| {
+            let output = format!("TOTAL   100   {percent}   {percent}%\n2 passed in 0.01s");
+            rate(&[(SignalKind::Tests, ended("pytest", true, &output))]).bonus
+        };
+        assert_eq!([with(85), with(60), with(41), with(12)], [15.0, 10.0, 7.0, 5.0]);
     }
 
     #[test]
@@ -352,13 +351,13 @@ mod tests {
     #[test]
     fn a_bonus_needs_that_nothing_failed() {
         let all = rate(&[
-            (SignalKind::Tests, ended(true, "2 passed in 0.01s")),
-            (SignalKind::Lint, ended(true, "")),
+            (SignalKind::Tests, ended("pytest", true, "2 passed in 0.01s")),
+            (SignalKind::Lint, ended("", true, "")),
         ]);
         assert_eq!((all.cap, all.bonus), (None, 10.0));
         let broken = rate(&[
-            (SignalKind::Build, ended(false, "error[E0308]")),
-            (SignalKind::Lint, ended(true, "")),
+            (SignalKind::Build, ended("", false, "error[E0308]")),
+            (SignalKind::Lint, ended("", true, "")),
         ]);
         assert_eq!((broken.cap, broken.bonus), (Some(45.0), 0.0));
         assert_eq!(broken.improvements, ["the build command fails:\nerror[E0308]"]);

@@ -164,7 +164,8 @@ pub fn loops(summary: &ReportSummary) -> Option<String> {
     match totals.cost_usd {
         Some(spent) if spent > 0.0 => {
             let per_dollar = totals.points / spent;
-            text = format!("{text} for {} ({per_dollar:.1} points per dollar)", cost(spent));
+            // Writing to a string cannot fail.
+            let _ = write!(text, " for {} ({per_dollar:.1} points per dollar)", cost(spent));
         }
         Some(_) => text.push_str(" at no cost"),
         None => text.push_str("; their cost is not known"),
