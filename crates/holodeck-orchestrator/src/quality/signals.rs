@@ -137,6 +137,7 @@ impl Signals {
         Ok(Ended {
             success: output.exit.success(),
             output: format!("{}\n{}", String::from_utf8_lossy(&output.stdout), output.stderr),
+            counts: None,
         })
     }
 }
