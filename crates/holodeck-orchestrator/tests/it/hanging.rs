@@ -28,7 +28,7 @@ async fn r56_the_hard_limit_ends_a_hanging_program_and_its_group() {
     );
     let spec = ProcessSpec::new(
         "/bin/sh",
-        ChildEnv::inherit(&["PATH"], |name| std::env::var_os(name)),
+        ChildEnv::inherit(&["PATH"], |_| Some("/usr/bin:/bin".into())),
     )
     .args(["-c".to_owned(), script])
     .current_dir(dir.path());
