@@ -18,7 +18,7 @@ use holodeck_serve::{Access, App, Protocols, ServeOptions, ServedAgent, ServedTo
 use holodeck_yaml::LoadedAgent;
 use secrecy::SecretString;
 use tokio::{
-    net::{TcpListener, lookup_host},
+    net::{TcpListener, TcpSocket, lookup_host},
     sync::mpsc::UnboundedReceiver,
     time::{MissedTickBehavior, interval},
 };
@@ -35,6 +35,8 @@ const MAX_RUNS: usize = 64;
 const MAX_CLAUDE_RUNS: usize = 50;
 /// Memory that is left to everything else.
 const RESERVED_MIB: u64 = 400;
+/// Connections that may wait to be accepted: all clients come at once after a restart.
+const BACKLOG: u32 = 4096;
 /// How often old events are deleted.
 const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 
@@ -399,9 +401,33 @@ async fn listen(
         reason: holodeck_model::io_reason(&reason),
     };
     let addresses: Vec<SocketAddr> = lookup_host(&address).await.map_err(failed)?.collect();
-    let listener = TcpListener::bind(&*addresses).await.map_err(failed)?;
+    let listener = bind(&addresses).map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))
+}
+
+/// Listens on the first of these addresses that can be used.
+fn bind(addresses: &[SocketAddr]) -> std::io::Result<TcpListener> {
+    let mut failure = std::io::ErrorKind::AddrNotAvailable.into();
+    for address in addresses {
+        let listening = (|| {
+            let socket = if address.is_ipv4() {
+                TcpSocket::new_v4()?
+            } else {
+                TcpSocket::new_v6()?
+            };
+            // A server that starts again takes the port of the one before; elsewhere this would take that of one that runs.
+            #[cfg(unix)]
+            socket.set_reuseaddr(true)?;
+            socket.bind(*address)?;
+            socket.listen(BACKLOG)
+        })();
+        match listening {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
 }
 
 fn access(

@@ -172,10 +172,17 @@ pub(crate) fn readers(program: &Path, count: usize, pace: Pace) -> Result<Reader
         client(move || until_complete(&address))
     });
     let clients = clients.collect::<Result<Vec<_>>>()?;
-    wait_until(&format!("{count} readers"), || {
+    let connected = wait_until(&format!("{count} readers"), || {
         let (_, metrics) = ask(&address, "GET", "/metrics", "")?;
         Ok(metrics.contains(&format!("holodeck_event_streams {count}\n")))
-    })?;
+    });
+    if let Err(error) = connected {
+        // The reader that failed has the reason.
+        for client in clients.into_iter().filter(JoinHandle::is_finished) {
+            join(client)?;
+        }
+        return Err(error);
+    }
     let waiting = served.memory("VmRSS")?;
     ask_json(
         &address,
@@ -216,9 +223,28 @@ fn until_complete(address: &str) -> Result<Vec<Event>> {
     }
 }
 
-/// A client that takes nothing is disconnected while another one receives everything; then it resumes. Returns how many
-/// events it was behind, and the peak memory.
-pub(crate) fn slow_reader(program: &Path) -> Result<(usize, u64)> {
+/// What clients that take nothing cost.
+pub(crate) struct Stalled {
+    /// The events that all of them were behind.
+    pub(crate) behind: usize,
+    /// Peak resident memory of the server with them, and of one without.
+    pub(crate) memory: [u64; 2],
+}
+
+/// Clients that take nothing are disconnected while another one receives everything; then they resume.
+pub(crate) fn stalled_readers(program: &Path, count: usize) -> Result<Stalled> {
+    let (_, without) = read_beside(program, 0)?;
+    let (behind, with) = read_beside(program, count)?;
+    ensure!(behind > 0, "the readers that took nothing had everything");
+    Ok(Stalled {
+        behind,
+        memory: [with, without],
+    })
+}
+
+/// A client that reads a large answer, beside some that take nothing. Returns how many events those were behind, and the
+/// peak memory before they resume.
+fn read_beside(program: &Path, count: usize) -> Result<(usize, u64)> {
     // More than the buffers of the sockets hold.
     let pace = Pace {
         pieces: 1_500,
@@ -230,7 +256,8 @@ pub(crate) fn slow_reader(program: &Path) -> Result<(usize, u64)> {
     let served = Served::start(program, &agent(&model, more))?;
     let address = served.address().to_owned();
     ask_json(&address, "POST", "/v1/sessions", &json!({ "sessionId": "s" }))?;
-    let mut stalled = Events::follow(&address, "s", None)?;
+    let stalled = (0..count).map(|_| Events::follow(&address, "s", None));
+    let stalled = stalled.collect::<Result<Vec<_>>>()?;
     let reader = {
         let address = address.clone();
         client(move || until_complete(&address))?
@@ -242,18 +269,28 @@ pub(crate) fn slow_reader(program: &Path) -> Result<(usize, u64)> {
         &json!({ "message": "go" }),
     )?;
     let all = join(reader)?;
-    wait_until("the server to disconnect the slow reader", || {
+    wait_until("the server to disconnect the stalled readers", || {
         let (_, metrics) = ask(&address, "GET", "/metrics", "")?;
-        Ok(metrics.contains("holodeck_slow_consumers_closed_total 1\n"))
+        Ok(metrics.contains(&format!("holodeck_slow_consumers_closed_total {count}\n")))
     })?;
+    let memory = served.memory("VmHWM")?;
+    let mut behind = 0;
+    for reader in stalled {
+        behind += resume(&address, reader, &all)?;
+    }
+    served.end()?;
+    Ok((behind, memory))
+}
+
+/// Reads what was sent to a client before it was disconnected, and resumes. Returns how many events were missing.
+fn resume(address: &str, mut stalled: Events, all: &[Event]) -> Result<usize> {
     let mut received = Vec::new();
     // The connection ends in the middle of what was sent.
     while let Ok(Some(event)) = stalled.next() {
         received.push(event);
     }
     let behind = all.len().saturating_sub(received.len());
-    ensure!(behind > 0, "the reader that took nothing had everything");
-    let mut rest = Events::follow(&address, "s", received.last().map(|event| event.index))?;
+    let mut rest = Events::follow(address, "s", received.last().map(|event| event.index))?;
     while received.len() < all.len() {
         received.push(rest.next()?.context("the stream ended before the run")?);
     }
@@ -261,9 +298,7 @@ pub(crate) fn slow_reader(program: &Path) -> Result<(usize, u64)> {
         received == all,
         "what it received is not what the other one received"
     );
-    let memory = served.memory("VmHWM")?;
-    served.end()?;
-    Ok((behind, memory))
+    Ok(behind)
 }
 
 /// The resident memory of a server without clients, once it no longer changes.

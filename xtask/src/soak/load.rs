@@ -22,7 +22,10 @@ pub(crate) const SLOW: Pace = Pace {
 /// The default of 64 is for real models.
 pub(crate) const MORE_RUNS: &str = "serve: {max_runs: 200}\n";
 
-/// E-80, readers without end, and one that takes nothing.
+/// Readers that take nothing.
+const STALLED: usize = 20;
+
+/// E-80, many readers, and some that take nothing.
 pub(super) fn check() -> Result<()> {
     let program = build(Profile::Release)?;
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
@@ -36,10 +39,14 @@ pub(super) fn check() -> Result<()> {
         readers.events
     );
     ensure!(peak <= 150.0, "more than 150 MB");
-    let (behind, memory) = load::slow_reader(&program)?;
-    let memory = megabytes(memory);
-    println!("a reader that took nothing was {behind} events behind, and resumed; {memory:.1} MB at most");
-    ensure!(memory <= 150.0, "more than 150 MB");
+    let load::Stalled { behind, memory } = load::stalled_readers(&program, STALLED)?;
+    let [with, without] = memory.map(megabytes);
+    println!(
+        "{STALLED} readers of 12 MB that took nothing were {behind} events behind, and resumed; {with:.1} MB at most, without \
+         them {without:.1} MB"
+    );
+    // Their backlog is four times as large.
+    ensure!(with <= without + 40.0, "they cost more than 40 MB");
     let found = load::conversations(&program, CONVERSATIONS, FAST, MORE_RUNS)?;
     let millis = |micros: u64| micros as f64 / 1e3;
     let (median, p99) = (millis(found.latency.median), millis(found.latency.p99));
