@@ -360,13 +360,13 @@ fn script(project: &Project, name: &str, text: &str) {
 #[test]
 fn commands_cap_the_score_and_their_output_is_feedback() {
     let server = ModelServer::answering(improving);
-    let quality = "  scorer:\n    metrics: [contains, icontains]\n    signals: {tests: ./check.sh --all}\n  stop_on: []\n  \
+    let quality = "  scorer:\n    metrics: [contains, icontains]\n    signals: {tests: ./pytest --all}\n  stop_on: []\n  \
                    max_iterations: 3\n";
     let project = Project::with(&agent(&server.url(), quality));
     script(
         &project,
-        "check.sh",
-        "echo \"$1\"; echo 'test result: FAILED. 1 passed; 9 failed'; exit 1\n",
+        "pytest",
+        "echo \"$1\"; echo '=== 9 failed, 1 passed in 0.12s ==='; exit 1\n",
     );
     let ran = project.run(&["run", "--explain", "The capital?"]).exits(1);
     assert!(ran.stderr.contains("0.0 → 40.0 → 40.0"), "{}", ran.all());
