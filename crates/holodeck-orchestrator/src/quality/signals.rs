@@ -137,6 +137,7 @@ impl Signals {
         Ok(Ended {
             success: output.exit.success(),
             output: format!("{}\n{}", String::from_utf8_lossy(&output.stdout), output.stderr),
+            counts: None,
         })
     }
 }
@@ -270,6 +271,7 @@ pub fn split_command(command: &str) -> Result<Vec<String>, String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "the points of a bonus are exact")]
 mod tests {
     use pretty_assertions::assert_eq;
 
