@@ -33,8 +33,8 @@ pub struct Estimate {
     pub judge_calls: u64,
     /// Calls of models that play users, at most; their tokens and cost come in addition.
     pub user_calls: u64,
-    /// At most this many answers to a case by the quality loop; the further ones and scoring come in addition, unless the
-    /// basis is a run that has them.
+    /// The quality loop may ask for this number of answers to a case; the further ones and scoring come in addition,
+    /// unless the basis is a run that has them.
     pub loop_answers: Option<u32>,
     /// The tools whose every search asks a chat model to rerank. How often the agent searches is not known.
     pub reranked: Vec<RerankedTool>,

@@ -145,9 +145,9 @@ pub struct RoutedAgent {
 
 impl RoutedAgent {
     /// Reads the agent's specialists and skills. Nothing is started before a command needs it.
-    pub fn new(agent: LoadedAgent, env: &Env, options: RoutedOptions) -> Result<Self, RoutedError> {
+    pub fn new(agent: LoadedAgent, env: &Env, options: &RoutedOptions) -> Result<Self, RoutedError> {
         let own = std::fs::canonicalize(&agent.path).unwrap_or_else(|_| agent.path.clone());
-        Self::nested(agent, env, &options, &[own])
+        Self::nested(agent, env, options, &[own])
     }
 
     /// The same for an agent to which those of `stack` delegate; the last one is itself.

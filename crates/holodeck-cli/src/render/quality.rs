@@ -1,7 +1,7 @@
 //! Renders what a quality loop did.
 
 use holodeck::{
-    model::LoopSummary,
+    model::{LoopSummary, TerminationReason},
     orchestrator::{LoopReplay, LoopReport},
     runner::words,
 };
@@ -90,7 +90,7 @@ pub(crate) fn loop_replay(report: &LoopReport, replayed: &LoopReplay) -> String 
         "replayed",
         &again,
         end(
-            replayed.termination_reason.map(|reason| reason.as_str()),
+            replayed.termination_reason.map(TerminationReason::as_str),
             replayed.iterations.len(),
             replayed.rules.max_iterations,
         ),

@@ -285,9 +285,12 @@ fn an_answer_that_demands_full_marks_stays_data() {
 
 #[test]
 fn a_judge_may_declare_that_the_goal_is_unachievable() {
-    let server = ModelServer::answering(|request| match is_judge(request) {
-        true => verdict(10, true),
-        false => improving(request),
+    let server = ModelServer::answering(|request| {
+        if is_judge(request) {
+            verdict(10, true)
+        } else {
+            improving(request)
+        }
     });
     let quality = "  scorer: {judge: {criteria: It is right}}\n";
     let project = Project::with(&agent(&server.url(), quality));
@@ -300,9 +303,12 @@ fn a_judge_may_declare_that_the_goal_is_unachievable() {
 
 #[test]
 fn nothing_that_could_be_scored_is_4_and_never_0_points() {
-    let server = ModelServer::answering(|request| match is_judge(request) {
-        true => Reply::text(r#"{"reason": "x", "improvements": [], "score": 1000, "unachievable": false}"#),
-        false => improving(request),
+    let server = ModelServer::answering(|request| {
+        if is_judge(request) {
+            Reply::text(r#"{"reason": "x", "improvements": [], "score": 1000, "unachievable": false}"#)
+        } else {
+            improving(request)
+        }
     });
     let quality = "  scorer: {judge: {criteria: It is right}}\n";
     let project = Project::with(&agent(&server.url(), quality));
@@ -322,9 +328,10 @@ async fn r57_an_interrupt_in_the_third_iteration_prints_the_best_answer() {
     let blocked = Reply::text("Paris, France").behind(&gate);
     let server = ModelServer::answering(move |request| {
         let reply = improving(request);
-        match question(request).contains("```data\nParis\n```") {
-            true => blocked.clone(),
-            false => reply,
+        if question(request).contains("```data\nParis\n```") {
+            blocked.clone()
+        } else {
+            reply
         }
     });
     let project = Project::with(&agent(&server.url(), BY_METRICS));
@@ -360,13 +367,13 @@ fn script(project: &Project, name: &str, text: &str) {
 #[test]
 fn commands_cap_the_score_and_their_output_is_feedback() {
     let server = ModelServer::answering(improving);
-    let quality = "  scorer:\n    metrics: [contains, icontains]\n    signals: {tests: ./check.sh --all}\n  stop_on: []\n  \
+    let quality = "  scorer:\n    metrics: [contains, icontains]\n    signals: {tests: ./pytest --all}\n  stop_on: []\n  \
                    max_iterations: 3\n";
     let project = Project::with(&agent(&server.url(), quality));
     script(
         &project,
-        "check.sh",
-        "echo \"$1\"; echo 'test result: FAILED. 1 passed; 9 failed'; exit 1\n",
+        "pytest",
+        "echo \"$1\"; echo '=== 9 failed, 1 passed in 0.12s ==='; exit 1\n",
     );
     let ran = project.run(&["run", "--explain", "The capital?"]).exits(1);
     assert!(ran.stderr.contains("0.0 → 40.0 → 40.0"), "{}", ran.all());

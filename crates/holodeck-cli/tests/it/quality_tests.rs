@@ -79,9 +79,10 @@ fn expectations_are_checked_on_the_returned_answer() {
 #[test]
 fn a_scorer_failure_is_an_error_of_the_case_and_4() {
     let server = ModelServer::answering(|request| {
-        match request.body["response_format"]["json_schema"]["name"] == "quality" {
-            true => Reply::text("no"),
-            false => Reply::text("Paris"),
+        if request.body["response_format"]["json_schema"]["name"] == "quality" {
+            Reply::text("no")
+        } else {
+            Reply::text("Paris")
         }
     });
     let project = Project::with(&yaml(&server.url(), "  scorer: {judge: {criteria: right}}\n"));
@@ -239,9 +240,12 @@ fn a_metric_that_drives_the_loop_and_gates_is_a_warning() {
 
 #[test]
 fn a_changed_loop_is_another_agent() {
-    let server = ModelServer::answering(|request| match question(request).contains("Iteration") {
-        true => Reply::text("Paris"),
-        false => Reply::text("somewhere"),
+    let server = ModelServer::answering(|request| {
+        if question(request).contains("Iteration") {
+            Reply::text("Paris")
+        } else {
+            Reply::text("somewhere")
+        }
     });
     let second = "  - {name: second, input: And of Italy?}\n";
     let text = format!("{}{second}", yaml(&server.url(), BY_METRICS));

@@ -137,6 +137,7 @@ impl Signals {
         Ok(Ended {
             success: output.exit.success(),
             output: format!("{}\n{}", String::from_utf8_lossy(&output.stdout), output.stderr),
+            counts: None,
         })
     }
 }
@@ -270,6 +271,7 @@ pub fn split_command(command: &str) -> Result<Vec<String>, String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "the points of a bonus are exact")]
 mod tests {
     use pretty_assertions::assert_eq;
 
@@ -289,11 +291,15 @@ mod tests {
 
     #[test]
     fn only_reports_of_the_runner_that_is_started_count() {
-        let counts = |command, output| count_tests(command, output).map(|counts| (counts.passed, counts.failed));
+        let counts =
+            |command, output| count_tests(command, output).map(|counts| (counts.passed, counts.failed));
         let cargo = "test result: ok. 3 passed; 0 failed; 1 ignored; finished in 0.01s\n\
                      test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured";
         assert_eq!(counts("cargo test -p a", cargo), Some((7, 2)));
-        assert_eq!(counts("pytest", "===== 3 failed, 5 passed, 1 error in 0.12s ====="), Some((5, 4)));
+        assert_eq!(
+            counts("pytest", "===== 3 failed, 5 passed, 1 error in 0.12s ====="),
+            Some((5, 4))
+        );
         // A program that only prints such a line.
         assert_eq!(counts("./check.sh", cargo), None);
         assert_eq!(counts("cargo test", "everything is fine"), None);

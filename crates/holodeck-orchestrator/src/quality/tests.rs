@@ -1,3 +1,9 @@
+#![allow(
+    clippy::float_cmp,
+    clippy::cast_possible_truncation,
+    reason = "scores of scripts are exact, and numbers are small"
+)]
+
 use std::{
     collections::VecDeque,
     sync::{

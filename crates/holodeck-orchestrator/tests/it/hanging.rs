@@ -26,12 +26,9 @@ async fn r56_the_hard_limit_ends_a_hanging_program_and_its_group() {
         "sleep 1000 & echo $$ $! >'{0}.new'; mv '{0}.new' '{0}'; wait",
         pids.display()
     );
-    let spec = ProcessSpec::new(
-        "/bin/sh",
-        ChildEnv::inherit(&["PATH"], |name| std::env::var_os(name)),
-    )
-    .args(["-c".to_owned(), script])
-    .current_dir(dir.path());
+    let spec = ProcessSpec::new("/bin/sh", ChildEnv::inherit(&["PATH"], |_| Some("/usr/bin:/bin")))
+        .args(["-c".to_owned(), script])
+        .current_dir(dir.path());
     let scorer = |_: LoopOutput| async { Ok::<_, ScorerError>(Assessment::of(50.0)) };
     let improver = |_: LoopOutput, _: Assessment, _: u32| {
         let spec = spec.clone();

@@ -163,6 +163,6 @@ pub(super) struct AgentsOfSkills(pub(super) Arc<Variants>);
 #[async_trait]
 impl SkillAgents for AgentsOfSkills {
     async fn open(&self, skill: &SkillDoc) -> Result<ReadyAgent, BackendError> {
-        self.0.own(skill.allowed_tools.as_deref()).await
+        Box::pin(self.0.own(skill.allowed_tools.as_deref())).await
     }
 }

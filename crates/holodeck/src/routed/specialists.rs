@@ -61,7 +61,7 @@ impl Variants {
             tools: tools.map(<[String]>::to_vec),
             ..AgentDefinition::default()
         };
-        self.variant(definition).await
+        Box::pin(self.variant(definition)).await
     }
 
     /// The definition of a specialist.
@@ -147,8 +147,8 @@ impl Specialists for Variants {
 
     async fn open(&self, agent: &str) -> Result<ReadyAgent, BackendError> {
         match self.definition(agent) {
-            Some(definition) => self.variant(definition).await,
-            None if self.agents.is_none() => self.own(None).await,
+            Some(definition) => Box::pin(self.variant(definition)).await,
+            None if self.agents.is_none() => Box::pin(self.own(None)).await,
             None => Err(BackendError::init(format!(
                 "the agent `{agent}` has no definition"
             ))),

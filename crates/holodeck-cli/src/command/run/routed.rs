@@ -204,7 +204,7 @@ pub(super) fn run(
     let model = describe_model(&agent);
     build_runtime()?.block_on(async {
         let mut interrupts = Interrupts::listen()?;
-        let agent = RoutedAgent::new(agent, env, options).map_err(|error| problem(&error, path))?;
+        let agent = RoutedAgent::new(agent, env, &options).map_err(|error| problem(&error, path))?;
         let mut run = Run {
             args,
             path,

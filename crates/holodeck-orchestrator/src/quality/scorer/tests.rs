@@ -46,6 +46,7 @@ impl CountingJudge for Judged {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "callers write it in place")]
 fn metric(kind: &str, fields: Value) -> MetricConfig {
     serde_json::from_value(json!({ kind: fields })).unwrap()
 }

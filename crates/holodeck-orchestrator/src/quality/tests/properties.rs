@@ -190,7 +190,7 @@ proptest! {
     ) {
         let (scorings, improvements, output, assessment, report) = run(&rules, scoring, improving);
         prop_assert!(scorings <= rules.max_iterations);
-        prop_assert!(improvements <= rules.max_iterations - 1);
+        prop_assert!(improvements < rules.max_iterations);
         let ends = report.iterations.iter().filter(|record| record.termination_reason.is_some());
         prop_assert!(ends.count() <= 1);
         prop_assert!(report.iterations.iter().all(|record| (0.0..=100.0).contains(&record.output_quality)));
