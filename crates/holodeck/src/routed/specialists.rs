@@ -86,7 +86,8 @@ impl Variants {
         }
         if let Some(named) = &definition.tools {
             if agent.config.model.provider == Provider::Anthropic {
-                restrict_claude(&mut agent.config, named);
+                let skills: Vec<String> = self.skills.iter().map(SkillDoc::tool_name).collect();
+                restrict_claude(&mut agent.config, named, &skills);
             }
             host = Arc::new(NamedTools::new(host, named.clone(), ToolNames::of(&agent.config)));
         }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use holodeck_backend_api::{
     CallRefusal, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
 };
-use holodeck_model::{Agent, ClaudeConfig, Provider, ToolConfig, ToolNames, without_pattern};
+use holodeck_model::{Agent, ClaudeConfig, NameMatch, Provider, ToolConfig, ToolNames, without_pattern};
 use holodeck_orchestrator::KnownTools;
 use holodeck_tools::Toolbox;
 
@@ -121,18 +121,23 @@ impl ToolHost for NamedTools {
 }
 
 /// Restricts what Claude Code may use to `named`. Nothing is enabled that the agent has not: its own list, switches and
-/// patterns of commands stay.
-pub(super) fn restrict_claude(agent: &mut Agent, named: &[String]) {
+/// patterns of commands stay. Names of
+/// tools that the agent does not have, as skills of other programs may have, are left out.
+pub(super) fn restrict_claude(agent: &mut Agent, named: &[String], skills: &[String]) {
     let own = agent.claude.clone().unwrap_or_default();
     let built_in = own.built_in_tools();
     let commands = own.allowed_commands();
-    let names = ToolNames::of(agent);
+    let mut names = ToolNames::of(agent);
+    for skill in skills {
+        names.add_host_tool(skill);
+    }
     let access = holodeck_model::ToolAccess::of(agent);
     let mut allowed = Vec::new();
     for name in named {
         let tool = without_pattern(name);
         if !ClaudeConfig::CLI_TOOLS.contains(&tool) {
-            if access.allows_call(&names, tool) || own.allowed_tools.is_none() {
+            let is_known = names.resolve(tool) != NameMatch::Unknown;
+            if is_known && (access.allows_call(&names, tool) || own.allowed_tools.is_none()) {
                 allowed.push(name.clone());
             }
         } else if !built_in.contains(&tool) {
@@ -186,7 +191,7 @@ pub(super) fn declared_tools(agent: &Agent, named: Option<&[String]>, skills: &[
     let mut tools: Vec<String> = Vec::new();
     if agent.model.provider == Provider::Anthropic {
         if let Some(named) = named {
-            restrict_claude(&mut restricted, named);
+            restrict_claude(&mut restricted, named, skills);
         }
         let claude = restricted.claude.clone().unwrap_or_default();
         tools.extend(claude.built_in_tools().iter().map(|tool| (*tool).to_owned()));
@@ -207,4 +212,62 @@ pub(super) fn declared_tools(agent: &Agent, named: Option<&[String]>, skills: &[
     let own = own.map(|tool| tool.model_name().unwrap_or_else(|| tool.name().to_owned()));
     tools.extend(own.chain(skills.iter().cloned()).filter(|tool| is_named(tool)));
     tools
+}
+
+#[cfg(test)]
+mod tests {
+    use holodeck_model::{Env, MemoryFiles};
+    use holodeck_yaml::load_agent;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn restricted(claude: &str, named: &[&str]) -> Vec<String> {
+        let yaml = format!(
+            "name: a\nmodel: {{provider: anthropic, name: sonnet}}\ninstructions: {{inline: Hi}}\n\
+             tools: [{{type: function, name: count, description: C., command: wc, parameters: {{}}}}]\n\
+             claude: {claude}\n"
+        );
+        let files = MemoryFiles::new().with("agent.yaml", yaml);
+        let load = load_agent("agent.yaml".as_ref(), &Env::empty(), &files);
+        let mut agent = load
+            .agent
+            .unwrap_or_else(|| panic!("{:?}", load.diagnostics))
+            .config
+            .clone();
+        let named: Vec<String> = named.iter().map(|name| (*name).to_owned()).collect();
+        restrict_claude(&mut agent, &named, &["skill__notes".to_owned()]);
+        let claude = agent.claude.unwrap();
+        let allowed = claude.allowed_tools.clone().unwrap();
+        // Naming a built-in tool would enable it.
+        for tool in claude.built_in_tools() {
+            assert!(allowed.iter().any(|name| without_pattern(name) == tool), "{tool}");
+        }
+        allowed
+    }
+
+    #[test]
+    fn a_list_of_tools_never_enables_one() {
+        let reads = "{file_system: {read: true}}";
+        let named = [
+            "Read",
+            "Bash",
+            "Write",
+            "WebFetch",
+            "count",
+            "skill__notes",
+            "other_tool",
+            "mcp__gone__x",
+        ];
+        assert_eq!(restricted(reads, &named), ["Read", "count", "skill__notes"]);
+        assert_eq!(restricted(reads, &[]), Vec::<String>::new());
+        // Patterns of the agent stay, and those of the list narrow a shell without patterns.
+        let git = "{bash: {enabled: true}, allowed_tools: ['Bash(git:*)', count]}";
+        assert_eq!(restricted(git, &["Bash", "count"]), ["Bash(git:*)", "count"]);
+        assert_eq!(restricted(git, &["Bash(npm:*)"]), Vec::<String>::new());
+        let shell = "{bash: {enabled: true}}";
+        assert_eq!(restricted(shell, &["Bash(npm:*)"]), ["Bash(npm:*)"]);
+        let only = "{file_system: {read: true}, allowed_tools: [Read]}";
+        assert_eq!(restricted(only, &["Read", "count"]), ["Read"]);
+    }
 }
