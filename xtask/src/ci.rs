@@ -175,7 +175,10 @@ fn servers() -> Outcome {
 
 fn nextest() -> Result<Outcome> {
     install_nextest()?;
-    linted(&["nextest", "run", "--workspace", "--locked", "--profile", "ci"])
+    // Many tests wait for programs and disks: twice as many as cores keep the cores busy.
+    let threads = (2 * std::thread::available_parallelism()?.get()).to_string();
+    let options = ["--locked", "--profile", "ci", "--test-threads", &threads];
+    linted(&[&["nextest", "run", "--workspace"], &options[..]].concat())
 }
 
 fn install_nextest() -> Result<()> {
