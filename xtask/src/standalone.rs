@@ -1,7 +1,7 @@
 //! Every library crate by itself: features unify inside a workspace and hide what a crate forgot to ask for.
 //!
-//! The facade is checked alone, without the tests' dependencies, and with it every crate it is made of. Another crate is
-//! checked alone only where one of its own dependencies then has other features than in that build. Last, the projects
+//! The tests' build shows that all crates compile together. A crate is checked alone only where one of its own dependencies
+//! then has other features than in that build, or where it has features itself. Last, the projects
 //! outside of the workspace that depend on one crate each are run.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +16,11 @@ use serde_json::json;
 use crate::workspace::{self, Metadata, Package, Use};
 use crate::{host, smoke};
 
-/// The crate whose dependencies are almost all the others.
-const FACADE: &str = "holodeck";
+/// This program was built from it alone.
+const BUILT_ALONE: &str = "holodeck-testkit";
+
+/// A feature of tokio that only tests enable; `tidy` finds what uses it elsewhere.
+const FOR_TESTS: &str = "test-util";
 
 /// Projects outside the workspace that depend on one crate each and run its README example.
 const EMBED: &str = "fixtures/embed";
@@ -27,13 +30,12 @@ type Features = BTreeMap<String, BTreeSet<String>>;
 
 pub(crate) fn run() -> Result<()> {
     let metadata = Metadata::load()?;
-    check(FACADE, &[])?;
-    let in_facade = features_alone(FACADE)?;
+    let in_tests = features(&["--workspace", "--edges", "normal,build,dev"])?;
     for package in metadata.members().filter(|package| package.has_library()) {
         let name = package.name();
-        let alone = features_alone(name)?;
-        let differing = differing(package, &alone, &in_facade);
-        if name != FACADE && !differing.is_empty() {
+        let alone = features(&["--package", name, "--edges", "normal,build"])?;
+        let differing = differing(package, &alone, &in_tests);
+        if name != BUILT_ALONE && !differing.is_empty() {
             let differing: Vec<_> = differing.into_iter().collect();
             check(name, &[])?;
             println!("  because of {}", differing.join(", "));
@@ -49,11 +51,11 @@ pub(crate) fn run() -> Result<()> {
 fn check(name: &str, features: &[&str]) -> Result<()> {
     println!("standalone: {name} {}", features.join(" "));
     let mut check = host::cargo(["check", "--quiet", "--locked", "-p", name]);
-    host::run(check.args(features))
+    host::run(check.args(features).env("RUSTFLAGS", "-Dwarnings"))
 }
 
-/// The direct dependencies of a crate that have other features when it is built alone than in the facade.
-fn differing<'a>(package: Package<'a>, alone: &Features, in_facade: &Features) -> BTreeSet<&'a str> {
+/// The direct dependencies of a crate that have other features when it is built alone than in the tests' build.
+fn differing<'a>(package: Package<'a>, alone: &Features, in_tests: &Features) -> BTreeSet<&'a str> {
     let of = |features: &Features, name: &str| -> BTreeSet<String> {
         let same = features
             .iter()
@@ -64,29 +66,38 @@ fn differing<'a>(package: Package<'a>, alone: &Features, in_facade: &Features) -
         .dependencies()
         .filter(|dependency| dependency.used != Use::Dev)
         .map(|dependency| dependency.package)
-        .filter(|name| !of(alone, name).is_subset(&of(in_facade, name)))
+        .filter(|name| !of(alone, name).is_subset(&of(in_tests, name)))
         .collect()
 }
 
-/// What Cargo resolves for `name` alone.
-fn features_alone(name: &str) -> Result<Features> {
-    let mut tree = host::cargo(["tree", "--locked", "--edges", "normal,build", "--prefix", "none"]);
-    let text = host::output(tree.args(["--format", "{p}|{f}", "-p", name]))?;
+/// What Cargo resolves for these packages and edges.
+fn features(of: &[&str]) -> Result<Features> {
+    let mut tree = host::cargo(["tree", "--locked", "--prefix", "none", "--format", "{p}|{f}"]);
+    let text = host::output(tree.args(of))?;
     let mut features = Features::new();
     for line in text.lines() {
         let line = line.trim_end_matches(" (*)");
+        // Each member's tree ends with an empty line.
+        if line.is_empty() {
+            continue;
+        }
         let (package, enabled) = line.split_once('|').context("cargo tree has another format")?;
         // Name and version; a path may follow.
         let package: Vec<&str> = package.split(' ').take(2).collect();
         features
             .entry(package.join(" "))
             .or_default()
-            .insert(enabled.to_owned());
+            .insert(without_test_features(enabled));
     }
     if features.is_empty() {
-        bail!("cargo tree lists nothing for {name}");
+        bail!("cargo tree lists nothing for {}", of.join(" "));
     }
     Ok(features)
+}
+
+fn without_test_features(enabled: &str) -> String {
+    let features = enabled.split(',').filter(|feature| *feature != FOR_TESTS);
+    features.collect::<Vec<_>>().join(",")
 }
 
 /// Builds and runs the projects of [`EMBED`].

@@ -66,7 +66,7 @@ pub(crate) enum Command {
     Validate(ValidateArgs),
     /// Print the JSON Schema of agent files, for editors.
     Schema(SchemaArgs),
-    /// Ask the agent one question.
+    /// Ask the agent one question, or execute a command.
     Run(RunArgs),
     /// Hold a conversation with the agent.
     Chat(Box<ChatArgs>),

@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::attempt::{End, Progress, end_of, end_of_result, usage_of};
 use crate::{
-    Assessment, ImproveError, Improver, LoopOutput, LoopReport, QualityAssessment, Selection, SelectionTask,
-    Selector,
+    Assessment, ImproveError, Improver, LoopOutput, LoopReport, QualityAssessment, SelectedBy, Selection,
+    SelectionTask, Selector,
     evidence::EvidenceIssue,
     gates::{Gate, GateResult, Refusal},
     turn::{Observers, ReadyAgent, TurnResult, Watch},
@@ -90,6 +90,8 @@ pub struct SdkSettings {
     pub commands: Vec<String>,
     /// How confident a selection must be.
     pub min_confidence: f64,
+    /// Whether the default agent executes commands although its confidence is 0.
+    pub default_agent_routes: bool,
     /// What a command must leave behind.
     pub evidence: EvidenceConfig,
     /// Makes what is selected for; by default the task, the command and the working directory.
@@ -104,6 +106,7 @@ impl Default for SdkSettings {
             enabled: false,
             commands: Vec::new(),
             min_confidence: 0.5,
+            default_agent_routes: false,
             evidence: EvidenceConfig::default(),
             task: Arc::new(selection_task),
             refiner: None,
@@ -371,7 +374,8 @@ impl Run {
         let declined = (!selection.use_sdk || selection.agent.is_none()).then(|| selection.reason.clone());
         self.pass(Gate::Selected, declined)?;
         let least = settings.min_confidence;
-        let unsure = (confidence < least || least.is_nan())
+        let may_be_unsure = settings.default_agent_routes && selection.selected_by == SelectedBy::Default;
+        let unsure = (!may_be_unsure && (confidence < least || least.is_nan()))
             .then(|| format!("the confidence is {confidence:.2}, {least:.2} is needed"));
         self.pass(Gate::Confident, unsure)?;
         let agent = selection.agent.filter(|agent| specialists.has_definition(agent));

@@ -196,7 +196,8 @@ impl ExecutionFacade {
                 };
                 let error = no_executor.to_string();
                 completion.record(attempt.map(|details| &details.attempt), None, Some(&error));
-                tracing::error!(target: "holodeck::routing::result", command = completion.command, "{error}");
+                let reason = attempt.and_then(|details| details.attempt.fallback_reason.as_deref());
+                tracing::error!(target: "holodeck::routing::result", command = completion.command, reason, "{error}");
                 return Err(no_executor);
             }
         };
@@ -239,8 +240,8 @@ impl ExecutionFacade {
         let mut ended = Ended::default();
         if let Some(sdk) = &self.sdk {
             let details = sdk.attempt(context, options, watch).await;
-            self.record_attempt(command, &context.session_id, &details.attempt);
             let attempt = &details.attempt;
+            self.record_attempt(command, &context.session_id, attempt);
             let is_unscored = attempt.should_fallback && !attempt.output.is_empty();
             ended.verdict = sdk_verdict(&details, is_unscored);
             if !attempt.output.is_empty() {
@@ -254,6 +255,15 @@ impl ExecutionFacade {
             let would_repeat =
                 !details.side_effects.is_empty() && self.after_side_effects == AfterSideEffects::Block;
             let falls_back = attempt.should_fallback;
+            // If nothing else executes the command, the reason is part of the error.
+            let is_last = skill.is_none() && self.legacy.is_none() && !would_repeat;
+            if attempt.termination_reason == Some(TerminationReason::ExecutionError) && !is_last {
+                tracing::warn!(
+                    target: "holodeck::routing",
+                    reason = attempt.fallback_reason,
+                    "the agent did not execute the command `{command}`"
+                );
+            }
             ended.attempt = Some(details);
             if !falls_back {
                 return Ok(ended);
@@ -310,13 +320,6 @@ impl ExecutionFacade {
             reason = attempt.fallback_reason,
             "routed a command"
         );
-        if attempt.termination_reason == Some(TerminationReason::ExecutionError) {
-            tracing::warn!(
-                target: "holodeck::routing",
-                reason = attempt.fallback_reason,
-                "the agent did not execute the command `{command}`"
-            );
-        }
         self.sinks.record(
             session_id,
             ExecutionEvent::SdkRouted,

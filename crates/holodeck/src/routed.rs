@@ -198,6 +198,10 @@ impl RoutedAgent {
         sdk.refiner.clone_from(&refiner);
         if let Some(routing) = &routing {
             sdk.min_confidence = routing.min_confidence;
+            sdk.default_agent_routes = routing
+                .agents
+                .as_ref()
+                .is_some_and(|agents| agents.default_agent_routes);
         }
         let uses_files = selector.as_ref().is_some_and(|selector| selector.uses_files());
         sdk.task = Arc::new(move |context| {

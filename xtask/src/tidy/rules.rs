@@ -386,6 +386,9 @@ const ENV_WHY: &str = "nothing below the product reads the process environment";
 const ENV_TODO: &str = "take the value, or an `Env`, as a parameter";
 const SPAWN_TODO: &str = "use holodeck-process: own group, scrubbed environment, no orphan";
 
+const CLOCK_WHY: &str = "only tests stop the clock, and only they have the feature `test-util` of tokio";
+const CLOCK_TODO: &str = "pass a clock";
+
 pub(super) const WORDS: &[Word] = &[
     word("println!", PRINTERS, PRINT_WHY, PRINT_TODO),
     word("print!", PRINTERS, PRINT_WHY, PRINT_TODO),
@@ -419,6 +422,10 @@ pub(super) const WORDS: &[Word] = &[
         "the environment of a running process is shared",
         "pass an `Env` value",
     ),
+    word("start_paused", &[], CLOCK_WHY, CLOCK_TODO),
+    word("time::pause", &[], CLOCK_WHY, CLOCK_TODO),
+    word("time::advance", &[], CLOCK_WHY, CLOCK_TODO),
+    word("time::resume", &[], CLOCK_WHY, CLOCK_TODO),
     word(
         "granit_parser",
         &[LANGUAGE],

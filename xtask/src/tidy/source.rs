@@ -103,6 +103,16 @@ mod tests {
     }
 
     #[test]
+    fn only_tests_stop_the_clock() {
+        let text = "async fn f() {\n    tokio::time::pause();\n    crate::pause();\n}\n#[cfg(test)]\nmod tests {\n    #[tokio::test(start_paused = true)]\n    async fn g() {}\n}\n";
+        let lines: Vec<usize> = found("crates/holodeck-http/src/f.rs", text)
+            .into_iter()
+            .map(|(line, _)| line)
+            .collect();
+        assert_eq!(lines, [2]);
+    }
+
+    #[test]
     fn tests_comments_and_strings_are_left_alone() {
         let text =
             "// println!\nconst A: &str = \"println!\";\n#[cfg(test)]\nmod tests {\n    println!();\n}\n";

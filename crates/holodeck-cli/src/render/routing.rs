@@ -61,12 +61,7 @@ pub(crate) fn attempt(details: &AttemptDetails, command: &str) -> String {
     line(&mut text, "gates", &gates.collect::<Vec<_>>().join(" · "));
     let is_refused = details.gates.iter().any(|gate| gate.state == GateState::Refused);
     if let Some(reason) = attempt.fallback_reason.as_deref().filter(|_| !is_refused) {
-        let kind = attempt
-            .error_type
-            .as_deref()
-            .map(|kind| format!("{kind}: "))
-            .unwrap_or_default();
-        line(&mut text, "failed", &format!("{kind}{reason}"));
+        line(&mut text, "failed", reason);
     }
     if !details.side_effects.is_empty() {
         let tools = format!("`{}`", details.side_effects.join("`, `"));

@@ -202,6 +202,38 @@ fn r01_to_r14_through_the_command_line() {
 }
 
 #[test]
+fn a_default_agent_executes_what_no_other_agent_fits_if_it_may() {
+    for (routes, code) in [(true, 0), (false, 3)] {
+        let server = server(|| Reply::text("By default."));
+        let project = project(&server.url(), "", "");
+        let agents = format!(
+            "agents: {{directories: [{{path: agents}}], default_agent: helper, default_agent_routes: {routes}}}"
+        );
+        let yaml = project.read("agent.yaml");
+        project.write(
+            "agent.yaml",
+            yaml.replace("agents: {directories: [{path: agents}]}", &agents),
+        );
+        project.write(
+            "agents/helper.md",
+            "---\nname: helper\ndescription: Answers everything else\n---\nYou help with everything.\n",
+        );
+        let ran = project
+            .run(&["run", "--command", "notes", "zzz qqq", "--explain"])
+            .exits(code);
+        let requests = server.finish();
+        if routes {
+            assert_eq!(ran.stdout, "By default.\n");
+            let prompt = &requests[0].body["messages"][0]["content"];
+            assert_eq!(prompt, "You help with everything.");
+        } else {
+            assert!(ran.stderr.contains("low_confidence"), "{}", ran.all());
+            assert!(requests.is_empty());
+        }
+    }
+}
+
+#[test]
 fn r08_r22_an_error_falls_back_unless_something_may_have_changed() {
     // An error of the model's side.
     let failing = server(|| Reply::openai_error(400, "no", None, None));
@@ -552,6 +584,20 @@ fn a_loop_without_routing_prints_its_answer_whatever_its_end() {
     let ran = project.run(&["run", "hello"]).exits(4);
     assert_eq!(ran.stdout, "An answer.\n");
     assert!(ran.stderr.contains("could not be scored"), "{}", ran.all());
+    server.finish();
+}
+
+#[test]
+fn without_routing_an_error_is_that_of_the_endpoint() {
+    let server = server(|| Reply::openai_error(400, "no such thing", None, None));
+    let project = Project::with(&looped(
+        &server.url(),
+        "  scorer: {signals: {build: ./build.sh}}\n",
+    ));
+    let ran = project.run(&["run", "hello"]).exits(3);
+    assert!(ran.stderr.starts_with("error: "), "{}", ran.all());
+    assert_eq!(ran.stderr.matches("no such thing").count(), 1, "{}", ran.all());
+    assert!(!ran.stderr.contains("routing"), "{}", ran.all());
     server.finish();
 }
 

@@ -29,6 +29,10 @@ struct Rooms {
 enum Signal {
     Stored(StoredEvent),
     /// Another process may have stored events, or deleted the session.
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "sqlite")),
+        expect(dead_code, reason = "no other process has this memory")
+    )]
     Changed,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holodeck_orchestrator::{
-    AgentChoice, ExecuteOptions, Selection, SelectionTask, Selector,
+    AgentChoice, ExecuteOptions, SelectedBy, Selection, SelectionTask, Selector,
     api::BackendError,
     model::{RoutingDecision, TerminationReason},
 };
@@ -189,6 +189,25 @@ async fn r09_the_confidence_must_reach_the_threshold() {
         let attempt = bench.execute().await;
         assert_eq!(attempt.routing_decision, decision, "{confidence}");
         assert_eq!(attempt.agent_used.as_deref(), Some("reviewer"));
+    }
+}
+
+#[tokio::test]
+async fn a_default_agent_needs_no_confidence_if_it_may_route() {
+    for (selected_by, routes, decision) in [
+        (SelectedBy::Default, false, RoutingDecision::LowConfidence),
+        (SelectedBy::Default, true, RoutingDecision::SdkExecuted),
+        (SelectedBy::Score, true, RoutingDecision::LowConfidence),
+    ] {
+        let mut bench = Bench::answering("done");
+        bench.settings.default_agent_routes = routes;
+        bench.choice = selects(Selection {
+            selected_by,
+            ..selection(true, 0.0)
+        });
+        let attempt = bench.execute().await;
+        assert_eq!(attempt.routing_decision, decision, "{selected_by:?} {routes}");
+        assert_eq!(attempt.confidence.to_string(), "0");
     }
 }
 

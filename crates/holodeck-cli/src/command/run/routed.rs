@@ -6,7 +6,9 @@ use holodeck::{
     RoutedAgent, RoutedError, RoutedExecution, RoutedOptions,
     index::IndexSink,
     model::{Command, CommandContext, CommandResult, Env, RESERVED_FIELDS},
-    orchestrator::{ExecuteOptions, Execution, FacadeError, FailureClass, LoopReport, Verdict},
+    orchestrator::{
+        AttemptDetails, ExecuteOptions, Execution, FacadeError, FailureClass, LoopReport, Verdict,
+    },
     runner::{ExitCode, words},
     yaml::LoadedAgent,
 };
@@ -385,7 +387,28 @@ impl Run<'_> {
                 self.write_json(&result, None, json!(attempt))?;
             }
         }
-        Ok(problem(error, self.path).into())
+        let has_routing = self.agent.agent().config.routing.is_some() || self.args.routing.names_command();
+        let unrouted = if has_routing { None } else { unanswered(error) };
+        Ok(unrouted.unwrap_or_else(|| problem(error, self.path)).into())
+    }
+}
+
+/// Why the agent did not answer, for an agent without routing: nothing else could have.
+fn unanswered(error: &RoutedError) -> Option<Problem> {
+    let RoutedError::NoExecutor(FacadeError::NoExecutor { attempt, .. }) = error else {
+        return None;
+    };
+    let reason = attempt.as_ref()?.attempt.fallback_reason.as_ref()?;
+    let mut lines = reason.lines().map(str::trim);
+    let mut problem = Problem::new(exit_of(attempt.as_deref()), lines.next()?);
+    problem.details = lines.map(ToOwned::to_owned).collect();
+    Some(problem)
+}
+
+fn exit_of(attempt: Option<&AttemptDetails>) -> ExitCode {
+    match attempt.and_then(|details| details.attempt.error_type.as_deref()) {
+        Some("Config") => ExitCode::Config,
+        _ => ExitCode::Execution,
     }
 }
 
@@ -450,15 +473,7 @@ fn problem(error: &RoutedError, path: &Path) -> Problem {
     else {
         return Problem::config(error.to_string());
     };
-    let error_type = attempt
-        .as_ref()
-        .and_then(|details| details.attempt.error_type.as_deref());
-    let exit = if error_type == Some("Config") {
-        ExitCode::Config
-    } else {
-        ExitCode::Execution
-    };
-    let mut problem = Problem::new(exit, error.to_string());
+    let mut problem = Problem::new(exit_of(attempt.as_deref()), error.to_string());
     problem.details.clone_from(reasons);
     if !missing.is_empty() {
         problem
