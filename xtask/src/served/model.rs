@@ -73,7 +73,8 @@ fn answer(stream: TcpStream, pace: Pace, started: Instant) -> Result<()> {
     for piece in 0..pace.pieces {
         let due = pace.interval * piece;
         thread::sleep(due.saturating_sub(begin.elapsed()));
-        let content = format!("{} {padding}", micros(started));
+        // A word is sent on when it is complete, because it may be the beginning of a secret.
+        let content = format!("{} {padding} ", micros(started));
         stream.write_all(frame(&json!({ "content": content }), None).as_bytes())?;
     }
     let mut end = frame(&json!({}), Some("stop"));
