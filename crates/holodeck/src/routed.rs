@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::BoxFuture;
 use holodeck_backend_api::Occasion;
 use holodeck_model::{Agent, CommandContext, Env, ExecutorKind, Redactor, ResolvedAgent};
 use holodeck_orchestrator::{
@@ -254,6 +255,19 @@ impl RoutedAgent {
     /// The agent.
     pub fn agent(&self) -> &Arc<ResolvedAgent> {
         &self.variants.agent.agent
+    }
+
+    /// Executes a command for another agent, and closes this one. Boxed, because agents are nested.
+    fn execute_nested<'a>(
+        self,
+        context: &'a CommandContext,
+        options: ExecuteOptions,
+    ) -> BoxFuture<'a, Result<RoutedExecution, RoutedError>> {
+        Box::pin(async move {
+            let execution = self.execute(context, &options).await;
+            self.close().await;
+            execution
+        })
     }
 
     /// Executes a command and stores the run.

@@ -97,15 +97,15 @@ impl LegacyOpening for OtherModel {
             agent: Arc::clone(&agent),
             places: holodeck_yaml::Places::default(),
         };
-        let open = Box::pin(async {
+        let open = || async {
             let options = OpenOptions {
                 answers: AnswerSource::Live,
                 ..OpenOptions::default()
             };
             let checked = CheckedAgent::check(loaded, &variants.env, Occasion::Run, options, None)?;
             checked.open_traced(variants.telemetry.clone()).await
-        });
-        let open = self.open.0.get_or_try_init(|| open).await;
+        };
+        let open = self.open.0.get_or_try_init(open).await;
         let open = open.map_err(|error| broken(error.to_string()))?;
         let prices = open.backends().price_list().clone();
         let turns = turn_runner(&agent, &variants.env, variants.timeout, prices);
@@ -166,8 +166,7 @@ impl LegacyExecutor for OtherAgent {
             cancel: call.cancel.clone(),
             ..ExecuteOptions::default()
         };
-        let execution = Box::pin(nested.execute(&call.context, &options)).await;
-        nested.close().await;
+        let execution = nested.execute_nested(&call.context, options).await;
         let execution = execution.map_err(|error| broken(error.to_string()))?;
         let evidence = execution.execution.evidence.clone();
         let result = execution.execution.result;

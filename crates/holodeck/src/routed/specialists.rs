@@ -38,12 +38,12 @@ pub(super) struct Variants {
 impl Variants {
     /// Opens the agent, once.
     pub(super) async fn opened(&self) -> Result<&OpenAgent, BackendError> {
-        let open = Box::pin(async {
+        let open = || async {
             let checked = self.checked().map_err(as_backend_error)?;
             let opened = checked.open_traced(self.telemetry.clone());
             opened.await.map_err(as_backend_error)
-        });
-        self.open.get_or_try_init(|| open).await
+        };
+        self.open.get_or_try_init(open).await
     }
 
     fn checked(&self) -> Result<CheckedAgent, OpenError> {
