@@ -258,11 +258,11 @@ impl RoutedAgent {
     }
 
     /// Executes a command for another agent, and closes this one. Boxed, because agents are nested.
-    fn execute_nested<'a>(
+    fn execute_nested(
         self,
-        context: &'a CommandContext,
+        context: &CommandContext,
         options: ExecuteOptions,
-    ) -> BoxFuture<'a, Result<RoutedExecution, RoutedError>> {
+    ) -> BoxFuture<'_, Result<RoutedExecution, RoutedError>> {
         Box::pin(async move {
             let execution = self.execute(context, &options).await;
             self.close().await;
