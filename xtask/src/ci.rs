@@ -175,8 +175,9 @@ fn servers() -> Outcome {
 
 fn nextest() -> Result<Outcome> {
     install_nextest()?;
-    // Many tests wait for programs and disks: twice as many as cores keep the cores busy.
-    let threads = (2 * std::thread::available_parallelism()?.get()).to_string();
+    // Many tests wait for programs and disks: half as many again as cores keep the cores busy.
+    let cores = std::thread::available_parallelism()?.get();
+    let threads = (cores + cores.div_ceil(2)).to_string();
     let options = ["--locked", "--profile", "ci", "--test-threads", &threads];
     linted(&[&["nextest", "run", "--workspace"], &options[..]].concat())
 }

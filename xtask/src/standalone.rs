@@ -42,7 +42,11 @@ pub(crate) fn run() -> Result<()> {
         }
         if package.has_features() {
             check(name, &["--no-default-features"])?;
-            check(name, &["--all-features"])?;
+            let all = features(&["--package", name, "--edges", "normal,build", "--all-features"])?;
+            let own = features_of(&all, name);
+            if !own.is_subset(&features_of(&in_tests, name)) {
+                check(name, &["--all-features"])?;
+            }
         }
     }
     embed(&metadata)
@@ -56,18 +60,19 @@ fn check(name: &str, features: &[&str]) -> Result<()> {
 
 /// The direct dependencies of a crate that have other features when it is built alone than in the tests' build.
 fn differing<'a>(package: Package<'a>, alone: &Features, in_tests: &Features) -> BTreeSet<&'a str> {
-    let of = |features: &Features, name: &str| -> BTreeSet<String> {
-        let same = features
-            .iter()
-            .filter(|(package, _)| package.split(' ').next() == Some(name));
-        same.flat_map(|(_, variants)| variants.clone()).collect()
-    };
     package
         .dependencies()
         .filter(|dependency| dependency.used != Use::Dev)
         .map(|dependency| dependency.package)
-        .filter(|name| !of(alone, name).is_subset(&of(in_tests, name)))
+        .filter(|name| !features_of(alone, name).is_subset(&features_of(in_tests, name)))
         .collect()
+}
+
+fn features_of(features: &Features, name: &str) -> BTreeSet<String> {
+    let same = features
+        .iter()
+        .filter(|(package, _)| package.split(' ').next() == Some(name));
+    same.flat_map(|(_, variants)| variants.clone()).collect()
 }
 
 /// What Cargo resolves for these packages and edges.

@@ -185,10 +185,13 @@ fn a_reranker_that_does_not_answer_in_time_is_an_error() {
     let agent = ModelServer::answering(searching);
     let ranker = ModelServer::answering(|_| Reply::hang());
     let project = project(&agent.url(), "m", "llm_timeout: 1");
-    // In a turn the same limit is that of the whole turn.
-    with_ranker(&project, &ranker, &["test"])
-        .exits(3)
-        .says("timeout exceeded (1 s, `execution.llm_timeout`)");
+    // In a turn the same limit is that of the whole turn; on a busy machine both are reached at once.
+    let ran = with_ranker(&project, &ranker, &["test"]).exits(3);
+    let of_turn = "timeout exceeded (1 s, `execution.llm_timeout`)";
+    let of_ranker = "reranking with openai ranker: no answer";
+    let output = ran.all();
+    assert!(output.contains(of_turn) || output.contains(of_ranker), "{output}");
+    assert!(!output.contains("9 euros"), "{output}");
     let asked = agent.finish();
     assert_eq!(asked.len(), 1, "{asked:?}");
     let search = with_ranker(&project, &ranker, &["index", "search", "rent"]);
