@@ -59,6 +59,12 @@ impl Body {
         Ok(body)
     }
 
+    /// Sets how many bytes are read at most.
+    pub(crate) fn limited(mut self, limit: u64) -> Self {
+        self.limit = limit;
+        self
+    }
+
     /// Sets the deadline for reading, and the time-out to report then.
     pub(crate) fn until(mut self, deadline: Instant, after: Duration) -> Self {
         self.deadline = Some(Deadline {

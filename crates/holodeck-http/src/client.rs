@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use reqwest::Method;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
@@ -8,7 +9,7 @@ use secrecy::SecretString;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::connections::Connections;
+use crate::connections::{Connections, Pools};
 use crate::response::{KEPT, Secrets};
 use crate::transport::classify;
 use crate::{
@@ -22,7 +23,7 @@ pub struct HttpClient(pub(crate) Arc<Inner>);
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub(crate) connections: Connections,
+    pub(crate) connections: Box<dyn Pools>,
     pub(crate) max_response_bytes: u64,
     pub(crate) max_event_bytes: usize,
 }
@@ -31,7 +32,7 @@ impl HttpClient {
     /// Builds a client; clone it rather than building another.
     pub fn new(options: &HttpOptions) -> Result<Self, SetupError> {
         Ok(Self(Arc::new(Inner {
-            connections: Connections::new(options)?,
+            connections: Box::new(Connections::new(options)?),
             max_response_bytes: options.max_response_bytes,
             max_event_bytes: options.max_event_bytes,
         })))
@@ -109,7 +110,21 @@ impl HttpClient {
             .await
     }
 
-    async fn send(
+    /// Boxed, because it is large, and because the compiler would check for each future that awaits it whether all layers
+    /// of the HTTP client can be sent between threads (see "Fast to compile" in `ARCHITECTURE.md`).
+    fn send<'a>(
+        &'a self,
+        method: Method,
+        url: &'a HttpUrl,
+        headers: &'a Headers,
+        body: Option<bytes::Bytes>,
+        options: &'a CallOptions,
+        statuses: &'a [u16],
+    ) -> BoxFuture<'a, Result<Response, HttpError>> {
+        Box::pin(self.send_unboxed(method, url, headers, body, options, statuses))
+    }
+
+    async fn send_unboxed(
         &self,
         method: Method,
         url: &HttpUrl,
@@ -128,9 +143,12 @@ impl HttpClient {
             if let Some(body) = body.clone() {
                 request = request.body(body);
             }
-            // Boxed because it is large and every awaiting future would contain it.
-            let attempt = Box::pin(self.attempt(request, url, &secrets, statuses));
-            within(deadline, options, url, attempt)
+            within(
+                deadline,
+                options,
+                url,
+                self.attempt(request, url, &secrets, statuses),
+            )
         })
         .await?;
         let body = match (attempts.deadline, options.timeout) {

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::OnceLock;
 
 use reqwest::{Client, ClientBuilder, NoProxy, Proxy, redirect};
@@ -15,6 +16,15 @@ type Pool = OnceLock<Result<Client, String>>;
 struct Http2 {
     plain: Pool,
     secure: Pool,
+}
+
+/// Where a client's connections come from. A trait object, which is fast to compile (see `ARCHITECTURE.md`).
+pub(crate) trait Pools: fmt::Debug + Send + Sync {
+    /// The pool for a target.
+    fn to(&self, url: &HttpUrl) -> Result<&Client, HttpError>;
+
+    /// The pool for an HTTP/2-only target.
+    fn over_http2(&self, url: &HttpUrl) -> Result<&Client, HttpError>;
 }
 
 /// Connection pools with and without TLS. Reading the platform's certificates takes milliseconds, and a run against a
@@ -48,8 +58,14 @@ impl Connections {
         })
     }
 
-    /// The pool for a target.
-    pub(crate) fn to(&self, url: &HttpUrl) -> Result<&Client, HttpError> {
+    fn proxy_speaks_tls(&self) -> bool {
+        let proxy = self.options.proxy.http.as_ref();
+        proxy.is_some_and(|url| url.expose_secret().trim_start().starts_with("https:"))
+    }
+}
+
+impl Pools for Connections {
+    fn to(&self, url: &HttpUrl) -> Result<&Client, HttpError> {
         self.options.reach.check(url)?;
         if url.as_url().scheme() == "http" && !self.proxy_speaks_tls() {
             return Ok(&self.plain);
@@ -61,8 +77,7 @@ impl Connections {
         opened(secure, url)
     }
 
-    /// The pool for an HTTP/2-only target.
-    pub(crate) fn over_http2(&self, url: &HttpUrl) -> Result<&Client, HttpError> {
+    fn over_http2(&self, url: &HttpUrl) -> Result<&Client, HttpError> {
         self.options.reach.check(url)?;
         let plain = url.as_url().scheme() == "http" && !self.proxy_speaks_tls();
         let pool = if plain {
@@ -82,11 +97,6 @@ impl Connections {
             build(client(&self.options, proxies, tls).http2_prior_knowledge())
         });
         opened(pool, url)
-    }
-
-    fn proxy_speaks_tls(&self) -> bool {
-        let proxy = self.options.proxy.http.as_ref();
-        proxy.is_some_and(|url| url.expose_secret().trim_start().starts_with("https:"))
     }
 }
 

@@ -1,4 +1,5 @@
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 use tokio::time::Instant;
@@ -25,7 +26,7 @@ pub struct Exchange {
     url: HttpUrl,
     status: u16,
     headers: HeaderMap,
-    response: reqwest::Response,
+    body: Body,
     max_response_bytes: u64,
     max_event_bytes: usize,
     secrets: Secrets,
@@ -34,7 +35,17 @@ pub struct Exchange {
 impl HttpClient {
     /// Sends once and returns the head of the answer, whatever its status: for protocols whose refusals carry meaning
     /// and whose streams may be silent for long. The caller sets time-outs.
-    pub async fn exchange(
+    pub fn exchange<'a>(
+        &'a self,
+        verb: Verb,
+        url: &'a HttpUrl,
+        headers: &'a Headers,
+        body: Option<Bytes>,
+    ) -> BoxFuture<'a, Result<Exchange, HttpError>> {
+        Box::pin(self.exchange_unboxed(verb, url, headers, body))
+    }
+
+    async fn exchange_unboxed(
         &self,
         verb: Verb,
         url: &HttpUrl,
@@ -60,7 +71,7 @@ impl HttpClient {
             url: url.clone(),
             status,
             headers: std::mem::take(response.headers_mut()),
-            response,
+            body: Body::of(response, url.clone(), u64::MAX),
             max_response_bytes: self.0.max_response_bytes,
             max_event_bytes: self.0.max_event_bytes,
             secrets: secrets(url, headers),
@@ -91,21 +102,17 @@ impl Exchange {
 
     /// The events as they arrive: each of bounded size, and without end.
     pub fn events(self) -> SseStream {
-        SseStream::new(Body::of(self.response, self.url, u64::MAX), self.max_event_bytes)
+        SseStream::new(self.body, self.max_event_bytes)
     }
 
     /// The whole body.
     pub async fn bytes(self) -> Result<Bytes, HttpError> {
-        Body::of(self.response, self.url, self.max_response_bytes)
-            .collect()
-            .await
+        self.body.limited(self.max_response_bytes).collect().await
     }
 
     /// The answer as an error, with the start of its body.
     pub async fn refusal(self) -> HttpError {
-        let body = Body::of(self.response, self.url.clone(), u64::MAX)
-            .start(KEPT)
-            .await;
+        let body = self.body.start(KEPT).await;
         HttpError::Status {
             url: self.url,
             status: self.status,

@@ -1,6 +1,7 @@
 //! HTTP/2-only requests, and answers with trailers.
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use reqwest::header::HeaderMap;
 
@@ -44,7 +45,17 @@ impl HttpClient {
     /// Posts `body` over HTTP/2 regardless of the server's preference: to an `http` URL with prior knowledge, which
     /// most proxies do not support. The rules are those of [`post_bytes`](Self::post_bytes), but retries apply until
     /// the whole answer has arrived, and no header is added to `headers`.
-    pub async fn post_http2(
+    pub fn post_http2<'a>(
+        &'a self,
+        url: &'a HttpUrl,
+        headers: &'a Headers,
+        body: Bytes,
+        options: &'a CallOptions,
+    ) -> BoxFuture<'a, Result<Http2Answer, HttpError>> {
+        Box::pin(self.post_http2_unboxed(url, headers, body, options))
+    }
+
+    async fn post_http2_unboxed(
         &self,
         url: &HttpUrl,
         headers: &Headers,
@@ -60,8 +71,7 @@ impl HttpClient {
                     .headers(headers.map().clone())
                     .body(body.clone())
             };
-            let attempt = Box::pin(self.whole(request, url, &secrets));
-            within(deadline, options, url, attempt)
+            within(deadline, options, url, self.whole(request, url, &secrets))
         })
         .await?;
         Ok(Http2Answer {

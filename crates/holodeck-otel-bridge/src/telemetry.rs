@@ -58,7 +58,10 @@ pub struct TelemetryOptions {
 
 /// Exports HoloDeck's own spans and metrics. Clones share it; disabled, it costs nothing.
 #[derive(Clone, Default)]
-pub struct Telemetry(Option<Arc<Running>>);
+pub struct Telemetry(Option<SharedRunning>);
+
+/// A trait object, which is fast to compile (see `ARCHITECTURE.md`).
+type SharedRunning = Arc<dyn AsRef<Running> + Send + Sync>;
 
 impl Telemetry {
     /// Starts the export that `observability` configures; must be called inside a tokio runtime. Nothing is sent before
@@ -122,6 +125,10 @@ impl Telemetry {
         Self(None)
     }
 
+    fn running(&self) -> Option<&Running> {
+        self.0.as_deref().map(AsRef::as_ref)
+    }
+
     /// Whether anything is exported.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
@@ -129,13 +136,13 @@ impl Telemetry {
 
     /// The W3C `traceparent` of the run, for programs whose spans belong to it.
     pub fn traceparent(&self) -> Option<String> {
-        let context = self.0.as_ref()?.run_context.as_ref()?;
+        let context = self.running()?.run_context.as_ref()?;
         Some(traceparent(context))
     }
 
     /// Exports the results of the evaluation of a turn, under its span, which this `traceparent` names.
     pub fn evaluated(&self, turn: &str, results: &[Evaluation<'_>]) {
-        if let (Some(running), Some(turn)) = (&self.0, parse_traceparent(turn)) {
+        if let (Some(running), Some(turn)) = (self.running(), parse_traceparent(turn)) {
             evaluation::export(running, &EvaluatedTurn::OfThisRun(turn), results);
         }
     }
@@ -143,7 +150,7 @@ impl Telemetry {
     /// Exports the results of the evaluation of a turn of an earlier run, in a trace of their own. It is linked to the span
     /// of the turn, if the turn was traced. `unit` is the test case.
     pub fn evaluated_again(&self, unit: &str, turn: Option<&str>, results: &[Evaluation<'_>]) {
-        if let Some(running) = &self.0 {
+        if let Some(running) = self.running() {
             let turn = turn.and_then(parse_traceparent);
             evaluation::export(running, &EvaluatedTurn::OfEarlierRun { unit, turn }, results);
         }
@@ -152,7 +159,7 @@ impl Telemetry {
     /// Exports an event about a command as a span of its own, which is linked to that of the run. Numbers and booleans keep
     /// their type, secrets are masked, and absent fields are left out.
     pub fn command_event(&self, name: &str, fields: &Map<String, Value>) {
-        let Some(running) = &self.0 else { return };
+        let Some(running) = self.running() else { return };
         let mut attributes = vec![KeyValue::new(AGENT_NAME, running.agent.clone())];
         attributes.extend(fields.iter().filter_map(|(field, value)| {
             let key = format!("holodeck.{field}");
@@ -196,7 +203,7 @@ impl Telemetry {
 
     /// Sends what is left within `limit`. All problems of the run become one warning.
     pub async fn shutdown(&self, limit: Duration) -> Option<String> {
-        let running = self.0.as_ref()?;
+        let running = self.running()?;
         if let Some(mut run) = running.run.lock().unwrap_or_else(PoisonError::into_inner).take() {
             running.count(run.span_context());
             run.end();
@@ -243,6 +250,12 @@ pub(crate) struct Running {
     ended: AtomicU64,
     run_context: Option<SpanContext>,
     run: Mutex<Option<Span>>,
+}
+
+impl AsRef<Self> for Running {
+    fn as_ref(&self) -> &Self {
+        self
+    }
 }
 
 impl Running {
@@ -303,7 +316,7 @@ impl Running {
 
 /// The part of one backend in the export: its spans and metrics name its own model, not the agent's.
 pub(crate) struct BackendPart {
-    running: Arc<Running>,
+    running: SharedRunning,
     pub(crate) model: String,
     provider: &'static str,
 }
@@ -312,7 +325,7 @@ impl Deref for BackendPart {
     type Target = Running;
 
     fn deref(&self) -> &Running {
-        &self.running
+        (*self.running).as_ref()
     }
 }
 

@@ -1,6 +1,6 @@
 use std::{fmt, pin::Pin};
 
-use futures::Stream;
+use futures::{Stream, future::BoxFuture};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, config::Host};
 
@@ -34,13 +34,15 @@ impl Target {
     }
 
     /// A new connection.
-    pub async fn connect(&self) -> Result<(Client, Messages), tokio_postgres::Error> {
-        Ok(if let Some(tls) = &self.tls {
-            let (client, connection) = self.config.connect(tls.clone()).await?;
-            (client, messages(connection))
-        } else {
-            let (client, connection) = self.config.connect(NoTls).await?;
-            (client, messages(connection))
+    pub fn connect(&self) -> BoxFuture<'_, Result<(Client, Messages), tokio_postgres::Error>> {
+        Box::pin(async move {
+            Ok(if let Some(tls) = &self.tls {
+                let (client, connection) = self.config.connect(tls.clone()).await?;
+                (client, messages(connection))
+            } else {
+                let (client, connection) = self.config.connect(NoTls).await?;
+                (client, messages(connection))
+            })
         })
     }
 }

@@ -1,3 +1,4 @@
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -42,7 +43,14 @@ const DRAIN: Duration = Duration::from_millis(250);
 
 /// Runs a program to its end: writes stdin, reads stdout and stderr, and enforces the spec's limits. In every case, no
 /// process of its group survives.
-pub async fn run(spec: &ProcessSpec, cancel: &CancellationToken) -> Result<ProcessOutput, ProcessError> {
+pub fn run<'a>(
+    spec: &'a ProcessSpec,
+    cancel: &'a CancellationToken,
+) -> Pin<Box<dyn Future<Output = Result<ProcessOutput, ProcessError>> + Send + 'a>> {
+    Box::pin(run_unboxed(spec, cancel))
+}
+
+async fn run_unboxed(spec: &ProcessSpec, cancel: &CancellationToken) -> Result<ProcessOutput, ProcessError> {
     if cancel.is_cancelled() {
         return Err(ProcessError::Cancelled);
     }

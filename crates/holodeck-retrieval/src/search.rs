@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use futures::future::BoxFuture;
 use holodeck_model::{JsonMap, SearchMode};
 use serde::{Deserialize, Serialize};
 
@@ -160,7 +161,15 @@ impl Searcher {
     }
 
     /// As [`search`](Self::search), with this reranker in place of the searcher's own.
-    pub async fn search_with(
+    pub fn search_with<'a>(
+        &'a self,
+        request: &'a SearchRequest,
+        reranker: Option<&'a dyn Reranker>,
+    ) -> BoxFuture<'a, Result<SearchResults, RetrievalError>> {
+        Box::pin(self.search_unboxed(request, reranker))
+    }
+
+    async fn search_unboxed(
         &self,
         request: &SearchRequest,
         reranker: Option<&dyn Reranker>,

@@ -6,13 +6,26 @@ const MAX_PROBLEMS: usize = 5;
 
 /// Checks a call's arguments against the tool's schema.
 #[derive(Debug)]
-pub(crate) struct Arguments(Option<Validator>);
+pub(crate) struct Arguments(Option<Box<dyn Schema>>);
+
+/// A compiled schema. A trait object, which is fast to compile (see `ARCHITECTURE.md`).
+trait Schema: std::fmt::Debug + Send + Sync {
+    fn problems(&self, arguments: &Value) -> Vec<String>;
+}
+
+impl Schema for Validator {
+    fn problems(&self, arguments: &Value) -> Vec<String> {
+        self.iter_errors(arguments)
+            .map(|error| describe_problem(&error))
+            .collect()
+    }
+}
 
 impl Arguments {
     /// Compiles a schema; a reference to another document is an error and is never fetched.
     pub(crate) fn new(schema: &Value) -> Result<Self, String> {
         jsonschema::validator_for(schema)
-            .map(|validator| Self(Some(validator)))
+            .map(|validator| Self(Some(Box::new(validator))))
             .map_err(|error| error.to_string())
     }
 
@@ -32,13 +45,10 @@ impl Arguments {
         if !arguments.is_object() {
             return Err("the arguments must be a JSON object".to_owned());
         }
-        let Some(validator) = &self.0 else {
+        let Some(schema) = &self.0 else {
             return Ok(arguments);
         };
-        let mut problems: Vec<String> = validator
-            .iter_errors(&arguments)
-            .map(|error| describe_problem(&error))
-            .collect();
+        let mut problems = schema.problems(&arguments);
         if problems.is_empty() {
             return Ok(arguments);
         }

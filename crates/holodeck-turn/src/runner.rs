@@ -1,4 +1,4 @@
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, pin::Pin, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{
     BackendError, BackendEvent, EventStream, ExecutionResult, Redactions, StopReason, ToolUsage, TurnRequest,
@@ -162,7 +162,8 @@ impl TurnRunner {
             return Ok((TurnRequest::new(turn.input), Vec::new()));
         }
         // Boxed, because most turns have no files, and every turn in flight would have room for reading them.
-        let question = Box::pin(self.files.build_question(turn.input, turn.files, cancel));
+        let question: Pin<Box<dyn Future<Output = Question> + Send + '_>> =
+            Box::pin(self.files.build_question(turn.input, turn.files, cancel));
         let Question {
             message,
             images,

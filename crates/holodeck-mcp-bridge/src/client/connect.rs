@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use holodeck_backend_api::{Tool, ToolSource};
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{Env, McpSampling, McpTool, McpTransport, ServerNeed, reserved_server_keys, server_key};
@@ -73,7 +73,8 @@ pub struct FailedServer {
 /// gracefully.
 #[derive(Clone)]
 pub struct McpServer {
-    server: Arc<Server>,
+    /// A trait object, which is fast to compile (see `ARCHITECTURE.md`).
+    server: Arc<dyn AsRef<Server> + Send + Sync>,
     request_timeout: Duration,
 }
 
@@ -138,7 +139,11 @@ fn stderr_suffix(stderr: &str) -> String {
 
 impl McpServer {
     /// Connects to all servers concurrently.
-    pub async fn connect_all(tools: &[&McpTool], options: &McpOptions) -> Connected {
+    pub fn connect_all<'a>(tools: &'a [&McpTool], options: &'a McpOptions) -> BoxFuture<'a, Connected> {
+        Box::pin(Self::connect_all_unboxed(tools, options))
+    }
+
+    async fn connect_all_unboxed(tools: &[&McpTool], options: &McpOptions) -> Connected {
         let surroundings = Surroundings {
             http: http_client(tools, options),
             startup: options.startup,
@@ -165,7 +170,7 @@ impl McpServer {
 
     /// Its description of itself.
     pub fn info(&self) -> ServerInfo {
-        self.server.info()
+        self.server().info()
     }
 
     /// Time limit of one request.
@@ -174,8 +179,12 @@ impl McpServer {
     }
 
     /// Ends the session, closes the input of its process, and kills the process if it does not exit.
-    pub async fn close(&self) {
-        self.server.close().await;
+    pub fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.server().close())
+    }
+
+    fn server(&self) -> &Server {
+        (*self.server).as_ref()
     }
 }
 
@@ -223,11 +232,11 @@ async fn connect(
 
 impl ToolSource for McpServer {
     fn revision(&self) -> u64 {
-        self.server.revision()
+        self.server().revision()
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        self.server.tools()
+        self.server().tools()
     }
 }
 

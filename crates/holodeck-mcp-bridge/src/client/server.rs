@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::future::BoxFuture;
 use holodeck_backend_api::{CallRefusal, Tool, ToolCx, ToolOutput};
 use rmcp::model::{CallToolRequestParams, ErrorCode, GetPromptRequestParams, JsonObject};
 use rmcp::service::ServiceError;
@@ -79,6 +80,12 @@ struct Lost {
     reason: String,
 }
 
+impl AsRef<Self> for Server {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl Server {
     pub(crate) fn new(
         name: String,
@@ -113,7 +120,16 @@ impl Server {
     }
 
     /// Sends a request, over a new connection if the last one is lost. An error is the reason why connecting failed.
-    pub(crate) async fn ask(
+    pub(crate) fn ask<'a>(
+        self: &'a Arc<Self>,
+        ask: &'a Ask,
+        arguments: &'a JsonObject,
+        cx: &'a ToolCx,
+    ) -> BoxFuture<'a, Result<ToolOutput, String>> {
+        Box::pin(self.ask_unboxed(ask, arguments, cx))
+    }
+
+    async fn ask_unboxed(
         self: &Arc<Self>,
         ask: &Ask,
         arguments: &JsonObject,
