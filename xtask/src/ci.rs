@@ -42,16 +42,16 @@ const PARTS: &[Part] = &[
     part("services", 30, || Ok(servers())),
     part("fmt", 10, || cargo(&["fmt", "--all", "--check"])),
     part("tidy", 10, || tidy::run().map(done)),
-    part("clippy", 240, || {
+    part("clippy", 250, || {
         linted(&["test", "--no-run", "--workspace", "--all-targets", "--locked"])
     }),
-    part("nextest", 420, nextest),
+    part("nextest", 360, nextest),
     part("quickstart", 10, quickstart),
     part("corpus", 10, corpus),
-    part("doctests", 60, || {
+    part("doctests", 30, || {
         linted(&["test", "--doc", "--workspace", "--locked", "--quiet"])
     }),
-    part("standalone", 180, || standalone::run().map(done)),
+    part("standalone", 130, || standalone::run().map(done)),
 ];
 
 const fn part(name: &'static str, planned_secs: u64, run: fn() -> Result<Outcome>) -> Part {

@@ -1,6 +1,6 @@
 //! Every library crate by itself: features unify inside a workspace and hide what a crate forgot to ask for.
 //!
-//! The tests' build shows that all crates compile together. A crate is checked alone only where one of its own dependencies
+//! The tests' build shows that all crates compile together. A crate is built alone only where one of its own dependencies
 //! then has other features than in that build, or where it has features itself. Last, the projects
 //! outside of the workspace that depend on one crate each are run.
 
@@ -31,40 +31,57 @@ type Features = BTreeMap<String, BTreeSet<String>>;
 pub(crate) fn run() -> Result<()> {
     let metadata = Metadata::load()?;
     let in_tests = features(&["--workspace", "--edges", "normal,build,dev"])?;
+    let mut groups: BTreeMap<Features, Vec<&str>> = BTreeMap::new();
     for package in metadata.members().filter(|package| package.has_library()) {
         let name = package.name();
         let alone = features(&["--package", name, "--edges", "normal,build"])?;
         let differing = differing(package, &alone, &in_tests);
         if name != BUILT_ALONE && !differing.is_empty() {
-            let differing: Vec<_> = differing.into_iter().collect();
-            check(name, &[])?;
-            println!("  because of {}", differing.join(", "));
+            groups.entry(differing).or_default().push(name);
         }
         if package.has_features() {
-            check(name, &["--no-default-features"])?;
+            build(&[name], &["--no-default-features"])?;
             let all = features(&["--package", name, "--edges", "normal,build", "--all-features"])?;
             let own = features_of(&all, name);
             if !own.is_subset(&features_of(&in_tests, name)) {
-                check(name, &["--all-features"])?;
+                build(&[name], &["--all-features"])?;
             }
         }
+    }
+    // Built together, they see what each of them sees alone.
+    for (differing, names) in groups {
+        build(&names, &[])?;
+        println!(
+            "  because of {}",
+            differing.into_keys().collect::<Vec<_>>().join(", ")
+        );
     }
     embed(&metadata)
 }
 
-fn check(name: &str, features: &[&str]) -> Result<()> {
-    println!("standalone: {name} {}", features.join(" "));
-    let mut check = host::cargo(["check", "--quiet", "--locked", "-p", name]);
-    host::run(check.args(features).env("RUSTFLAGS", "-Dwarnings"))
+/// Builds and lints as the tests' build does, so that what is the same is not built again.
+fn build(names: &[&str], features: &[&str]) -> Result<()> {
+    println!("standalone: {} {}", names.join(", "), features.join(" "));
+    let mut build = host::cargo(["build", "--lib", "--quiet", "--locked"]);
+    for name in names {
+        build.args(["--package", name]);
+    }
+    host::run(host::linting(build.args(features)))
 }
 
-/// The direct dependencies of a crate that have other features when it is built alone than in the tests' build.
-fn differing<'a>(package: Package<'a>, alone: &Features, in_tests: &Features) -> BTreeSet<&'a str> {
+/// The direct dependencies of a crate that have other features when it is built alone than in the tests' build, and these
+/// features.
+fn differing(package: Package<'_>, alone: &Features, in_tests: &Features) -> Features {
     package
         .dependencies()
         .filter(|dependency| dependency.used != Use::Dev)
-        .map(|dependency| dependency.package)
-        .filter(|name| !features_of(alone, name).is_subset(&features_of(in_tests, name)))
+        .map(|dependency| {
+            (
+                dependency.package.to_owned(),
+                features_of(alone, dependency.package),
+            )
+        })
+        .filter(|(name, features)| !features.is_subset(&features_of(in_tests, name)))
         .collect()
 }
 
