@@ -1,3 +1,7 @@
+//! Implements the backend contract: single turns with pooled processes, and sessions.
+//!
+//! A turn is driven in `turn`, processes are kept in `pool`.
+
 use std::{pin::pin, sync::Arc};
 
 use async_stream::stream;

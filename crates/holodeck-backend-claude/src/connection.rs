@@ -1,3 +1,8 @@
+//! A running Claude CLI with its pipes: started, initialized, read and ended.
+//!
+//! Delivers frames in order and answers the CLI's requests through the host. Knows nothing of turns; those are in
+//! `turn`.
+
 use std::{future::pending, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{

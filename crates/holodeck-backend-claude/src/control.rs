@@ -1,3 +1,5 @@
+//! Requests to the CLI and their answers, matched by id. Every request ends when the CLI exits.
+
 use std::{
     collections::HashMap,
     sync::{

@@ -1,3 +1,6 @@
+//! The state that all conversations of one backend share: options, limits on processes, stored conversations and
+//! background work.
+
 use std::{
     collections::{HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, Once, PoisonError},

@@ -1,3 +1,7 @@
+//! The private folder in which the CLI runs, so that the settings of the machine's user have no effect.
+//!
+//! It is deleted afterwards; folders that killed processes left behind are deleted by the next one.
+
 use std::{
     fs::{self, File, OpenOptions, Permissions},
     io::{self, Write as _},

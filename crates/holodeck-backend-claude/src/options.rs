@@ -1,3 +1,6 @@
+//! The options of a backend on Claude Code. Everything that could let the machine influence an answer is off by
+//! default.
+
 use std::{collections::BTreeMap, fmt, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{AnswerFormat, Approver, Thinking, ToolHost, ToolNames};

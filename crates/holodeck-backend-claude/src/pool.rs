@@ -1,3 +1,7 @@
+//! Keeps processes ready for the next turn, and decides which may be used again.
+//!
+//! A process is shared only if no state of one conversation can reach the next.
+
 use std::{
     collections::VecDeque,
     sync::{

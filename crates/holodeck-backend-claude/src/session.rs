@@ -1,3 +1,5 @@
+//! A conversation that survives the end of its process: the next turn continues after the last successful one.
+
 use std::{pin::pin, sync::Arc};
 
 use async_stream::stream;

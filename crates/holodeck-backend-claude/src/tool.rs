@@ -1,3 +1,5 @@
+//! Lets Rust closures be offered to the model as tools.
+
 use std::{future::Future, pin::Pin, sync::Arc};
 
 use async_trait::async_trait;

@@ -1,3 +1,7 @@
+//! Drives one turn on a connection: sends the message, turns frames into events, and ends or cancels the turn.
+//!
+//! Must emit each event once and return no position for a turn that failed.
+
 use std::{collections::HashMap, time::Duration};
 
 use async_stream::stream;

@@ -1,3 +1,7 @@
+//! Sends the schema of structured answers to the endpoint, and validates and repairs what comes back.
+//!
+//! Falls back to instructions in the prompt where an endpoint refuses `response_format`.
+
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},

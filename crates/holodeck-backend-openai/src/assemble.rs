@@ -1,3 +1,7 @@
+//! Assembles the chunks of a streamed answer into text, tool calls, usage and the reason for its end.
+//!
+//! An answer without a finish reason is incomplete and must be an error.
+
 use std::borrow::Cow;
 
 use holodeck_backend_api::{BackendError, ModelDelta, StopReason, ToolCall};

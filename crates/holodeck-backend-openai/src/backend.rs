@@ -1,3 +1,5 @@
+//! Implements the backend contract on Chat Completions. Turns run in `turn`, requests are sent through `ModelCalls`.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

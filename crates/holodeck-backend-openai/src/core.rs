@@ -1,3 +1,6 @@
+//! The state that all turns of one backend share: the system prompt, the offered tools, the answer format and the
+//! budget.
+
 use std::{
     borrow::Cow,
     collections::{HashMap, HashSet},

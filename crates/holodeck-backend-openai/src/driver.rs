@@ -1,3 +1,7 @@
+//! Sends requests over HTTP and decodes the streamed answer, with retries, pacing and the fallback model.
+//!
+//! The only part of this crate that uses the network; a recording replaces it.
+
 use std::{
     num::NonZeroU32,
     pin::pin,

@@ -1,3 +1,5 @@
+//! Resolves the URL, headers and key of a model's endpoint from the YAML and the environment.
+
 use std::fmt;
 
 use holodeck_backend_api::{BackendError, Explanation};

@@ -1,3 +1,6 @@
+//! Translates errors of endpoints, which come in many shapes, into backend errors with cause, place and hint, and
+//! decides which may be retried.
+
 use holodeck_backend_api::{BackendError, Explanation};
 use holodeck_http::{ConnectReason, HttpError};
 use serde_json::Value;

@@ -1,3 +1,5 @@
+//! Makes one model call and turns its deltas into the events and the message of an answer.
+
 use std::time::Duration;
 
 use async_stream::try_stream;

@@ -1,3 +1,6 @@
+//! Translates the model settings of the YAML into request parameters, also for reasoning models, which refuse some of
+//! them.
+
 use std::collections::BTreeMap;
 
 use holodeck_model::{Effort, Location, ModelConfig, OpenAiConfig};

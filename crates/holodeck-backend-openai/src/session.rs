@@ -1,3 +1,5 @@
+//! A conversation over stateless requests: the history is kept here and grows only by successful turns.
+
 use std::{pin::pin, sync::Arc};
 
 use async_stream::stream;

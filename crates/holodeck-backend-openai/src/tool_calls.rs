@@ -1,3 +1,5 @@
+//! Runs the tool calls of one message, in parallel up to the agent's limit, after approval.
+
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt as _, stream::FuturesUnordered};

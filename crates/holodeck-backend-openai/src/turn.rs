@@ -1,3 +1,5 @@
+//! The loop of one turn: call the model, run its tools, and repeat until it answers or a limit is reached.
+
 use std::{
     collections::{BTreeMap, VecDeque},
     pin::pin,

@@ -1,3 +1,6 @@
+//! Facts about a tool call besides its result: why it did not run, what the tool is, and the passages that it
+//! retrieved.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,3 +1,5 @@
+//! Answers and conversations with the verdicts of people, with which judges are calibrated.
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

@@ -1,3 +1,6 @@
+//! Starts a program with piped streams and guarantees that neither it nor its descendants outlive the owner of
+//! [`ChildProcess`].
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -1,3 +1,5 @@
+//! The environment of a child, which contains only the variables that were set explicitly. Must not be printed.
+
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;

@@ -1,3 +1,5 @@
+//! The reasons for which starting or running a program fails.
+
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;

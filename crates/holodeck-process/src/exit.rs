@@ -1,3 +1,5 @@
+//! How a program ended: with a code or by a signal.
+
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;

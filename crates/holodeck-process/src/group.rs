@@ -1,3 +1,6 @@
+//! Signals the process group of a child. Must not signal after the leader was reaped, because the id may then belong to
+//! another group.
+
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 

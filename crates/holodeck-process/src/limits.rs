@@ -1,3 +1,5 @@
+//! Limits on memory and CPU time that a process sets for itself before it reads hostile input.
+
 use std::io;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! Finds executables, by path or in a given `PATH`. Must not read the `PATH` of this process.
+
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,3 +1,6 @@
+//! Marks the descendants of a child through an environment variable, so that those that left its process group are
+//! found and killed.
+
 use std::fmt::{self, Display};
 use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};

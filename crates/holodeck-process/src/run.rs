@@ -1,3 +1,5 @@
+//! Runs a program to its end with bounded time and output.
+
 use std::pin::Pin;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! Describes a program to start: arguments, folder, environment, input and limits.
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;

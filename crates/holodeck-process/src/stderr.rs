@@ -1,3 +1,5 @@
+//! Reads a child's standard error continuously and keeps its end for error messages.
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

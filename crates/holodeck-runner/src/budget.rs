@@ -1,3 +1,7 @@
+//! Enforces the limits on cost and tokens of a run.
+//!
+//! A usage that is unknown ends the run, since the limit can no longer be enforced.
+
 use holodeck_model::TokenUsage;
 
 use crate::{

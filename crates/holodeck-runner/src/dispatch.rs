@@ -1,3 +1,8 @@
+//! The dispatcher of a run: decides what starts, what is graded, what is written to the journal, and when the run ends.
+//!
+//! Executing a case is in `execute`, grading it in `grading`; neither makes a decision about the run. To start reading,
+//! see [`Dispatcher::run`].
+
 use std::{
     collections::{HashMap, VecDeque},
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,3 +1,6 @@
+//! The events of a run, from which terminals and other callers show its progress. They carry no verdict that the
+//! journal does not have.
+
 use std::sync::Arc;
 
 use holodeck_model::{CaseState, Replayed, ReportHead};

@@ -1,3 +1,7 @@
+//! Executes one trial of a case with the agent and returns its record.
+//!
+//! Must not grade the answer or write to the journal; the dispatcher does.
+
 use std::sync::Arc;
 
 use holodeck_backend_api::{AgentBackend, BackendError, BackendEvent};

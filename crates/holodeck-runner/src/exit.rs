@@ -1,3 +1,5 @@
+//! The exit codes of `holodeck test` and which of several takes precedence.
+
 use holodeck_model::{CaseState, ExecutionState};
 
 use crate::CaseReport;

@@ -1,3 +1,8 @@
+//! Computes the verdict on a recorded case from its metrics and expectations.
+//!
+//! Metrics that need no judge see the original text; judges and programs see the masked one. Calling judges is in
+//! `judging`, the two stages around a unit are in `grading`.
+
 mod conversation;
 mod digests;
 mod expectations;

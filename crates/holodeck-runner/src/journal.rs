@@ -1,3 +1,8 @@
+//! The append-only journal of a run in JSON Lines: the only source from which runs are resumed, regraded and reported.
+//!
+//! A damaged or incomplete line costs only its own unit and is named. Memory holds the positions of lines, never the
+//! records.
+
 mod copy;
 mod header;
 mod place;

@@ -1,3 +1,5 @@
+//! The lock that lets only one run at a time write to an agent's folder.
+
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{Read as _, Seek as _, SeekFrom, Write as _},

@@ -1,3 +1,5 @@
+//! Selects the cases of a run: by name, number, earlier result or shard, in the order of the file.
+
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,

@@ -1,3 +1,7 @@
+//! Grades the answers of an earlier run again with the current checks, as a run with its own journal.
+//!
+//! Must not call the agent, and must not keep a verdict whose check has changed.
+
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use holodeck_eval::Programs;

@@ -1,3 +1,7 @@
+//! Writes reports of a run in every format, reading the cases one at a time from the journal.
+//!
+//! Formats only render: a verdict is never computed here. Reasons in plain words are in `explain`.
+
 mod difference;
 mod explain;
 pub(crate) mod html;

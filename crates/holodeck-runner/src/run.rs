@@ -1,3 +1,7 @@
+//! The entry point for running tests: plans or resumes a run, dispatches it, and writes the run file.
+//!
+//! Start reading at [`run_tests`]; the decisions during the run are in `dispatch`.
+
 use std::{
     collections::BTreeMap,
     os::unix::fs::OpenOptionsExt as _,

@@ -1,3 +1,5 @@
+//! How and why a run ended, and its effect on the exit code.
+
 use serde::{Deserialize, Serialize};
 
 use crate::{ExitCode, Stop};

@@ -1,3 +1,7 @@
+//! Finds and names the files of an agent's runs: journals, run files, baselines and the lock.
+//!
+//! Reads no content beyond the first line of a journal.
+
 use std::{
     io::BufRead as _,
     path::{Path, PathBuf},

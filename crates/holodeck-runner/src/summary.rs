@@ -1,3 +1,5 @@
+//! Adds up the results of cases to the totals of a run, one case at a time.
+
 use std::collections::BTreeMap;
 
 use holodeck_model::{CaseState, LoopSummary, LoopTotals, MetricResult, ReportSummary, TokenUsage};

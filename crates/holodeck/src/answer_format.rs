@@ -1,3 +1,5 @@
+//! Compiles the schema of an agent's `response_format` into the check that backends apply to answers.
+
 use std::sync::Arc;
 
 use holodeck_backend_api::{AnswerFormat, BackendError};

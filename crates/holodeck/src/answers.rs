@@ -1,3 +1,8 @@
+//! The source of a run's answers: the live endpoint, a recording, or the endpoint while a recording is made.
+//!
+//! Everything that reaches a model goes through [`Answers`], so that a replay needs neither keys nor programs. The key
+//! of a recorded turn is made in `turn_key`.
+
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},

@@ -1,3 +1,7 @@
+//! Decides tool calls by the approval policy of the YAML.
+//!
+//! The approver here never asks a person; it only leaves calls open for one.
+
 use async_trait::async_trait;
 use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, DecidedBy};
 use holodeck_model::{

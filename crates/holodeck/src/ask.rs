@@ -1,3 +1,7 @@
+//! Asks an agent a single question and returns the answer, for programs that embed HoloDeck and for `holodeck run`.
+//!
+//! Always live: it uses no recording. Conversations are in `chat`.
+
 use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult, Occasion, TurnRequest, total_usage};
 use holodeck_model::Env;
 use holodeck_turn::{FinishedTurn, drive};

@@ -1,3 +1,8 @@
+//! Chooses and creates the backend for an agent and for the other models that it uses (judges, simulated users, prompt
+//! tools).
+//!
+//! Callers hold the result as an `AgentBackend`; they must not depend on which one it is.
+
 use std::{collections::HashSet, sync::Arc};
 
 use async_trait::async_trait;

@@ -1,3 +1,7 @@
+//! Compares two runs of an agent: finds them, compares them with the runner, and masks the agent's secrets.
+//!
+//! The agent may be invalid or missing as long as the runs can be read. The comparison itself is in `holodeck-runner`.
+
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 use holodeck_model::{CaseId, DiskFiles, Redactor, identify_cases};

@@ -1,3 +1,7 @@
+//! Estimates what a run would execute and cost, for `holodeck test --dry-run`.
+//!
+//! Must not call a model, start a server or change a file.
+
 use holodeck_model::{ResolvedAgent, TokenUsage};
 use holodeck_orchestrator::LoopRules;
 use holodeck_runner::{CaseTrials, Journal, Plan, RunStore, journals_of};

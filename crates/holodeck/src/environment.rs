@@ -1,3 +1,7 @@
+//! Reads the variables of the process and of `.env` files into one [`Env`].
+//!
+//! Nothing else in the library may read the process environment; everything takes the `Env` as a value.
+
 use std::path::Path;
 
 use holodeck_model::{Env, read_input};

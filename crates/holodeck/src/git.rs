@@ -1,3 +1,7 @@
+//! Reads the current commit from the files of a git repository, for the metadata of a run.
+//!
+//! Must not run `git`: it may be missing, and its configuration can run other programs.
+
 use std::{
     fs, io,
     path::{Path, PathBuf},

@@ -1,3 +1,6 @@
+//! A minimal live request to an agent's model, with which `holodeck doctor` checks that the endpoint, the key and the
+//! model work.
+
 use std::sync::Arc;
 
 use holodeck_backend_api::{BackendEvent, ExecutionResult, Outcome, StopReason};

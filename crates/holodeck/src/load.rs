@@ -1,3 +1,8 @@
+//! Loads an agent from YAML and adds the checks that need more than the YAML crate: schemas, telemetry, combinations of
+//! a matrix, and the machine.
+//!
+//! Returns problems as diagnostics; an invalid agent is no error of these functions.
+
 use std::path::Path;
 
 use holodeck_model::{

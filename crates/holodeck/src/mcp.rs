@@ -1,3 +1,7 @@
+//! Connects to the MCP servers of the YAML and closes them after a run.
+//!
+//! Not for servers that the Claude CLI connects to itself.
+
 use std::sync::Arc;
 
 use futures::future::join_all;

@@ -1,3 +1,7 @@
+//! Starts the export of traces that `observability` enables, and adds the results of metrics to it.
+//!
+//! A failed export is a warning and must not change a verdict.
+
 use std::{io, sync::Arc, time::Duration};
 
 use holodeck_backend_api::Occasion;

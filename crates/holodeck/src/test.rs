@@ -1,3 +1,8 @@
+//! Prepares runs of test cases: a new or resumed run, a regrade of earlier answers, and the merging of shards.
+//!
+//! Every check that can refuse a run is made here, before the first model call. Executing and grading is the work of
+//! `holodeck-runner`.
+
 use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 
 use holodeck_backend_api::Occasion;

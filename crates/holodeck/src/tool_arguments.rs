@@ -1,3 +1,5 @@
+//! Checks arguments that a person edited in an approval against the schema of the tool.
+
 use std::sync::Arc;
 
 use holodeck_backend_api::{AnswerFormat as _, ToolHost};

@@ -1,3 +1,7 @@
+//! Refuses a run that needs parts of the YAML which this version accepts but cannot execute.
+//!
+//! A part that only unselected cases need does not stop the run.
+
 use std::fmt;
 
 use holodeck_model::{Location, Need};

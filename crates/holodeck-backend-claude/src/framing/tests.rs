@@ -1,3 +1,5 @@
+//! Tests that splitting output into lines does not depend on how the bytes arrive, and that memory stays limited.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of the MCP server inside the host, with the messages of the real CLI.
+
 use std::time::Duration;
 
 use async_trait::async_trait;

@@ -1,3 +1,6 @@
+//! Classifies the end of a turn: answered, refused, stopped by a limit, or failed, with the tokens that were not
+//! reported before.
+
 use holodeck_backend_api::{BackendError, Outcome, StopReason, TokenUsage};
 
 use super::Ending;

@@ -1,3 +1,5 @@
+//! Merges the streamed pieces of a model message with its complete blocks, so that no text is emitted twice.
+
 use holodeck_backend_api::{BackendEvent, StopReason, TokenUsage};
 use serde_json::{Map, Value};
 

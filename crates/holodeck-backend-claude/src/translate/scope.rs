@@ -1,3 +1,5 @@
+//! Translates the messages and calls of one agent, the main one or a subagent, into events in a valid order.
+
 use std::collections::BTreeMap;
 
 use holodeck_backend_api::{

@@ -1,3 +1,5 @@
+//! Reads model and user messages and their content blocks from frames of the CLI.
+
 use serde_json::{Map, Value};
 
 use super::{

@@ -1,3 +1,5 @@
+//! Reads the requests that the CLI sends to its host, and the answers to the host's own requests.
+
 use holodeck_backend_api::Elicitation;
 use serde_json::{Map, Value};
 

@@ -1,3 +1,6 @@
+//! Takes typed values out of JSON objects. A value of the wrong type counts as absent, so that a new CLI version cannot
+//! stop the reader.
+
 use serde_json::{Map, Value};
 
 /// Takes fields out of an object. A field of the wrong type counts as absent.

@@ -1,3 +1,5 @@
+//! Reads the frame that ends a turn, with its usage and denied calls.
+
 use holodeck_backend_api::TokenUsage;
 use serde_json::{Map, Value};
 

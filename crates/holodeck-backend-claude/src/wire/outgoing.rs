@@ -1,3 +1,5 @@
+//! Writes the lines that the host sends to the CLI: messages, requests and answers.
+
 use holodeck_backend_api::Image;
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! Reads the pieces of a streamed model message, which are events of Anthropic's Messages API.
+
 use serde_json::{Map, Value};
 
 use super::{Block, WireUsage, block, fields::Fields as _, outcome};

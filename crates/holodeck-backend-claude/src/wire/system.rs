@@ -1,3 +1,5 @@
+//! Reads the frames about the process itself: its start, servers, retries and subagents.
+
 use serde_json::{Map, Value};
 
 use super::{

@@ -1,3 +1,6 @@
+//! Tests that frames of the real CLI are understood completely, and that hostile or unknown ones neither panic nor
+//! disappear.
+
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use serde_json::json;

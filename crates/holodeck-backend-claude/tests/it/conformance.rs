@@ -1,3 +1,5 @@
+//! Runs the conformance suite of backends against the real CLI with a scripted Messages API.
+
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},

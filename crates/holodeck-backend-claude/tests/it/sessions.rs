@@ -1,3 +1,5 @@
+//! Tests that a session survives failed turns and the death of its process.
+
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},

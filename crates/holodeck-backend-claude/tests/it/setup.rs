@@ -1,3 +1,5 @@
+//! Options, approvers and process checks for tests with the real CLI, and the events that a turn produced.
+
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex},

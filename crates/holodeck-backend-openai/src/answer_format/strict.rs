@@ -1,3 +1,5 @@
+//! Decides whether a schema can be sent in OpenAI's strict mode. Must not change the schema.
+
 use serde_json::Value;
 
 /// The keywords that strict mode supports everywhere.

@@ -1,3 +1,5 @@
+//! Tests that chunks give the same answer however they are split, and that malformed chunks never panic.
+
 use holodeck_http::{SseDecoder, SseEvent};
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Reads message content, which servers send as a string or as a list of parts.
+
 use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer, de::SeqAccess};

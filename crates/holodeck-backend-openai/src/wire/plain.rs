@@ -1,3 +1,6 @@
+//! Reads values directly from the input and ignores those of the wrong type, so that an unusual field does not fail an
+//! answer.
+
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use serde::{

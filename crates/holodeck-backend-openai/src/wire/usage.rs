@@ -1,3 +1,5 @@
+//! Reads token counts in the shapes that different servers use. Counts that do not add up are unknown, never zero.
+
 use holodeck_backend_api::TokenUsage;
 use serde_json::Value;
 

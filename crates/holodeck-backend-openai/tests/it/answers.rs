@@ -1,3 +1,5 @@
+//! Tests of reading answers: usage, reasoning, finish reasons, refusals, and streams that break off.
+
 use holodeck_backend_api::{AgentBackend as _, BackendError, BackendEvent, Outcome, TokenUsage};
 use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;

@@ -1,3 +1,5 @@
+//! Runs the conformance suite of backends against a scripted Chat Completions server.
+
 use std::{
     collections::VecDeque,
     fmt::Write as _,

@@ -1,3 +1,5 @@
+//! Tests of sending requests: refused options, the fallback model, pacing, and replay without an endpoint.
+
 use std::{num::NonZeroU32, sync::Arc};
 
 use futures::StreamExt as _;

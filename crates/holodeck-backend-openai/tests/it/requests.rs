@@ -1,3 +1,5 @@
+//! Snapshots of whole requests as the endpoint receives them.
+
 use std::sync::Arc;
 
 use holodeck_backend_api::AgentBackend as _;

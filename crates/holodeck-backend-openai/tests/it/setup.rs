@@ -1,3 +1,5 @@
+//! Agents, backends and turns for tests against a scripted server.
+
 use std::{path::Path, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{

@@ -1,3 +1,5 @@
+//! Tests of structured answers: validated, repaired once, and requested in another way after a refusal.
+
 use std::sync::Arc;
 
 use holodeck_backend_api::{AgentBackend as _, BackendError, NoTools, Outcome};

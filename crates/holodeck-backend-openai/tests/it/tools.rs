@@ -1,3 +1,5 @@
+//! Tests of the tool loop: malformed calls, refused tools, the order of results, and images.
+
 use std::sync::Arc;
 
 use holodeck_backend_api::{ExecutionResult, TurnRequest, collect};

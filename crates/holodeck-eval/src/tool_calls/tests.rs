@@ -1,3 +1,5 @@
+//! Tests of expectations about tool calls: names, arguments, counts, order and forbidden tools.
+
 use holodeck_model::{ArgMatcher, CallRefusal, Env, MemoryFiles};
 use holodeck_yaml::load_agent;
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! Tests of the identity of cases: by content including files, stable across renames, and frozen in its format.
+
 use pretty_assertions::{assert_eq, assert_ne};
 
 use super::*;

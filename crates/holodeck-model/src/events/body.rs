@@ -1,3 +1,5 @@
+//! The types of events in a session and the fields of each, as they are stored and sent.
+
 use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap as _};

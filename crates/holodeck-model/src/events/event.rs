@@ -1,3 +1,5 @@
+//! One event in its JSON form: a flat object that preserves fields of newer versions.
+
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::Error as _,

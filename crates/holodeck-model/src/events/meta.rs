@@ -1,3 +1,5 @@
+//! The metadata of events: identity, order, and the session, run and agent they belong to.
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};

@@ -1,3 +1,5 @@
+//! The result of a recorded run, folded from its events.
+
 use serde::{Deserialize, Serialize};
 
 use super::Usage;

@@ -1,3 +1,5 @@
+//! Generates the JSON Schema of events for clients in other languages.
+
 use schemars::{Schema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 

@@ -1,3 +1,5 @@
+//! Enumerations in events whose unknown words, from newer versions, are preserved.
+
 use std::{borrow::Cow, fmt};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

@@ -1,3 +1,5 @@
+//! Tests that secrets are masked in every encoding, and ordinary texts are not.
+
 use pretty_assertions::assert_eq;
 use serde_json::json;
 

@@ -1,3 +1,5 @@
+//! Tests that a tool has one identity under all its names, and that allow and deny lists are exact.
+
 use pretty_assertions::assert_eq;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests that no descendant survives a child, however the child or its owner ends.
+
 use std::time::Duration;
 
 use holodeck_process::{ChildProcess, Exit, ProcessError, run};

@@ -1,3 +1,5 @@
+//! Tests of running programs: streams, environment, limits, and named causes of failure.
+
 use std::time::Duration;
 
 use holodeck_process::{AtLimit, ChildEnv, Exit, ProcessError, ProcessSpec, run};

@@ -1,3 +1,5 @@
+//! Tests of the grading stage with scripted judges: calls, retries, cancellation, and that a judge sees no secret.
+
 use std::time::Duration;
 
 use async_trait::async_trait;

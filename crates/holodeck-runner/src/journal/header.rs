@@ -1,3 +1,5 @@
+//! The first line of a journal: the plan and the settings that a resumed run must share.
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use holodeck_model::{CaseIdentity, Combination, Replayed, RunMetadata, ShardPart};

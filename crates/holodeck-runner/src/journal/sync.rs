@@ -1,3 +1,5 @@
+//! Writes the journal through to the disk in the background, so that no case waits for it.
+
 use std::{
     fs::File,
     sync::{Arc, Condvar, Mutex, PoisonError},

@@ -1,3 +1,5 @@
+//! Tests that a journal is read back unchanged, and that cuts and damage anywhere lose only the affected units.
+
 use std::fs;
 
 use holodeck_model::{

@@ -1,3 +1,5 @@
+//! Explains in plain words why a case did not pass, for the terminal and all report formats.
+
 use std::borrow::Cow;
 
 use holodeck_model::{CaseState, Failure, FailureKind, MetricResult};

@@ -1,3 +1,5 @@
+//! The report for scripts: one line for the run, then one line per planned case.
+
 use std::io::Write;
 
 use serde::Serialize;

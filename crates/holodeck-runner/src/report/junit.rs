@@ -1,3 +1,5 @@
+//! The JUnit XML report for CI servers. A case without a verdict must never appear as passed.
+
 use std::{fmt, io::Write};
 
 use holodeck_model::{CaseState, NotRun, ReportHead};

@@ -1,3 +1,6 @@
+//! The Markdown report for a comment on a pull request, within the size that GitHub accepts. Texts of the model must
+//! not be able to break the layout or notify people.
+
 use std::{borrow::Cow, io::Write};
 
 use holodeck_model::ReportHead;

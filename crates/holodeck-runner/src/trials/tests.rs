@@ -1,3 +1,5 @@
+//! Tests that the verdict on repeated trials is never better than the trials justify, over all combinations.
+
 use pretty_assertions::assert_eq;
 
 use super::*;

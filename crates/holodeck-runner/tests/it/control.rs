@@ -1,3 +1,5 @@
+//! Tests of what ends a run early: interrupts, budgets, bad credentials, failures and the lock.
+
 use holodeck_backend_api::BackendError;
 use holodeck_model::{CaseState, Replayed};
 use holodeck_runner::{Budget, OnFailure, RunControl, RunEvent, RunLock, RunStore, Selection, run_tests};

@@ -1,3 +1,5 @@
+//! Tests of resuming and regrading: nothing is executed twice, and the result equals that of an uninterrupted run.
+
 use std::fs;
 
 use holodeck_model::CaseState;

@@ -1,3 +1,5 @@
+//! An agent in a temporary folder with a scripted backend, and what its run wrote.
+
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use holodeck_backend_api::AgentBackend;

@@ -1,3 +1,5 @@
+//! Tests of the trajectory in the journal: secrets are masked, and ordinary turns have none.
+
 use std::fs;
 
 use holodeck_backend_api::{

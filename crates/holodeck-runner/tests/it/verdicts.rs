@@ -1,3 +1,5 @@
+//! Tests of every state that a case can have and the exit code that follows from it.
+
 use holodeck_backend_api::{BackendError, Outcome};
 use holodeck_model::CaseState;
 use holodeck_runner::RunError;

@@ -1,3 +1,5 @@
+//! Tests that every part of an agent that shapes its answers changes the fingerprint, under the name of that part.
+
 use std::{
     fs,
     path::Path,

@@ -1,3 +1,5 @@
+//! The checks of an agent's indexes for `holodeck doctor`: whether each exists and is up to date. Builds nothing.
+
 use holodeck_model::{Code, Diagnostic, Env, Severity};
 use holodeck_validators::{Check, CheckState};
 use holodeck_yaml::LoadedAgent;

@@ -1,3 +1,5 @@
+//! Copies a tool's index from one vector store to another, without computing embeddings again.
+
 use holodeck_retrieval::{MoveProgress, RetrievalError};
 use tokio_util::sync::CancellationToken;
 

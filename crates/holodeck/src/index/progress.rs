@@ -1,3 +1,5 @@
+//! Translates the progress of an ingest into the events that callers see, with the name of the tool.
+
 use std::sync::{Mutex, PoisonError};
 
 use holodeck_retrieval::{IngestEvent, IngestProgress};

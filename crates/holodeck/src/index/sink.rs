@@ -1,3 +1,5 @@
+//! The receiver of index events, as callers of the library pass it in.
+
 use std::{fmt, sync::Arc};
 
 use super::IndexEvent;

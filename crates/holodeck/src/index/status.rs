@@ -1,3 +1,5 @@
+//! Inspects whether an index is missing, up to date, out of date or unreachable. Must not create or change it.
+
 use holodeck_retrieval::{IngestMode, RetrievalError};
 use tokio_util::sync::CancellationToken;
 

@@ -1,3 +1,5 @@
+//! Tests that a conversation is saved as a test case without losing comments, damaging a file or writing a secret.
+
 use std::fs;
 
 use pretty_assertions::assert_eq;

@@ -1,3 +1,5 @@
+//! Tests that the key of a recorded Claude turn contains everything that shapes the answer, and no secret.
+
 use std::fs;
 
 use holodeck_model::Env;

@@ -1,3 +1,5 @@
+//! Derives random inputs from seed inputs, reproducibly: the same seed gives the same inputs.
+
 /// Random numbers that depend only on their seed (splitmix64).
 pub(crate) struct Random(u64);
 

@@ -1,3 +1,6 @@
+//! Tests of recording and replaying a whole run: replays need no endpoint, are marked as such, and never invent an
+//! answer.
+
 use holodeck::{AnswerSource, OpenOptions, TestOptions};
 use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;

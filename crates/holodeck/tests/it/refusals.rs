@@ -1,3 +1,5 @@
+//! Tests that a run which cannot work is refused before any model call, with the place in the YAML.
+
 use std::num::NonZeroUsize;
 
 use holodeck::{OpenError, PrepareError, TestOptions, runner::Budget};

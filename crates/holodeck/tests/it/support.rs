@@ -1,3 +1,5 @@
+//! A temporary project folder with an agent, on which these tests call the public API.
+
 use std::{fs, path::PathBuf};
 
 use holodeck::{

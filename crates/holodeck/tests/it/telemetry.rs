@@ -1,3 +1,5 @@
+//! Tests of exported traces and metrics, received by an OTLP collector on loopback.
+
 use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},

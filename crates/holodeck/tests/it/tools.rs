@@ -1,3 +1,5 @@
+//! Tests of function tools in a run: executed, restricted by rules, checked by expectations, and replayed.
+
 use std::os::unix::fs::PermissionsExt as _;
 
 use holodeck::{AnswerSource, OpenOptions, TestOptions, model::CaseState, runner::CaseReport};

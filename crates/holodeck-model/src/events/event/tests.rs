@@ -1,3 +1,5 @@
+//! Tests that events have the form of the contract and lose nothing when they are read and written again.
+
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 

@@ -1,3 +1,6 @@
+//! Tests that a stored calibration is accepted only for the judge it was made with, undamaged, and with sufficient
+//! agreement.
+
 use std::{os::unix::fs::symlink, path::Path};
 
 use holodeck_model::{LabelledContent, LabelledItem, Location, Span};

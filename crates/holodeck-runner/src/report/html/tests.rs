@@ -1,3 +1,5 @@
+//! Tests of the HTML report: safe against hostile texts, self-contained, and with failures first.
+
 use pretty_assertions::assert_eq;
 
 use super::*;

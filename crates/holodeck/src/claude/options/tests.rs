@@ -1,3 +1,6 @@
+//! Tests of the translation from YAML to the arguments and settings of the Claude CLI: everything is off by default,
+//! and nothing in the YAML is dropped.
+
 use std::path::{Path, PathBuf};
 
 use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, DecidedBy};
