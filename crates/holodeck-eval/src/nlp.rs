@@ -11,7 +11,6 @@
 //! ```
 
 mod bleu;
-mod characters;
 mod chrf;
 mod exact;
 mod lcs;
@@ -21,7 +20,6 @@ mod porter;
 mod python;
 mod rouge;
 mod sentences;
-mod shared_words;
 mod squad;
 mod unicode;
 mod word_tokens;

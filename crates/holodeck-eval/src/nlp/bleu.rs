@@ -51,7 +51,7 @@ pub fn bleu(prediction: &str, reference: &str, tokenizer: Tokenizer) -> Bleu {
             unicode::tokens(&prediction, |token| ours.push(vocabulary.get(token.as_bytes())));
         }
     }
-    score(ngrams::overlaps(&ours, &theirs, vocabulary.len()))
+    score(ngrams::overlaps(&ours, &theirs))
 }
 
 fn score(overlaps: [Overlap; 4]) -> Bleu {

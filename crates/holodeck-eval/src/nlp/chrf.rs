@@ -27,23 +27,8 @@ pub fn chrf(prediction: &str, reference: &str, words: WordOrder) -> f64 {
 }
 
 fn character_overlaps(prediction: &str, reference: &str) -> [Overlap; 6] {
-    if prediction.is_ascii() && reference.is_ascii() {
-        return ngrams::overlaps(&ascii_symbols(prediction), &ascii_symbols(reference), 128);
-    }
-    let mut numbers = Characters::default();
-    let theirs: Vec<u32> = characters(reference).map(|c| numbers.insert(c)).collect();
-    let ours: Vec<u32> = characters(prediction).map(|c| numbers.get(c)).collect();
-    ngrams::overlaps(&ours, &theirs, numbers.count)
-}
-
-fn ascii_symbols(text: &str) -> Vec<u32> {
-    let mut symbols = Vec::with_capacity(text.len());
-    symbols.extend(
-        text.bytes()
-            .filter(|&byte| !python::is_space(char::from(byte)))
-            .map(u32::from),
-    );
-    symbols
+    let symbols = |text: &str| -> Vec<u32> { characters(text).map(u32::from).collect() };
+    ngrams::overlaps(&symbols(prediction), &symbols(reference))
 }
 
 fn characters(text: &str) -> impl Iterator<Item = char> {
@@ -73,7 +58,7 @@ fn word_overlaps(prediction: &str, reference: &str) -> [Overlap; 2] {
     words(reference, |word| theirs.push(vocabulary.insert(word.as_bytes())));
     let mut ours = Vec::with_capacity(32);
     words(prediction, |word| ours.push(vocabulary.get(word.as_bytes())));
-    ngrams::overlaps(&ours, &theirs, vocabulary.len())
+    ngrams::overlaps(&ours, &theirs)
 }
 
 /// White-space words with one punctuation character detached: the last, or else the first.
@@ -94,41 +79,5 @@ fn words<'t>(text: &'t str, mut emit: impl FnMut(&'t str)) {
             }
             _ => emit(word),
         }
-    }
-}
-
-/// Numbers characters, starting at 0.
-struct Characters {
-    ascii: [u32; 128],
-    others: std::collections::HashMap<char, u32>,
-    count: usize,
-}
-
-impl Default for Characters {
-    fn default() -> Self {
-        Self {
-            ascii: [ngrams::UNKNOWN; 128],
-            others: std::collections::HashMap::new(),
-            count: 0,
-        }
-    }
-}
-
-impl Characters {
-    fn insert(&mut self, c: char) -> u32 {
-        let number = match self.ascii.get_mut(c as usize) {
-            Some(number) => number,
-            None => self.others.entry(c).or_insert(ngrams::UNKNOWN),
-        };
-        if *number == ngrams::UNKNOWN {
-            *number = ngrams::symbol(self.count);
-            self.count += 1;
-        }
-        *number
-    }
-
-    fn get(&self, c: char) -> u32 {
-        let number = self.ascii.get(c as usize).or_else(|| self.others.get(&c));
-        number.copied().unwrap_or(ngrams::UNKNOWN)
     }
 }

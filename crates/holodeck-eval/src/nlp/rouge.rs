@@ -1,7 +1,6 @@
 //! ROUGE-1, -2, -L and -Lsum as the `rouge_score` package computes them.
 
 use super::ngrams::{self, Overlap, Vocabulary};
-use super::shared_words::{Unit, rouge_overlap};
 use super::{Tokenizer, lcs, porter, unicode};
 
 /// The variant of ROUGE.
@@ -48,29 +47,6 @@ pub fn rouge(
     tokenizer: Tokenizer,
     stemming: Stemming,
 ) -> Rouge {
-    let unit = match variant {
-        RougeVariant::Rouge1 => Some(Unit::Words),
-        RougeVariant::Rouge2 => Some(Unit::Pairs),
-        RougeVariant::RougeL | RougeVariant::RougeLsum => None,
-    };
-    if let Some(unit) = unit
-        && tokenizer == Tokenizer::Reference
-        && stemming == Stemming::Off
-        && let Some(overlap) = rouge_overlap(prediction, reference, unit)
-    {
-        return score(overlap);
-    }
-    words_rouge(prediction, reference, variant, tokenizer, stemming)
-}
-
-/// ROUGE of texts in any script.
-fn words_rouge(
-    prediction: &str,
-    reference: &str,
-    variant: RougeVariant,
-    tokenizer: Tokenizer,
-    stemming: Stemming,
-) -> Rouge {
     let prepare = |text| {
         let lower = lower_case(text, tokenizer);
         match stemming {
@@ -86,8 +62,8 @@ fn words_rouge(
     let theirs = symbols(&reference, tokenizer, |word| vocabulary.insert(word));
     let ours = symbols(&prediction, tokenizer, |word| vocabulary.get(word));
     let overlap = match variant {
-        RougeVariant::Rouge1 => ngrams::overlaps::<1>(&ours, &theirs, vocabulary.len())[0],
-        RougeVariant::Rouge2 => ngrams::overlaps::<2>(&ours, &theirs, vocabulary.len())[1],
+        RougeVariant::Rouge1 => ngrams::overlaps::<1>(&ours, &theirs)[0],
+        RougeVariant::Rouge2 => ngrams::overlaps::<2>(&ours, &theirs)[1],
         RougeVariant::RougeL | RougeVariant::RougeLsum => Overlap {
             shared: lcs::length(&theirs, &ours, vocabulary.len()),
             prediction: ours.len(),
@@ -212,41 +188,5 @@ fn words<'t>(text: &'t str, tokenizer: Tokenizer, mut emit: impl FnMut(&'t [u8])
             .filter(|word| !word.is_empty())
             .for_each(emit),
         Tokenizer::Unicode => unicode::words(text, |word| emit(word.as_bytes())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// Up to 64 words and more than 64 are counted differently.
-        #[test]
-        fn long_texts_share_the_pairs_that_the_general_count_finds(
-            prediction in "([ab]{1,2} ){40,140}",
-            reference in "([ab]{1,2} ){40,140}",
-        ) {
-            let (variant, tokenizer, stemming) = (RougeVariant::Rouge2, Tokenizer::Reference, Stemming::Off);
-            prop_assert_eq!(
-                rouge(&prediction, &reference, variant, tokenizer, stemming),
-                words_rouge(&prediction, &reference, variant, tokenizer, stemming)
-            );
-        }
-
-        #[test]
-        fn texts_have_the_score_of_the_lower_cased_texts(
-            prediction in "([a-c]{1,12}|[A-B0-1 ]|[İ\u{212a}]|\\PC|[\u{0}-\u{7f}]){0,30}",
-            reference in "([a-c]{1,12}|[A-B0-1 ]|\\PC|[\u{0}-\u{7f}]){0,30}",
-        ) {
-            for variant in [RougeVariant::Rouge1, RougeVariant::Rouge2] {
-                let (tokenizer, stemming) = (Tokenizer::Reference, Stemming::Off);
-                prop_assert_eq!(
-                    rouge(&prediction, &reference, variant, tokenizer, stemming),
-                    words_rouge(&prediction, &reference, variant, tokenizer, stemming)
-                );
-            }
-        }
     }
 }
