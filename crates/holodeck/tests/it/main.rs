@@ -8,6 +8,7 @@
 )]
 
 mod answers;
+mod documentation;
 mod refusals;
 mod support;
 mod telemetry;
