@@ -47,7 +47,7 @@ enum Verb {
     /// Install the real servers that tests start.
     Services(services::Args),
     /// Check the rules of the house: crate edges, sole importers, file sizes, licences, secrets.
-    Tidy,
+    Tidy(tidy::Args),
     /// Check every library crate by itself.
     Standalone,
     /// Write the files that the product generates.
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
         Verb::Ci(args) => ci::run(&args),
         Verb::Smoke(args) => smoke::run(&args),
         Verb::Services(args) => services::run(&args),
-        Verb::Tidy => tidy::run(),
+        Verb::Tidy(args) => tidy::run(&args),
         Verb::Standalone => standalone::run(),
         Verb::Codegen => codegen::run(),
         Verb::Corpus(args) => corpus::run(&args),

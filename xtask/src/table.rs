@@ -5,7 +5,7 @@ pub(crate) fn print<const N: usize>(header: [&str; N], rows: &[[String; N]]) {
     println!("{}", render(header, rows));
 }
 
-fn render<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
+pub(crate) fn render<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
     let mut widths = header.map(|cell| cell.chars().count());
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {

@@ -6,13 +6,20 @@ use anyhow::{Result, bail};
 
 use crate::workspace::{self, File, Metadata};
 
+mod docs;
 mod edges;
+mod exports;
+mod imports;
 mod layout;
 mod licence;
 mod manifest;
+mod modules;
 mod packages;
+mod place;
+mod ratchet;
 mod rules;
 mod scan;
+mod size;
 mod source;
 mod strings;
 mod words;
@@ -37,17 +44,53 @@ impl Finding {
     }
 }
 
-pub(crate) fn run() -> Result<()> {
-    let metadata = Metadata::load()?;
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Print the lines of code of each crate, without blank lines and comments, and check nothing
+    #[arg(long)]
+    count: bool,
+    /// Print everything that the ratchet NAME counts, and check nothing
+    #[arg(long, value_name = "NAME", conflicts_with = "count")]
+    list: Option<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
     let files = workspace::files()?;
-    let mut findings = check_files(&files);
-    findings.extend(edges::check(&metadata, &files));
-    findings.extend(packages::check(&metadata, &files));
+    if args.count {
+        println!("{}", size::table(&files));
+        return Ok(());
+    }
+    if let Some(name) = &args.list {
+        return list(name, &files);
+    }
+    check(&files)
+}
+
+/// Checks every rule.
+pub(crate) fn check_all() -> Result<()> {
+    check(&workspace::files()?)
+}
+
+fn list(name: &str, files: &[File]) -> Result<()> {
+    let Some(places) = ratchet::list(name, files) else {
+        let names: Vec<&str> = rules::RATCHETS.iter().map(|ratchet| ratchet.name).collect();
+        bail!("no ratchet is called `{name}`; there are {}", names.join(", "));
+    };
+    for place::Place { file, line, what } in &places {
+        println!("{file}:{line}: {what}");
+    }
+    println!("{name}: {}", places.len());
+    Ok(())
+}
+
+fn check(files: &[File]) -> Result<()> {
+    let metadata = Metadata::load()?;
+    let mut findings = check_files(files);
+    findings.extend(edges::check(&metadata, files));
+    findings.extend(packages::check(&metadata, files));
+    findings.extend(ratchet::check(files));
     findings.sort();
-    for note in layout::notes(&files)
-        .into_iter()
-        .chain(packages::notes(&metadata))
-    {
+    for note in layout::notes(files).into_iter().chain(packages::notes(&metadata)) {
         println!("note: {note}");
     }
     for Finding {

@@ -1,5 +1,9 @@
 //! The tables `tidy` goes by. A new crate, edge or dependency is a line here, with its reason in the commit.
 
+mod ratchets;
+
+pub(super) use ratchets::{CIRCLES, EXPORTS, MODULE_DOCS, NOMINAL_WHAT, RATCHETS, Ratchet};
+
 /// A crate of the workspace: its layer, and the crates it may depend on.
 pub(super) struct Crate {
     pub(super) name: &'static str,

@@ -2,6 +2,16 @@
 
 /// The same text, line for line, with comments and the insides of strings blanked.
 pub(super) fn code_only(source: &str) -> String {
+    blank(source, |_| true)
+}
+
+/// The same text, line for line, with comments blanked.
+pub(super) fn without_comments(source: &str) -> String {
+    blank(source, |token| token.starts_with('/'))
+}
+
+/// Blanks the comments, strings and characters that `is_blanked` accepts.
+fn blank(source: &str, is_blanked: impl Fn(&str) -> bool) -> String {
     let mut code = String::with_capacity(source.len());
     let mut rest = source;
     let mut before = ' ';
@@ -9,7 +19,9 @@ pub(super) fn code_only(source: &str) -> String {
         let length = token(rest, before);
         let (taken, after) = rest.split_at(length);
         if length > first.len_utf8() {
-            code.extend(taken.chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
+            let is_blanked = is_blanked(taken);
+            let keep = |c: &char| *c == '\n' || !is_blanked;
+            code.extend(taken.chars().map(|c| if keep(&c) { c } else { ' ' }));
             before = ' ';
         } else {
             code.push(first);
@@ -140,7 +152,7 @@ pub(super) fn has_word(line: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{code_only, has_word, test_lines};
+    use super::{code_only, has_word, test_lines, without_comments};
 
     fn words(source: &str) -> Vec<String> {
         code_only(source).split_whitespace().map(str::to_owned).collect()
@@ -156,6 +168,12 @@ mod tests {
             ["r#type", "for", "'a:", "&'a", "T"]
         );
         assert_eq!(words("var\"x\" 'é' \"never closed"), ["var"]);
+    }
+
+    #[test]
+    fn only_comments_are_blanked() {
+        let source = "a(\"// b\") // c\n/* d */ 'e' e";
+        assert_eq!(without_comments(source), "a(\"// b\")     \n        'e' e");
     }
 
     #[test]

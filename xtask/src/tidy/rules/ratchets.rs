@@ -1,0 +1,41 @@
+//! The numbers that may only fall. Lower one in the change that reduces what it counts.
+
+/// Something that the house wants less of. Its number is exact: it fails when it is too low or too high.
+pub(in crate::tidy) struct Ratchet {
+    pub(in crate::tidy) name: &'static str,
+    pub(in crate::tidy) at: usize,
+    pub(in crate::tidy) what: &'static str,
+    pub(in crate::tidy) todo: &'static str,
+}
+
+pub(in crate::tidy) const MODULE_DOCS: &str = "module-docs";
+pub(in crate::tidy) const CIRCLES: &str = "circles";
+pub(in crate::tidy) const EXPORTS: &str = "exports";
+pub(in crate::tidy) const NOMINAL_WHAT: &str = "nominal-what";
+
+pub(in crate::tidy) const RATCHETS: &[Ratchet] = &[
+    Ratchet {
+        name: MODULE_DOCS,
+        at: 375,
+        what: "files without a `//!` sentence that says what the module is responsible for",
+        todo: "write one, then what the module must not do; repeating its name is not enough",
+    },
+    Ratchet {
+        name: CIRCLES,
+        at: 37,
+        what: "import circles among the modules of a crate",
+        todo: "move what both sides need below them, or pass it as a parameter",
+    },
+    Ratchet {
+        name: EXPORTS,
+        at: 197,
+        what: "names that a `lib.rs` re-exports and that are named nowhere outside of the crate",
+        todo: "make the name `pub(crate)`",
+    },
+    Ratchet {
+        name: NOMINAL_WHAT,
+        at: 671,
+        what: "doc lines that begin with a nominal \"What\"",
+        todo: "name the thing: \"The result of a turn\", \"Returns why …\"",
+    },
+];
