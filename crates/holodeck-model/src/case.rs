@@ -14,7 +14,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Cases, FileInput, Files, SimulatedUser, TestCase, hex};
+use crate::{Cases, FileInput, Files, SimulatedUser, TestCase};
 
 /// Identifies a test case within its file and across edits of the file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -313,7 +313,7 @@ macro_rules! hexadecimal {
     ($($name:ident),*) => {$(
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&hex(&self.0))
+                f.write_str(&$crate::hex(&self.0))
             }
         }
 
@@ -324,10 +324,10 @@ macro_rules! hexadecimal {
         }
 
         impl FromStr for $name {
-            type Err = InvalidCaseId;
+            type Err = $crate::InvalidCaseId;
 
-            fn from_str(text: &str) -> Result<Self, InvalidCaseId> {
-                parse_hexadecimal(text).map(Self).ok_or(InvalidCaseId)
+            fn from_str(text: &str) -> Result<Self, $crate::InvalidCaseId> {
+                $crate::case::parse_hexadecimal(text).map(Self).ok_or($crate::InvalidCaseId)
             }
         }
 
@@ -346,6 +346,8 @@ macro_rules! hexadecimal {
     )*};
 }
 
+pub(crate) use hexadecimal;
+
 hexadecimal!(CaseId, CaseContent);
 
 /// The text is not the identity of a case.
@@ -353,7 +355,7 @@ hexadecimal!(CaseId, CaseContent);
 #[error("expected 32 hexadecimal digits")]
 pub struct InvalidCaseId;
 
-fn parse_hexadecimal(text: &str) -> Option<[u8; 16]> {
+pub(crate) fn parse_hexadecimal(text: &str) -> Option<[u8; 16]> {
     if text.len() != 32 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }

@@ -11,6 +11,7 @@ mod case;
 mod cli_version;
 mod code;
 mod config;
+mod deciders;
 mod diagnostic;
 mod endpoint;
 pub mod env;
@@ -18,6 +19,7 @@ pub mod events;
 mod execution;
 mod files;
 mod hex;
+mod identity;
 mod input;
 mod json_mend;
 mod label;
@@ -45,6 +47,10 @@ pub use case::{
 pub use cli_version::CliVersion;
 pub use code::Code;
 pub use config::*;
+pub use deciders::{
+    CaseDeciders, CheckIdentities, CheckIdentity, CheckReads, Decider, Difference, Digest, Digests,
+    GraderFiles, TRIALS_RULE, check_label, describe_differences,
+};
 pub use diagnostic::{Diagnostic, Label, Location, Severity, Span};
 pub use endpoint::{EndpointConfig, EndpointError, EndpointOrigin, EndpointRoute, ModelEndpoint};
 pub use env::Env;
@@ -54,6 +60,7 @@ pub use execution::{
 };
 pub use files::{DiskFiles, FileKind, Files, MemoryFiles, create_private_folder, io_reason, private_file};
 pub use hex::{hex, hex_prefix};
+pub use identity::{IDENTITY_FORMAT, canonical, digest_json};
 pub use input::{open_input, read_input, read_text_input};
 pub use json_mend::mend_json;
 pub use label::{LabelledCall, LabelledContent, LabelledItem, LabelledTurn};

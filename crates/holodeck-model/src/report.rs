@@ -6,7 +6,10 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{CallDecision, CallDetails, Combination, ShardPart, TerminationReason, TokenUsage};
+use crate::{
+    CallDecision, CallDetails, CaseDeciders, CheckIdentity, Combination, ShardPart, TerminationReason,
+    TokenUsage,
+};
 
 /// Version of the run file; see [`ReportHead::schema_version`].
 pub const REPORT_SCHEMA_VERSION: u32 = 1;
@@ -214,6 +217,9 @@ pub struct TestResult {
     /// Identity of what the case asks, files included; see [`CaseContent`](crate::CaseContent).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub content_id: String,
+    /// What decides its verdict, beside the agent.
+    #[serde(default, skip_serializing_if = "CaseDeciders::is_unknown")]
+    pub deciders: CaseDeciders,
     /// The case's name.
     pub test_name: Option<String>,
     /// The question; of several turns, joined by a line `---`.
@@ -509,9 +515,12 @@ pub struct MetricResult {
     pub evaluation_time_ms: Option<f64>,
     /// The judge; several are joined by commas.
     pub model_used: Option<String>,
-    /// Digest of what shapes the judge's prompt; scores of different prompts are not comparable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judge_prompt: Option<String>,
+    /// Its judges, and whether each voted; empty for a metric without judges.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jurors: Vec<Juror>,
+    /// What decides its verdict.
+    #[serde(default, skip_serializing_if = "CheckIdentity::is_unknown")]
+    pub identity: CheckIdentity,
     /// The reason for the score.
     pub reasoning: Option<String>,
     /// Whether the metric was not computed because a gate before it was missed.
@@ -520,6 +529,20 @@ pub struct MetricResult {
     /// What the score was computed from, such as the verdicts on single claims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
+}
+
+/// A judge of a metric.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::exhaustive_structs, reason = "graders construct it as a literal")]
+pub struct Juror {
+    /// The model, as configured.
+    pub model: String,
+    /// The model that answered, by its own name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<String>,
+    /// Why it did not vote, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
 }
 
 impl MetricResult {
@@ -659,6 +682,29 @@ pub struct ReportHead {
     /// The runs of the shards that this run consists of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged_from: Vec<String>,
+    /// Set if only some of the cases of the file were selected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Partial>,
+    /// Each part of the agent that affects its answers, with its digest.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub agent_parts: BTreeMap<String, String>,
+}
+
+/// How many of the cases of the file a run has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::exhaustive_structs, reason = "two numbers")]
+pub struct Partial {
+    /// The cases of the run.
+    pub cases: usize,
+    /// The cases of the file.
+    pub of: usize,
+}
+
+impl Partial {
+    /// `partial: 3 of 20 cases`, for every headline.
+    pub fn describe(self) -> String {
+        format!("partial: {} of {} cases", self.cases, self.of)
+    }
 }
 
 impl ReportHead {
@@ -675,8 +721,9 @@ impl ReportHead {
         let shard = self.shard.iter().map(|shard| shard.describe(own));
         let merged =
             (!self.merged_from.is_empty()).then(|| format!("merged from {} shards", self.merged_from.len()));
+        let partial = self.partial.map(Partial::describe);
         let others = replayed.chain(regraded).chain(shard).chain(merged);
-        combination.chain(others).collect()
+        partial.into_iter().chain(combination).chain(others).collect()
     }
 }
 

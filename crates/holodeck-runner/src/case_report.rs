@@ -4,8 +4,8 @@ use std::{borrow::Cow, collections::HashMap};
 
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_model::{
-    ApprovalDetail, CaseState, ExecutionState, ExpectedApproval, ExpectedTool, Failure, LoopSummary,
-    MetricConfig, MetricResult, OneOrMany, Redactor, ResolvedAgent, TokenUsage, case_label,
+    ApprovalDetail, CaseDeciders, CaseState, Digest, ExecutionState, ExpectedApproval, ExpectedTool, Failure,
+    LoopSummary, MetricConfig, MetricResult, OneOrMany, Redactor, ResolvedAgent, TokenUsage, case_label,
 };
 use holodeck_turn::TurnRecord;
 use serde_json::Value;
@@ -129,6 +129,17 @@ impl CaseReport {
         self.trials
             .as_ref()
             .map_or(self.grade.state, |trials| trials.state)
+    }
+
+    /// What decides its verdict, beside the agent; unknown if that is not the same for all trials.
+    pub fn deciders(&self) -> CaseDeciders {
+        match &self.trials {
+            None => self.grade.deciders.clone(),
+            Some(trials) => {
+                let count = u32::try_from(trials.results.len()).unwrap_or(u32::MAX);
+                trials.deciders.clone().with_trials(count, trials.min_passes)
+            }
+        }
     }
 
     /// Whether the case failed or ended with an error. An unchecked case is not a failure.
@@ -431,6 +442,9 @@ fn mean(group: &[&MetricResult]) -> Option<MetricResult> {
     };
     result.evaluation_time_ms = Some(group.iter().filter_map(|metric| metric.evaluation_time_ms).sum());
     result.reasoning = None;
+    // Each turn may have its own texts to compare with.
+    let expectations = group.iter().filter_map(|metric| metric.identity.expectation);
+    result.identity.expectation = Digest::of_all(expectations);
     result.skipped = group.iter().all(|metric| metric.skipped);
     Some(result)
 }

@@ -366,7 +366,7 @@ impl Dispatcher<'_> {
         let case = self.index(unit).and_then(|index| self.grading.case(index));
         match self.journal.verdict(unit) {
             Some(Ok(grade)) => {
-                case.is_some_and(|case| self.grading.graders.fingerprint(&case) != grade.grader)
+                case.is_some_and(|case| self.grading.graders.deciders(&case) != grade.deciders)
             }
             Some(Err(_)) | None => true,
         }

@@ -8,18 +8,20 @@ mod digests;
 mod expectations;
 mod kept;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_eval::{ApprovalsOutcome, Asked, CalledTool, EvalInput, Grader, MetricOutcome, Verdict};
 use holodeck_model::{
-    CaseState, ExecutionState, Failure, FailureKind, MetricConfig, MetricResult, OnTruncated, OneOrMany,
-    Redactor, ResolvedAgent, StandardMetric, StandardMetricName, TaskRoute, TestCase, ToolNames,
+    CaseDeciders, CaseState, CheckIdentities, CheckIdentity, Digest, ExecutionState, Failure, FailureKind,
+    MetricConfig, MetricResult, OnTruncated, OneOrMany, Redactor, ResolvedAgent, StandardMetric,
+    StandardMetricName, TaskRoute, TestCase, ToolNames,
 };
 use holodeck_turn::TurnRecord;
 
 pub(crate) use conversation::join_answers;
-use digests::{SharedMetrics, fingerprint};
+pub(crate) use digests::case_deciders;
+use digests::enabled;
 pub(crate) use expectations::{Expectations, expectations, of_conversation};
 use expectations::{ToolCheck, masked_error};
 pub(crate) use kept::CannotKeep;
@@ -31,8 +33,8 @@ use crate::record::{Grade, TurnGrade, UnitRecord};
 /// memory does not grow with the number of cases.
 pub(crate) struct Graders {
     shared: Grader,
-    shared_metrics: SharedMetrics,
-    shared_fingerprint: String,
+    /// The metrics of the agent, and what decides each check.
+    checks: Arc<CheckIdentities>,
     names: ToolNames,
     on_truncated: OnTruncated,
 }
@@ -68,30 +70,19 @@ pub(crate) struct OfUnit<T> {
 }
 
 impl Graders {
-    pub(crate) fn new(agent: &ResolvedAgent) -> Result<Self, String> {
-        let metrics = agent
-            .config
-            .evaluations
-            .as_ref()
-            .map_or(&[][..], |evaluations| &evaluations.metrics);
+    pub(crate) fn new(agent: &ResolvedAgent, checks: &Arc<CheckIdentities>) -> Result<Self, String> {
         let on_truncated = agent.execution.on_truncated.value;
         Ok(Self {
-            shared: Grader::new(metrics).map_err(|error| error.to_string())?,
-            shared_metrics: SharedMetrics::new(metrics),
-            shared_fingerprint: fingerprint(&(metrics, on_truncated)),
+            shared: Grader::new(checks.shared()).map_err(|error| error.to_string())?,
+            checks: Arc::clone(checks),
             names: ToolNames::of(&agent.config),
             on_truncated,
         })
     }
 
-    /// The fingerprint of a case's checks.
-    pub(crate) fn fingerprint(&self, case: &TestCase) -> String {
-        let of_turns = fingerprint(&(&self.shared_fingerprint, expectations::all(case)));
-        if case.conversation_evaluations.is_empty() {
-            return of_turns;
-        }
-        let known = (case.goal(), &case.ground_truth, &case.retrieval_context);
-        fingerprint(&(of_turns, &case.conversation_evaluations, known))
+    /// What decides the verdict on a case now.
+    pub(crate) fn deciders(&self, case: &TestCase) -> CaseDeciders {
+        case_deciders(&self.checks, case, self.on_truncated)
     }
 
     /// Whether a check of a case asks a model or runs a program.
@@ -168,11 +159,6 @@ impl Graders {
             .await))
     }
 
-    /// Digest of what shapes the prompts of a judged metric.
-    pub(crate) fn judge_prompt(&self, config: &MetricConfig) -> String {
-        self.shared_metrics.judge_prompt(config)
-    }
-
     /// The enabled metrics of each of the `turns` turns of a case.
     pub(crate) fn configs<'a>(&'a self, case: &'a TestCase, turns: usize) -> Vec<Vec<&'a MetricConfig>> {
         let turns = expectations(case, turns).into_iter();
@@ -180,12 +166,7 @@ impl Graders {
     }
 
     fn enabled<'a>(&'a self, expected: Expectations<'a>) -> impl Iterator<Item = &'a MetricConfig> {
-        let configs = match expected.evaluations {
-            [] if expected.only_selection => &[],
-            [] => self.shared_metrics.configs(),
-            configs => configs,
-        };
-        configs.iter().filter(|config| config.enabled())
+        enabled(&self.checks, expected)
     }
 
     /// The verdict on a unit from the outcomes of its turns.
@@ -210,7 +191,7 @@ impl Graders {
             self.conclude_turn(subject, outcomes)
         });
         let turns = turns.collect();
-        let grade = Grade::of_turns(self.fingerprint(case), unit, turns);
+        let grade = Grade::of_turns(self.deciders(case), unit, turns);
         let expected = self.conclude_conversation(unit, case, view);
         let conversation = self.add_conversation_metrics(expected, unit, case, view, outcomes.conversation);
         match conversation {
@@ -241,8 +222,9 @@ impl Graders {
                 retrieval_context: context.or_else(|| retrieved.clone()),
                 retrieved,
                 names: &self.names,
-                shared_metrics: &self.shared_metrics,
+                checks: &self.checks,
                 goal: None,
+                is_conversation: false,
                 recorded: None,
                 before_masking: false,
             }
@@ -282,7 +264,10 @@ impl Graders {
         let metrics: Vec<MetricResult> = outcomes
             .into_iter()
             .zip(&configs)
-            .map(|(outcome, config)| subject.metric(outcome, config))
+            .map(|(outcome, config)| MetricResult {
+                identity: subject.identity(config),
+                ..subject.metric(outcome, config)
+            })
             .collect();
         let tools = subject.tool_check().check(&subject.calls());
         let approvals = subject.approvals();
@@ -312,7 +297,7 @@ impl Graders {
             approvals: approvals.details,
             metrics,
             failures,
-            checks: subject.fingerprints(&configs),
+            tool_rules: subject.stored_tool_rules(),
             retrieval_context: subject.retrieval_context,
         }
     }
@@ -376,9 +361,11 @@ struct Subject<'a> {
     /// The passages that the tools of the turn retrieved, else those of earlier turns.
     retrieved: Option<Vec<String>>,
     names: &'a ToolNames,
-    shared_metrics: &'a SharedMetrics,
+    checks: &'a CheckIdentities,
     /// What a conversation should reach.
     goal: Option<&'a str>,
+    /// Whether it is a whole conversation.
+    is_conversation: bool,
     /// The grade that was computed before the record was masked.
     recorded: Option<&'a TurnGrade>,
     /// Whether the record is not masked yet.
@@ -419,8 +406,7 @@ impl Subject<'_> {
     fn metric(&self, outcome: MetricOutcome, config: &MetricConfig) -> MetricResult {
         // A judge receives the masked text, and its reasoning refers to that.
         if self.hides_answer() && reads_answer(config) && !asks(config) {
-            let check = self.metric_check(config);
-            if let Some(recorded) = self.recorded_check(&check) {
+            if let Some(recorded) = self.recorded_check(config) {
                 return recorded.clone();
             }
             if !certain_in_part(&outcome, config, self.expected.ground_truth) {
@@ -458,27 +444,21 @@ impl Subject<'_> {
         self.turn.redacted.answer || self.turn.redacted.object
     }
 
-    fn recorded_check(&self, check: &str) -> Option<&MetricResult> {
-        let recorded = self.recorded?;
-        let place = recorded.checks.iter().skip(1).position(|other| other == check)?;
-        recorded.metrics.get(place)
+    fn recorded_check(&self, config: &MetricConfig) -> Option<&MetricResult> {
+        let identity = self.identity(config);
+        let mut recorded = self.recorded?.metrics.iter();
+        recorded.find(|result| result.identity == identity && result.metric_name == config.name())
     }
 
-    fn metric_check(&self, config: &MetricConfig) -> String {
-        self.shared_metrics.metric_check(config, self.expected, self.goal)
+    fn identity(&self, config: &MetricConfig) -> CheckIdentity {
+        self.checks
+            .check(config, self.expected.reads(self.goal, self.is_conversation))
     }
 
-    /// Fingerprints of the checks, by which a later grading finds the verdicts on the masked answer, and those that it
-    /// keeps.
-    fn fingerprints(&self, configs: &[&MetricConfig]) -> Vec<String> {
-        let are_kept = configs.iter().any(|config| asks(config));
-        if !self.before_masking && !self.turn.redacted.affects_checks() && !are_kept {
-            return Vec::new();
-        }
-        let metrics = configs.iter().map(|config| self.metric_check(config));
-        std::iter::once(self.tool_check().fingerprint())
-            .chain(metrics)
-            .collect()
+    /// By these, a later grading finds the verdict on masked arguments.
+    fn stored_tool_rules(&self) -> Option<Digest> {
+        let is_needed = self.before_masking || self.turn.redacted.affects_checks();
+        self.expected.tool_digest().filter(|_| is_needed)
     }
 }
 
@@ -561,7 +541,8 @@ fn metric_result(outcome: MetricOutcome) -> MetricResult {
         retry_count: outcome.retries,
         evaluation_time_ms: Some(outcome.evaluation_time.as_secs_f64() * 1e3),
         model_used: None,
-        judge_prompt: None,
+        jurors: Vec::new(),
+        identity: CheckIdentity::default(),
         reasoning: outcome.reason,
         skipped: outcome.verdict == Verdict::Skipped,
         details: outcome.evidence,

@@ -12,7 +12,7 @@ use std::{
 use async_trait::async_trait;
 use holodeck_eval::{Asked, MetricOutcome, NoPrograms, Programs};
 use holodeck_model::{
-    CodeMetric, MetricConfig, Redactor, ResolvedAgent, TestCase, UnitKey, recorded_trial_name,
+    CaseDeciders, CodeMetric, MetricConfig, Redactor, ResolvedAgent, TestCase, UnitKey, recorded_trial_name,
 };
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -102,10 +102,7 @@ impl GradingStage {
         earlier: &Grade,
     ) -> Result<OfUnit<Vec<Option<MetricOutcome>>>, CannotKeep> {
         match self.case(index) {
-            Some(case) if self.renew != Renew::All => {
-                let judges = |config: &MetricConfig| self.judges_of(config);
-                self.graders.kept(&case, earlier, &self.renew, &judges)
-            }
+            Some(case) if self.renew != Renew::All => self.graders.kept(&case, earlier, &self.renew),
             _ => Ok(OfUnit::default()),
         }
     }
@@ -140,7 +137,7 @@ impl GradingStage {
             }
         };
         let Some(case) = self.case(index) else {
-            let grade = Grade::of_turns(String::new(), &unit, Vec::new());
+            let grade = Grade::of_turns(CaseDeciders::default(), &unit, Vec::new());
             return (unit, Some(grade));
         };
         let case = &*case;
@@ -200,7 +197,7 @@ impl GradingStage {
     /// Grades a short unit synchronously.
     pub(crate) fn grade_now(&self, index: usize, unit: &UnitRecord, view: &AnswerView) -> Grade {
         let Some(case) = self.case(index) else {
-            return Grade::of_turns(String::new(), unit, Vec::new());
+            return Grade::of_turns(CaseDeciders::default(), unit, Vec::new());
         };
         let OfUnit { turns, conversation } = self.graders.compute(unit, &case);
         let finish =
@@ -235,7 +232,6 @@ impl GradingStage {
                     continue;
                 }
                 metric.model_used = self.judges_of(config);
-                metric.judge_prompt = Some(self.graders.judge_prompt(config));
             }
         }
     }

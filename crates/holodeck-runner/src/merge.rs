@@ -11,7 +11,9 @@ use std::{
     sync::Arc,
 };
 
-use holodeck_model::{CaseId, CaseIdentity, CaseState, Redactor, ResolvedAgent, RunMetadata, Shard};
+use holodeck_model::{
+    CaseId, CaseIdentity, CaseState, CheckIdentities, Redactor, ResolvedAgent, RunMetadata, Shard,
+};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -36,6 +38,8 @@ pub struct MergeRequest {
     pub identities: Arc<[CaseIdentity]>,
     /// Masks secrets.
     pub redactor: Arc<Redactor>,
+    /// What decides each check of the agent.
+    pub checks: Arc<CheckIdentities>,
     /// About the agent, for the run file.
     pub metadata: RunMetadata,
 }

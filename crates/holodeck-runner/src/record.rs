@@ -2,8 +2,8 @@
 
 use holodeck_backend_api::Redactions;
 use holodeck_model::{
-    ApprovalDetail, ArgMatchDetail, CaseIdentity, CaseState, ConversationEnd, ExecutionState, Failure,
-    FailureKind, MetricResult, Redactor, TaskRoute, TokenUsage, UnitKey,
+    ApprovalDetail, ArgMatchDetail, CaseDeciders, CaseIdentity, CaseState, ConversationEnd, Digest,
+    ExecutionState, Failure, FailureKind, MetricResult, Redactor, TaskRoute, TokenUsage, UnitKey,
 };
 use holodeck_turn::TurnRecord;
 use serde::{Deserialize, Serialize};
@@ -72,8 +72,9 @@ impl UserRecord {
 /// The verdict on a unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Grade {
-    /// Fingerprint of the checks.
-    pub grader: String,
+    /// What decides it, beside the agent.
+    #[serde(default)]
+    pub deciders: CaseDeciders,
     /// The verdict.
     pub state: CaseState,
     /// One for each turn of the unit.
@@ -112,10 +113,9 @@ pub struct TurnGrade {
     /// The retrieved passages that the metrics received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrieval_context: Option<Vec<String>>,
-    /// Fingerprints of the checks, if they saw texts that are masked in the record: the expectations about tools, then
-    /// each metric.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub checks: Vec<String>,
+    /// The digest of the expectations about tools, if they saw texts that are masked in the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_rules: Option<Digest>,
 }
 
 impl TurnGrade {
@@ -129,7 +129,7 @@ impl TurnGrade {
             metrics: Vec::new(),
             failures: Vec::new(),
             retrieval_context: None,
-            checks: Vec::new(),
+            tool_rules: None,
         }
     }
 }
@@ -274,7 +274,7 @@ impl UnitRecord {
 
 impl Grade {
     /// The grade of `unit` from the verdicts on its turns.
-    pub(crate) fn of_turns(grader: String, unit: &UnitRecord, turns: Vec<TurnGrade>) -> Self {
+    pub(crate) fn of_turns(deciders: CaseDeciders, unit: &UnitRecord, turns: Vec<TurnGrade>) -> Self {
         let any = |state| turns.iter().any(|turn| turn.state == state);
         let state = if any(CaseState::Failed) {
             CaseState::Failed
@@ -292,7 +292,7 @@ impl Grade {
             CaseState::Unchecked
         };
         Self {
-            grader,
+            deciders,
             state,
             turns,
             conversation: None,
@@ -318,7 +318,7 @@ impl Grade {
             let text = format!("internal error: {reason}");
             turn.failures.push(Failure::new(FailureKind::Internal, text));
         }
-        Self::of_turns(String::new(), unit, turns)
+        Self::of_turns(CaseDeciders::default(), unit, turns)
     }
 
     /// Masks secrets before anything is stored or shown.

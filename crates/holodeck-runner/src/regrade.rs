@@ -5,7 +5,9 @@
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use holodeck_eval::Programs;
-use holodeck_model::{CaseIdentity, Cases, Redactor, ResolvedAgent, RunMetadata, TestCase, match_cases};
+use holodeck_model::{
+    CaseIdentity, Cases, CheckIdentities, Redactor, ResolvedAgent, RunMetadata, TestCase, match_cases,
+};
 use jiff::Timestamp;
 
 use crate::{
@@ -35,6 +37,8 @@ pub struct RegradeRequest {
     pub judge: Option<JudgeSettings>,
     /// The programs that grade.
     pub programs: Arc<dyn Programs>,
+    /// What decides each check of the agent.
+    pub checks: Arc<CheckIdentities>,
     /// Which verdicts of judges and programs are renewed; the others are kept.
     pub renew: Renew,
     /// The number of cases that are graded at the same time.
@@ -58,7 +62,7 @@ pub async fn regrade(
     )?;
     store.sweep();
     check_run_file(&store, &request.agent.config.name)?;
-    let graders = Graders::new(&request.agent).map_err(RunError::Metric)?;
+    let graders = Graders::new(&request.agent, &request.checks).map_err(RunError::Metric)?;
     let cases = &request.agent.config.test_cases;
     check_names(&request.renew, &graders, cases)?;
     let mut old = Journal::open(old)?;
@@ -203,6 +207,7 @@ fn indices_of(planned: &[(usize, Option<usize>)]) -> Vec<usize> {
 impl CannotKeep {
     pub(crate) fn into_error(self, header: &JournalHeader) -> RunError {
         RunError::CannotKeep {
+            reason: self.reason(),
             metric: self.metric,
             run_id: header.run_id.clone(),
         }

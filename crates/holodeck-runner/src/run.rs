@@ -12,8 +12,8 @@ use std::{
 use holodeck_backend_api::{AgentBackend, BackendError};
 use holodeck_eval::Programs;
 use holodeck_model::{
-    CaseIdentity, Combination, NotRun, REPORT_SCHEMA_VERSION, Redactor, Replayed, ReportHead, ReportSummary,
-    ResolvedAgent, RunMetadata, TaskRouter,
+    CaseIdentity, CheckIdentities, Combination, NotRun, REPORT_SCHEMA_VERSION, Redactor, Replayed,
+    ReportHead, ReportSummary, ResolvedAgent, RunMetadata, TaskRouter,
 };
 use holodeck_turn::TurnRunner;
 use jiff::Timestamp;
@@ -62,6 +62,8 @@ pub struct TestRequest {
     pub answer_loop: Option<Arc<dyn AnswerLoop>>,
     /// The programs that grade.
     pub programs: Arc<dyn Programs>,
+    /// What decides each check of the agent.
+    pub checks: Arc<CheckIdentities>,
     /// Set when answers come from a recording.
     pub replayed: Option<Replayed>,
     /// Which cases to run; ignored when a run is resumed.
@@ -286,14 +288,14 @@ pub enum RunError {
         known: Vec<String>,
     },
     /// The verdict of a metric would have to be kept, but is not one of the metric as the file has it now.
-    #[error(
-        "the verdicts of `{metric}` in run `{run_id}` cannot be kept: the metric, its judge or what it compares with is new or has changed"
-    )]
+    #[error("the verdicts of `{metric}` in run `{run_id}` cannot be kept: {reason}")]
     CannotKeep {
         /// The metric.
         metric: String,
         /// The run.
         run_id: String,
+        /// Why.
+        reason: String,
     },
     /// Shards cannot be merged.
     #[error(transparent)]
@@ -313,7 +315,7 @@ pub async fn run_tests(
     let _lock = RunLock::acquire(&store.lock_path(), &describe_holder(&request))?;
     store.sweep();
     check_run_file(&store, &request.agent.config.name)?;
-    let graders = Graders::new(&request.agent).map_err(RunError::Metric)?;
+    let graders = Graders::new(&request.agent, &request.checks).map_err(RunError::Metric)?;
     let (mut journal, indices) = open_journal(&request, &store)?;
     for warning in &request.warnings {
         journal.warn(request.redactor.text(warning).into_owned())?;
@@ -442,6 +444,7 @@ fn open_journal(request: &TestRequest, store: &RunStore) -> Result<(Journal, Vec
             filter: request.selection.filter.clone(),
             limit: request.selection.limit,
             failed: request.selection.failed_in.is_some(),
+            of: Some(cases.len()),
         },
         plan: select(&request.identities, &indices),
         trials: plan_trials(&request.agent, &indices, &request.settings.flags)?,
@@ -613,6 +616,8 @@ pub(crate) fn finish(
         combination: header.combination.as_ref().map(|stored| stored.values.clone()),
         shard: header.shard.as_ref().map(|shard| shard.part),
         merged_from: header.merged_from.clone(),
+        partial: header.partial(),
+        agent_parts: header.agent.clone(),
     };
     let run_file = store.run_file_path(&agent_name, now);
     let results = || cases.results();

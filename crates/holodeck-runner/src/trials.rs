@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use holodeck_eval::stats::{Interval, pass_at_k, pass_hat_k, wilson};
-use holodeck_model::{CaseState, ExecutionState, Failure, ResolvedAgent, TokenUsage, TrialResult};
+use holodeck_model::{
+    CaseDeciders, CaseState, ExecutionState, Failure, ResolvedAgent, TokenUsage, TrialResult,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -164,6 +166,8 @@ pub struct Trials {
     pub shown: u32,
     /// Every trial, in order.
     pub results: Vec<TrialResult>,
+    /// What decides the verdict on each of them; unknown if they differ.
+    pub(crate) deciders: CaseDeciders,
     /// The worst execution of the trials with the state of the verdict.
     pub(crate) execution: ExecutionState,
     pub(crate) usage: Option<TokenUsage>,
@@ -233,6 +237,7 @@ impl TrialFold {
             unchecked: 0,
             shown: 0,
             results: Vec::new(),
+            deciders: case.grade.deciders.clone(),
             execution: ExecutionState::Completed,
             usage: None,
             cost_usd: None,
@@ -269,6 +274,9 @@ impl TrialFold {
         let state = case.grade.state;
         let trial = u32::try_from(sums.results.len()).unwrap_or(u32::MAX);
         self.counts.add(state);
+        if case.grade.deciders != sums.deciders {
+            sums.deciders = CaseDeciders::default();
+        }
         let called = case.unit.model_calls() > 0;
         match case.unit.usage() {
             Some(usage) => *sums.usage.get_or_insert_default() += usage,

@@ -138,10 +138,7 @@ pub(crate) fn specialist(model: &ModelConfig, format: Option<VerdictFormat>) -> 
 }
 
 pub(crate) fn default_model(agent: &ResolvedAgent) -> &ModelConfig {
-    let evaluations = agent.config.evaluations.as_ref();
-    evaluations
-        .and_then(|evaluations| evaluations.model.as_ref())
-        .unwrap_or(&agent.config.model)
+    agent.default_judge()
 }
 
 /// The place of a metric in the file.

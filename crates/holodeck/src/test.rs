@@ -7,9 +7,10 @@ use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 
 use holodeck_backend_api::Occasion;
 use holodeck_cassette::{CassetteError, RecordMode};
+use holodeck_eval::JUDGE_PROMPTS;
 use holodeck_model::{
-    CaseIdentity, Combination, DiskFiles, Env, Layer, Provider, Redactor, Replayed, ResolvedAgent,
-    RunMetadata, Shard, SideEffectGate, case_label, identify_cases,
+    CaseIdentity, CheckIdentities, Combination, DiskFiles, Env, GraderFiles, Layer, Provider, Redactor,
+    Replayed, ResolvedAgent, RunMetadata, Shard, SideEffectGate, case_label, identify_cases,
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_runner::{
@@ -220,6 +221,7 @@ pub async fn prepare_test(
     let programs = GraderPrograms::new(&checked.agent.dir, env);
     programs.check(&checked.agent, Some(planned)).await?;
     let redactor = checked.answers().redactor();
+    let checks = check_identities(&checked.agent, &redactor);
     let mut metadata = metadata(&checked.agent, options, &redactor);
     let open = Box::pin(checked.open()).await?;
     warnings.extend_from_slice(open.warnings());
@@ -250,6 +252,7 @@ pub async fn prepare_test(
         users: AgentJudges::users(open.agent(), Some(planned), open.backends(), &turns),
         router,
         programs,
+        checks,
         replayed,
         selection,
         turns,
@@ -274,6 +277,17 @@ fn source_of_verdicts(answers: &Answers) -> VerdictSource {
         Some(_) => VerdictSource::Recorded,
         None => VerdictSource::Live,
     }
+}
+
+/// What decides each check of an agent.
+fn check_identities(agent: &ResolvedAgent, redactor: &Arc<Redactor>) -> Arc<CheckIdentities> {
+    let graders = GraderFiles::new();
+    Arc::new(CheckIdentities::new(
+        agent,
+        JUDGE_PROMPTS,
+        Arc::clone(redactor),
+        graders,
+    ))
 }
 
 /// What the journal says about the agent's combination of its matrix.
@@ -366,6 +380,7 @@ pub fn prepare_regrade(
     let mut cli_args = options.cli_args.clone();
     redactor.arguments(&mut cli_args);
     let programs = GraderPrograms::new(&agent.dir, env);
+    let checks = check_identities(&agent, &redactor);
     let request = RegradeRequest {
         concurrency: concurrency(&agent, agent.execution.parallel_test_cases.value, false),
         agent: agent.agent,
@@ -374,6 +389,7 @@ pub fn prepare_regrade(
         redactor,
         judge,
         programs,
+        checks,
         renew,
         cli_args,
     };
@@ -426,6 +442,7 @@ pub fn prepare_merge(
     )?;
     let request = MergeRequest {
         metadata: metadata(&agent.agent, options, &redactor),
+        checks: check_identities(&agent, &redactor),
         agent: agent.agent,
         agent_path: options.agent_path.clone(),
         identities,

@@ -160,7 +160,7 @@ impl JudgeIdentity {
         Self {
             kind: metric.kind.clone(),
             model: metric.model_used.clone(),
-            prompt: metric.judge_prompt.clone(),
+            prompt: metric.identity.judge.map(|digest| digest.to_string()),
             scale: metric.scale.clone(),
         }
     }

@@ -86,8 +86,9 @@ impl Graders {
             retrieval_context: context.or_else(|| retrieved.clone()),
             retrieved,
             names: &self.names,
-            shared_metrics: &self.shared_metrics,
+            checks: &self.checks,
             goal: case.goal(),
+            is_conversation: true,
             recorded: match view {
                 AnswerView::Stored(Some(grade)) => grade.conversation.as_deref(),
                 AnswerView::Stored(None) | AnswerView::BeforeMasking => None,
@@ -231,16 +232,11 @@ impl Graders {
                 };
                 MetricResult {
                     conversation: true,
+                    identity: subject.identity(config),
                     ..result
                 }
             })
             .collect();
-        let own = subject.fingerprints(&configs);
-        if grade.checks.is_empty() {
-            grade.checks = own;
-        } else {
-            grade.checks.extend(own.into_iter().skip(1));
-        }
         grade.state = worse_state(grade.state, state(&[], false, &metrics));
         grade.metrics = metrics;
         Some(grade)

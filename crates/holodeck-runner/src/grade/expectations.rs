@@ -10,13 +10,12 @@ use holodeck_model::{
     ToolOrder,
 };
 use holodeck_turn::TurnRecord;
-use serde::Serialize;
 
-use super::{AnswerView, Graders, fingerprint};
+use super::{AnswerView, Graders};
 use crate::record::{TurnGrade, UnitRecord, UserRecord};
 
 /// What is expected of one turn: of a case without turns, or of a turn of a conversation; or of a whole conversation.
-#[derive(Clone, Copy, Default, Serialize)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Expectations<'a> {
     pub(crate) ground_truth: Option<&'a str>,
     pub(crate) expected_tools: Option<&'a [ExpectedTool]>,
@@ -26,21 +25,17 @@ pub(crate) struct Expectations<'a> {
     /// Its own checks; if empty, those of the agent apply.
     pub(crate) evaluations: &'a [MetricConfig],
     /// What code graders receive unchanged.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) turn_config: Option<&'a JsonMap>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub(crate) expected_approvals: &'a [ExpectedApproval],
     /// The expected specialist agent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[allow(clippy::option_option, reason = "absent, none and a name differ")]
     pub(super) expected_agent: Option<Option<&'a str>>,
     /// Whether there is no answer that metrics could measure.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) only_selection: bool,
 }
 
 /// What is expected of each turn of a case; one item for a case without turns.
-fn of_turns(case: &TestCase) -> Vec<Expectations<'_>> {
+pub(super) fn of_turns(case: &TestCase) -> Vec<Expectations<'_>> {
     let mut turns = answers_of_turns(case);
     if let Some(first) = turns.first_mut() {
         first.expected_agent = case.expected_agent.as_ref().map(Option::as_deref);
@@ -112,29 +107,6 @@ pub(crate) fn of_conversation(case: &TestCase) -> Option<(&SimulatedUser, Expect
     Some((case.user.as_deref()?, of_tools(case)))
 }
 
-/// All that a case expects, for its fingerprint.
-pub(super) fn all(case: &TestCase) -> impl Serialize + '_ {
-    #[derive(Serialize)]
-    #[serde(untagged)]
-    enum All<'a> {
-        Turns(Vec<Expectations<'a>>),
-        Conversation {
-            turns: Vec<Expectations<'a>>,
-            whole: Expectations<'a>,
-            expected_end: Option<&'a [ConversationEnd]>,
-        },
-    }
-    let turns = of_turns(case);
-    match of_conversation(case) {
-        None => All::Turns(turns),
-        Some((user, whole)) => All::Conversation {
-            turns,
-            whole,
-            expected_end: user.expected_end.as_deref(),
-        },
-    }
-}
-
 /// Whether a failure is about an expectation of tool calls.
 fn is_about_tools(failure: &Failure) -> bool {
     let fields = ["expected_tools", "expected_tools_order", "forbidden_tools"];
@@ -173,7 +145,7 @@ impl ToolCheck<'_> {
         };
         if self.is_masked {
             let recorded = self.recorded.filter(|grade| {
-                grade.checks.first() == Some(&self.fingerprint()) && grade.tools_matched.is_some()
+                grade.tool_rules == self.expected.tool_digest() && grade.tools_matched.is_some()
             });
             if let Some(grade) = recorded {
                 return ToolsResult {
@@ -213,19 +185,6 @@ impl ToolCheck<'_> {
             details,
             failures,
         }
-    }
-
-    /// Finds the verdict in a grade that was computed before masking.
-    pub(super) fn fingerprint(&self) -> String {
-        fingerprint(&Expectations {
-            ground_truth: None,
-            retrieval_context: None,
-            evaluations: &[],
-            turn_config: None,
-            // Decisions are never masked.
-            expected_approvals: &[],
-            ..self.expected
-        })
     }
 }
 
@@ -350,11 +309,7 @@ impl Graders {
             arg_match_details: tools.details,
             approvals: approvals.details,
             failures,
-            checks: if is_stored_masked {
-                vec![check.fingerprint()]
-            } else {
-                Vec::new()
-            },
+            tool_rules: check.expected.tool_digest().filter(|_| is_stored_masked),
             ..TurnGrade::bare(state)
         })
     }

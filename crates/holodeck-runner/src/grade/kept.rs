@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use holodeck_eval::{MetricError, MetricKind, MetricOutcome, Verdict};
-use holodeck_model::{MetricConfig, MetricResult, TestCase};
+use holodeck_model::{CheckReads, Decider, MetricConfig, MetricResult, TestCase};
 
-use super::{Expectations, Graders, OfUnit, asks, conversation::whole_expectations, expectations};
+use super::{Graders, OfUnit, asks, conversation::whole_expectations, expectations};
 use crate::record::{Grade, TurnGrade};
 
 /// Which verdicts of judges and programs a regrade renews. Other checks cost nothing and are always computed again.
@@ -25,6 +25,25 @@ pub enum Renew {
 #[derive(Debug)]
 pub(crate) struct CannotKeep {
     pub(crate) metric: String,
+    /// What changed about a stored verdict of that name, if there is one; unknown in journals of earlier versions.
+    changed: Option<Option<Vec<Decider>>>,
+}
+
+impl CannotKeep {
+    /// Why.
+    pub(crate) fn reason(&self) -> String {
+        match &self.changed {
+            None => "the run has none of a metric of this name".to_owned(),
+            Some(None) => "the run does not record what decided them".to_owned(),
+            Some(Some(changed)) if changed.is_empty() => {
+                "the run has fewer of them than are needed now".to_owned()
+            }
+            Some(Some(changed)) => {
+                let names: Vec<&str> = changed.iter().map(|decider| decider.as_str()).collect();
+                format!("another {} decides now", names.join(" and another "))
+            }
+        }
+    }
 }
 
 impl Renew {
@@ -48,18 +67,17 @@ impl Renew {
 
 impl Graders {
     /// The verdicts of an earlier grading that are kept, in the order of the metrics of each turn and of the
-    /// conversation. `judges` names the judges that a metric has now.
+    /// conversation.
     pub(crate) fn kept(
         &self,
         case: &TestCase,
         stored: &Grade,
         renew: &Renew,
-        judges: &dyn Fn(&MetricConfig) -> Option<String>,
     ) -> Result<OfUnit<Vec<Option<MetricOutcome>>>, CannotKeep> {
         let expected = expectations(case, stored.turns.len());
         let turns = stored.turns.iter().zip(expected).map(|(stored, expected)| {
             let configs: Vec<_> = self.enabled(expected).collect();
-            self.kept_of(stored, &configs, expected, None, renew, judges)
+            self.kept_of(stored, &configs, expected.reads(None, false), renew)
         });
         let turns = turns.collect::<Result<_, _>>()?;
         let configs: Vec<_> = case.conversation_metrics().collect();
@@ -67,10 +85,8 @@ impl Graders {
             Some(stored) => self.kept_of(
                 stored,
                 &configs,
-                whole_expectations(case),
-                case.goal(),
+                whole_expectations(case).reads(case.goal(), true),
                 renew,
-                judges,
             )?,
             None => Vec::new(),
         };
@@ -81,37 +97,29 @@ impl Graders {
         &self,
         stored: &TurnGrade,
         configs: &[&MetricConfig],
-        expected: Expectations<'_>,
-        goal: Option<&str>,
+        reads: CheckReads<'_>,
         renew: &Renew,
-        judges: &dyn Fn(&MetricConfig) -> Option<String>,
     ) -> Result<Vec<Option<MetricOutcome>>, CannotKeep> {
         if stored.metrics.is_empty() {
             // There was nothing to measure, so there is no verdict to keep.
             return Ok(Vec::new());
         }
-        // The first fingerprint is that of the expectations about tools.
-        let mut verdicts: Vec<_> = stored
-            .checks
-            .iter()
-            .skip(1)
-            .zip(&stored.metrics)
-            .map(Some)
-            .collect();
+        let mut verdicts: Vec<_> = stored.metrics.iter().map(Some).collect();
         let kept = configs.iter().map(|&config| {
             if !asks(config) || renew.names(config) {
                 return Ok(None);
             }
-            let check = self.shared_metrics.metric_check(config, expected, goal);
+            let identity = self.checks.check(config, reads);
+            let has_name = |result: &MetricResult| result.metric_name == config.name();
             let same = verdicts.iter_mut().find(|verdict| {
-                verdict.is_some_and(|(stored, result)| {
-                    *stored == check && (result.model_used.is_none() || result.model_used == judges(config))
-                })
+                verdict.is_some_and(|result| result.identity == identity && has_name(result))
             });
             // Each verdict is used once: the same metric twice has two.
-            let Some((_, result)) = same.and_then(Option::take) else {
+            let Some(result) = same.and_then(Option::take) else {
+                let other = verdicts.iter().flatten().find(|result| has_name(result));
                 return Err(CannotKeep {
                     metric: config.name().to_owned(),
+                    changed: other.map(|result| result.identity.differences(&identity)),
                 });
             };
             // Whether a skipped metric is skipped again depends on the gates as they are now.

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, BackendEvent, TokenUsage};
-use holodeck_eval::VerdictFormat;
-use holodeck_model::{CaseState, Env, ExecutionState, MemoryFiles, ModelConfig, UnitKey, identify_cases};
+use holodeck_eval::{JUDGE_PROMPTS, VerdictFormat};
+use holodeck_model::{
+    CaseState, CheckIdentities, Env, ExecutionState, GraderFiles, MemoryFiles, ModelConfig, UnitKey,
+    identify_cases,
+};
 use holodeck_testkit::{Asked, ScriptedBackend, ScriptedTurn};
 use holodeck_turn::{
     FileReader, Prices, TurnRecord, TurnRunner,
@@ -67,7 +70,8 @@ fn stage(judge: &ScriptedBackend, retries: u32) -> Arc<GradingStage> {
     let files = MemoryFiles::new().with(path, yaml);
     let load = load_agent(path, &Env::empty(), &files);
     let agent = load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics));
-    let graders = Graders::new(&agent).unwrap();
+    let checks = CheckIdentities::new(&agent, JUDGE_PROMPTS, Arc::default(), GraderFiles::new());
+    let graders = Graders::new(&agent, &Arc::new(checks)).unwrap();
     let settings = JudgeSettings {
         judges: Arc::new(OneJudge {
             backend: judge.clone(),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use holodeck_model::{CaseIdentity, Combination, Replayed, RunMetadata, ShardPart};
+use holodeck_model::{CaseIdentity, Combination, Partial, Replayed, RunMetadata, ShardPart};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -59,6 +59,15 @@ pub struct JournalHeader {
     pub metadata: RunMetadata,
 }
 
+impl JournalHeader {
+    /// Set if the run has only some of the cases that the file had.
+    pub fn partial(&self) -> Option<Partial> {
+        let of = self.selected.of?;
+        let cases = self.plan.len();
+        (cases < of).then_some(Partial { cases, of })
+    }
+}
+
 /// The combination of a matrix that a run has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
@@ -93,6 +102,9 @@ pub struct StoredSelection {
     /// Only cases that did not pass in an earlier run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
+    /// How many cases the file had; absent in journals of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<usize>,
 }
 
 /// Flags of a run that affect its answers.

@@ -77,7 +77,7 @@ fn unit(journal: &Journal, place: usize, answer: &str) -> UnitRecord {
 
 fn grade(state: CaseState) -> Grade {
     Grade {
-        grader: "g".to_owned(),
+        deciders: holodeck_model::CaseDeciders::known(),
         state,
         turns: vec![TurnGrade::bare(state)],
         conversation: None,

@@ -222,7 +222,7 @@ pub(super) fn read(line: &[u8]) -> serde_json::Result<UnitLine> {
             quality_loop: None,
         },
         grade: Some(Grade {
-            grader: String::new(),
+            deciders: holodeck_model::CaseDeciders::default(),
             state: result.state,
             turns: grades,
             conversation: None,

@@ -163,6 +163,7 @@ fn test_result(case: &CaseReport) -> TestResult {
         index: case.index,
         case_id: case.unit.key.case.to_string(),
         content_id: case.unit.case.content.to_string(),
+        deciders: case.deciders(),
         test_name: case.name.clone(),
         test_input: case.question().into_owned(),
         processed_files: case.turns().flat_map(|turn| turn.record.files.clone()).collect(),

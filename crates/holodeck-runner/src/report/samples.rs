@@ -51,7 +51,7 @@ pub(crate) fn case(index: usize, state: CaseState, metrics: &[(&str, Option<f64>
             quality_loop: None,
         },
         grade: Grade {
-            grader: String::new(),
+            deciders: holodeck_model::CaseDeciders::default(),
             state,
             turns: vec![grade],
             conversation: None,
@@ -87,7 +87,8 @@ fn metric(name: &str, score: Option<f64>) -> MetricResult {
     MetricResult {
         skipped: false,
         conversation: false,
-        judge_prompt: None,
+        jurors: Vec::new(),
+        identity: holodeck_model::CheckIdentity::default(),
         details: None,
         metric_name: name.to_owned(),
         kind: "standard".to_owned(),
@@ -352,6 +353,8 @@ pub(crate) fn head(cases: &[CaseReport], replayed: Option<Replayed>) -> ReportHe
         combination: None,
         shard: None,
         merged_from: Vec::new(),
+        partial: None,
+        agent_parts: std::collections::BTreeMap::new(),
     }
 }
 

@@ -3,8 +3,11 @@
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use holodeck_backend_api::AgentBackend;
-use holodeck_eval::NoPrograms;
-use holodeck_model::{DiskFiles, Env, Redactor, ResolvedAgent, RunMetadata, TestResult, identify_cases};
+use holodeck_eval::{JUDGE_PROMPTS, NoPrograms};
+use holodeck_model::{
+    CheckIdentities, DiskFiles, Env, GraderFiles, Redactor, ResolvedAgent, RunMetadata, TestResult,
+    identify_cases,
+};
 use holodeck_runner::{
     RegradeRequest, Renew, RunControl, RunError, RunEvent, RunOutcome, RunSettings, RunSink, Selection,
     TestRequest, regrade, run_tests,
@@ -56,6 +59,7 @@ impl Project {
             router: None,
             answer_loop: None,
             programs: Arc::new(NoPrograms),
+            checks: self.checks(),
             replayed: None,
             selection: Selection::default(),
             turns: TurnRunner {
@@ -84,6 +88,16 @@ impl Project {
         }
     }
 
+    pub(crate) fn checks(&self) -> Arc<CheckIdentities> {
+        let redactor = Arc::new(Redactor::default());
+        Arc::new(CheckIdentities::new(
+            &self.agent(),
+            JUDGE_PROMPTS,
+            redactor,
+            GraderFiles::new(),
+        ))
+    }
+
     pub(crate) fn regrade_request(&self) -> RegradeRequest {
         let agent = self.agent();
         RegradeRequest {
@@ -93,6 +107,7 @@ impl Project {
             redactor: Arc::new(Redactor::default()),
             judge: None,
             programs: Arc::new(NoPrograms),
+            checks: self.checks(),
             renew: Renew::All,
             concurrency: 4,
             cli_args: Vec::new(),

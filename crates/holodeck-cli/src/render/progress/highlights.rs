@@ -49,7 +49,7 @@ impl Highlights {
 }
 
 fn judge_failed(case: &CaseReport) -> bool {
-    let is_judge_error = |metric: &MetricResult| metric.error.is_some() && metric.judge_prompt.is_some();
+    let is_judge_error = |metric: &MetricResult| metric.error.is_some() && metric.identity.judge.is_some();
     let mut trials = case.metrics_of_trials();
     trials.any(|metrics| metrics.iter().any(is_judge_error))
         || case.conversation_metrics().iter().any(is_judge_error)

@@ -152,6 +152,8 @@ fn head(cases: &[CaseReport], ended: &str, replayed: Option<Replayed>) -> Report
         combination: None,
         shard: None,
         merged_from: Vec::new(),
+        partial: None,
+        agent_parts: std::collections::BTreeMap::new(),
     }
 }
 
