@@ -344,7 +344,8 @@ fn attack_another_judge() {
             .iter()
             .any(|note| note.contains("because the judges differ"))
     );
-    for (field, value) in [("judge_prompt", json!("another")), ("scale", json!("1-10"))] {
+    let identity = json!({"expectation": "0".repeat(32), "judge": "1".repeat(32)});
+    for (field, value) in [("identity", identity), ("scale", json!("1-10"))] {
         let mut after = scored(20, Some("gpt-4o"), |_| 1.0);
         for case in &mut after {
             case["metric_results"][0][field] = value.clone();
