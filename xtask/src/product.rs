@@ -1,4 +1,4 @@
-//! The built product.
+//! Builds the `holodeck` binary that checks and benches run.
 
 use std::path::PathBuf;
 

@@ -1,3 +1,6 @@
+//! The check that every structured answer of an agent must pass. Backends apply it; `holodeck-validators` implements
+//! it.
+
 use std::fmt;
 
 use serde_json::Value;

@@ -1,3 +1,5 @@
+//! Questions whether a tool call may run, and who decides them: a rule, a default or a person.
+
 use std::fmt;
 
 use async_trait::async_trait;

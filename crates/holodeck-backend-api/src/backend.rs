@@ -1,3 +1,7 @@
+//! The traits that a backend implements, and the request for one turn.
+//!
+//! A backend implements [`AgentBackend::start`] and sessions; everything else is derived from them.
+
 use std::{
     future::poll_fn,
     pin::Pin,

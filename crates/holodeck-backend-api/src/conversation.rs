@@ -1,3 +1,5 @@
+//! State that tools keep for one conversation, which must neither outlive it nor be shared with others.
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},

@@ -1,3 +1,5 @@
+//! Questions that an MCP server asks the person during a call, and their answers.
+
 use std::fmt;
 
 use async_trait::async_trait;

@@ -1,3 +1,5 @@
+//! Errors of backends, with cause, place and next step in separate fields until they are shown.
+
 use std::{
     error::Error,
     fmt::{self, Display},

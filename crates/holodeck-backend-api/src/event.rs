@@ -1,3 +1,7 @@
+//! The events that every backend emits during a turn, in the order that consumers rely on.
+//!
+//! The serialized names are part of the format of recordings.
+
 use holodeck_model::events::StopReason;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

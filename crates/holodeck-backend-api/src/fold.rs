@@ -1,3 +1,6 @@
+//! Folds the events of a turn into its result. The only place that does, so that live, recorded and replayed turns
+//! agree.
+
 use std::time::Duration;
 
 use crate::{

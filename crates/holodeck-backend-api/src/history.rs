@@ -1,3 +1,5 @@
+//! The conversation so far, from which a session continues, in a form that every provider accepts.
+
 use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! Images in messages and tool results. Their content is never logged.
+
 use std::{fmt, sync::Arc};
 
 /// An image for a model, in a message or in a tool's result. Cheap to clone.

@@ -1,3 +1,5 @@
+//! The boundary to a model: one request in, a stream of deltas out. Recording and replay work at this boundary.
+
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;

@@ -1,3 +1,5 @@
+//! Probabilities of the numbers that a model could have written, from which judges compute expected scores.
+
 use serde::{Deserialize, Serialize};
 
 /// The whole numbers that a model could have written as the value of one field of its answer, with their probabilities.

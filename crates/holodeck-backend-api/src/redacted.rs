@@ -1,3 +1,5 @@
+//! Lists which parts of a turn were masked before it was stored, so that checks of masked text can be refused.
+
 use holodeck_model::{Redactor, without_digests, without_digests_in};
 use serde::{Deserialize, Serialize};
 

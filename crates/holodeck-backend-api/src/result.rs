@@ -1,3 +1,5 @@
+//! The result of one turn, with its tool calls and outcome, in the same shape for every backend.
+
 use std::{borrow::Cow, time::Duration};
 
 use holodeck_model::{CallDetails, TokenUsage};

@@ -1,3 +1,5 @@
+//! Conversations of several turns, and a handle to observe or interrupt them from elsewhere.
+
 use std::{
     mem,
     pin::Pin,

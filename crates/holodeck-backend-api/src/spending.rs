@@ -1,3 +1,5 @@
+//! Collects what tools spend on models during a turn. An unknown amount makes the sum unknown.
+
 use std::{
     mem,
     sync::{Arc, Mutex, PoisonError},

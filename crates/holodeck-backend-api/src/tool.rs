@@ -1,3 +1,5 @@
+//! Tools that an agent can call, and the host that lists and runs them with time limits, cancellation and a size limit.
+
 use std::{
     borrow::Cow,
     collections::{HashMap, HashSet},

@@ -1,5 +1,5 @@
-//! The arguments of the CLI. They are visible to every user of the machine and limited in length, so instructions and
-//! MCP servers are passed in files.
+//! Builds the command line of the CLI, which every user of the machine can see and which is limited in length;
+//! instructions and MCP servers are therefore passed in files.
 
 use std::{ffi::OsString, io, path::Path};
 

@@ -1,4 +1,4 @@
-//! The options of a backend on Claude Code. Everything that could let the machine influence an answer is off by
+//! Settings with which Claude Code is started. Everything that could let the machine influence an answer is off by
 //! default.
 
 use std::{collections::BTreeMap, fmt, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};

@@ -1,4 +1,5 @@
-//! The responses of servers. Everything except `choices` is optional; a field of an unexpected type counts as absent.
+//! Reads responses of OpenAI-compatible servers. Everything except `choices` is optional; a field of an unexpected type
+//! counts as absent.
 
 use std::borrow::Cow;
 

@@ -1,3 +1,5 @@
+//! Reads a recording and finds entries by key. The content of entries stays in the file until it is needed.
+
 use std::{
     collections::HashMap,
     fs::File,

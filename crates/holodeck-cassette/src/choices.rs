@@ -1,3 +1,5 @@
+//! Records and replays which tools were chosen for a message, so that a replay needs no embedding model.
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,

@@ -1,3 +1,5 @@
+//! Short digests of contents for the keys of a recording.
+
 use std::{
     io::{self, Read as _},
     path::Path,

@@ -1,3 +1,5 @@
+//! The lines of a recording and the version of their format.
+
 use holodeck_backend_api::{
     BackendEvent, CallDetails, ModelRequest, NumberOdds, Redactions, Spending, TokenUsage, ToolCall,
     ToolUsage,

@@ -1,3 +1,5 @@
+//! The reasons for which a recording cannot be written or used.
+
 use crate::FORMAT_VERSION;
 
 /// Why a cassette cannot be used.

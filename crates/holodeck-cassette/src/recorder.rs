@@ -1,3 +1,7 @@
+//! Records complete answers of a model and replaces the old recording in one step at the end.
+//!
+//! An interrupted recording must leave the old one unchanged, and no secret may reach the file.
+
 use std::{
     collections::HashSet,
     fs::{File, OpenOptions},

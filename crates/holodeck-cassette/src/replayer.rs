@@ -1,3 +1,5 @@
+//! Answers model calls from a recording. A request that was not recorded is an error, never a guess.
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},

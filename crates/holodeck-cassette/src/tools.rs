@@ -1,3 +1,5 @@
+//! Records and replays the results of tools, keyed by their arguments and the files and models behind them.
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet, HashSet},

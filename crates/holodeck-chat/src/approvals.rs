@@ -1,3 +1,5 @@
+//! Asks a person about the calls of a run. An answer counts once it is stored, whichever process stored it.
+
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},

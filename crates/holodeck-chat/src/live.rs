@@ -1,3 +1,8 @@
+//! Keeps backend sessions open between the turns of a conversation.
+//!
+//! Only a cache: the event log decides what belongs to the conversation, and a session that differs from it is not
+//! used.
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},

@@ -1,3 +1,5 @@
+//! Masks secrets in a stream of events before anything is stored or delivered, even if a secret arrives in pieces.
+
 use std::{collections::HashMap, mem, sync::Arc};
 
 use async_stream::stream;

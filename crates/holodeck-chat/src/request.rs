@@ -1,3 +1,6 @@
+//! A message to an agent with its options, and the errors of answering it. Impossible requests are refused before
+//! anything is stored.
+
 use std::ops::RangeInclusive;
 
 use holodeck_backend_api::Thinking;

@@ -1,3 +1,5 @@
+//! The handle of a running answer, and the state that its events leave.
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use holodeck_events::{Delivery, EventSink, StoredEvent, agent_execution_result, history};

@@ -1,3 +1,7 @@
+//! Answers messages in stored conversations: one run at a time in each, with queueing, cancellation and recovery.
+//!
+//! The only way in which `chat`, `serve` and stored runs execute a message. Start reading at [`AgentRunService`].
+
 use std::{
     collections::HashMap,
     sync::{

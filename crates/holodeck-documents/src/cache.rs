@@ -1,3 +1,5 @@
+//! Caches conversions on disk by content and options. A damaged or missing entry is converted again.
+
 use std::path::PathBuf;
 
 use holodeck_model::{create_private_folder, hex, private_file};

@@ -1,3 +1,5 @@
+//! A chunk of a document with its range, headings, section number and definitions.
+
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! The result of converting a file: text with its provenance, or an image for the model.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! Converts files, hostile formats in a child process with limits on time, memory and output.
+
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},

@@ -1,3 +1,5 @@
+//! A file as Markdown text, with the page, slide or sheet that each part comes from.
+
 use serde::{Deserialize, Serialize};
 
 /// A file as text.

@@ -1,3 +1,5 @@
+//! The reasons for which a file cannot be converted, each with the file it concerns.
+
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,6 @@
-//! Downloads files.
+//! Downloads files from the web within limits on size, time and addresses, and keeps unchanged ones.
+//!
+//! By default it must not reach private networks, even through a redirect.
 
 mod cache;
 mod error;

@@ -1,3 +1,5 @@
+//! Recognises the format of a file from its name and content; the content decides.
+
 use std::{fmt, path::Path};
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! Which pages, sheets or cells of a file are read. An option that does not apply to the format is an error.
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Format, Problem};

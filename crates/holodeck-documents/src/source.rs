@@ -1,3 +1,5 @@
+//! Decides whether a tool's `source` is a path on this machine or a resource on the web.
+
 use std::path::PathBuf;
 
 use holodeck_http::{HttpError, HttpUrl};

@@ -1,3 +1,7 @@
+//! Finds the files that a path, folder or glob names, and reports what it leaves out and why.
+//!
+//! Links that lead out of the source are not followed by default.
+
 use std::collections::HashSet;
 use std::fs;
 use std::io;

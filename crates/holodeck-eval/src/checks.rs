@@ -1,4 +1,6 @@
-//! The deterministic checks. Each has its own verdict and can be negated.
+//! The deterministic checks on an answer, each with its own verdict, which can be negated.
+//!
+//! A check that does not apply to an answer fails, also when it is negated.
 
 mod distance;
 mod json;

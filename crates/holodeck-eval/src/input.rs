@@ -1,4 +1,4 @@
-//! The input of metrics.
+//! Everything about an answer that metrics may read: question, expectation, tool calls, passages and cost.
 
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! Records what one agent of a run emits, in an order that satisfies the invariants whatever the order of the input.
+
 use std::collections::VecDeque;
 
 use holodeck_backend_api::{ApprovalAsk, BackendEvent, StopReason, ToolCall, ToolResult};

@@ -1,3 +1,5 @@
+//! Checks a recording against the invariants of the event contract and names each violation.
+
 use std::{
     collections::{HashMap, HashSet},
     fmt,

@@ -1,3 +1,5 @@
+//! Collects streamed pieces of text for a moment, so that a fast model does not cost a commit per word.
+
 use std::time::Duration;
 
 use holodeck_model::events::{EventBody, EventClass, TextChunk};

@@ -1,3 +1,5 @@
+//! Finds which attached files an answer names.
+
 use holodeck_model::events::{Attachment, CitedFile};
 
 /// The files of a run, and those that its messages named.

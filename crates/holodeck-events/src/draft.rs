@@ -1,3 +1,5 @@
+//! Events without numbers, between the recorder that creates them and the store that accepts them.
+
 use std::{sync::Arc, time::Duration};
 
 use holodeck_model::events::{AgentEvent, EventBody, EventClass, EventMeta, PersistenceState};

@@ -1,3 +1,7 @@
+//! Reads results and conversations back from recorded events.
+//!
+//! The result must equal that of the live turn.
+
 use std::time::Duration;
 
 use holodeck_backend_api::{

@@ -1,3 +1,7 @@
+//! Turns the stream of one turn into events of the contract: a state machine without I/O.
+//!
+//! Whatever a backend emits, the recorded events satisfy the invariants; ignored events are reported.
+
 use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult, ResultFold, ToolResult};

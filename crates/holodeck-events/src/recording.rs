@@ -1,3 +1,7 @@
+//! Records a turn in a store while it runs, and delivers each event only after it is stored.
+//!
+//! If an event cannot be stored, the run is stopped.
+
 use std::{
     sync::{
         Arc,

@@ -1,3 +1,5 @@
+//! The events and tool calls that all agents of a run share.
+
 use std::{collections::HashMap, time::Duration};
 
 use holodeck_backend_api::{

@@ -1,3 +1,5 @@
+//! Sources of time and ids, which tests replace.
+
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;

@@ -1,3 +1,7 @@
+//! The contract of event stores: numbering, atomic appends, delivery after storage, recovery and deletion.
+//!
+//! The stores in memory, SQLite and PostgreSQL must behave the same; `tests/it/contract` checks that.
+
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;

@@ -1,3 +1,5 @@
+//! Creates the last event of a run from its result or error.
+
 use std::borrow::Cow;
 
 use holodeck_backend_api::{BackendError, ExecutionResult, Outcome};

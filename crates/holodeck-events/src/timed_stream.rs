@@ -1,3 +1,5 @@
+//! Enforces the time limit of a turn, whatever the backend; the clock stops while the turn is paused.
+
 use std::time::Duration;
 
 use futures::StreamExt as _;

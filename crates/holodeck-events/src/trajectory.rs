@@ -1,3 +1,5 @@
+//! Steps of a turn that are not part of its result: decisions, calls of nested agents, notices and ignored events.
+
 use holodeck_backend_api::{Approval, ToolCall, ToolResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,3 +1,5 @@
+//! A response body, limited in size and time while it is read.
+
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,3 +1,5 @@
+//! Sends requests with retries, pacing and time limits, and accepts only the expected statuses.
+
 use std::sync::Arc;
 use std::time::Duration;
 

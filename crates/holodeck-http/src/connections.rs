@@ -1,3 +1,5 @@
+//! Connection pools with and without TLS, built on first use from the options for proxies and certificates.
+
 use std::fmt;
 use std::sync::OnceLock;
 

@@ -1,3 +1,5 @@
+//! The reasons for which a request fails. Must not contain header values, user names or query strings.
+
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;

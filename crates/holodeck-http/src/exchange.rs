@@ -1,3 +1,5 @@
+//! Single requests whose every status is an answer, for protocols that give refusals a meaning. No retries.
+
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use reqwest::Method;

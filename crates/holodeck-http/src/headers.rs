@@ -1,3 +1,5 @@
+//! Request headers whose values are never shown.
+
 use std::fmt;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};

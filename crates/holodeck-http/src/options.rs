@@ -1,3 +1,5 @@
+//! Settings of a client: limits, proxies, certificates, and the addresses that it may connect to.
+
 use std::path::PathBuf;
 use std::time::Duration;
 

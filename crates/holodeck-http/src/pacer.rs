@@ -1,3 +1,5 @@
+//! Spaces requests evenly to stay within a number per minute.
+
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

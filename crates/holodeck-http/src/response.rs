@@ -1,3 +1,5 @@
+//! An accepted response whose first bytes have arrived, and its conversion to JSON or events.
+
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -1,3 +1,5 @@
+//! TLS for protocols other than HTTP, by the same decision about certificates.
+
 use std::fmt;
 use std::io;
 use std::path::Path;

@@ -1,3 +1,5 @@
+//! URLs that hide their user name, password, query and fragment when they are shown.
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;

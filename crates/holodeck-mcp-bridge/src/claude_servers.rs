@@ -1,3 +1,7 @@
+//! Translates the MCP servers of the YAML into the Claude CLI's `--mcp-config` document.
+//!
+//! Servers must not inherit the credentials of the CLI.
+
 use std::{fmt, path::Path};
 
 use holodeck_model::{

@@ -1,4 +1,5 @@
-//! Observers of an execution. They cannot change it, and a slow or broken one does not hold it up.
+//! Observers of an execution, such as metrics and audit logs. They cannot change it, and a slow or broken one does not
+//! delay it.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

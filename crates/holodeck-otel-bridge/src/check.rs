@@ -1,3 +1,5 @@
+//! Warns about settings of `observability` that cannot work or have no effect, before anything runs.
+
 use holodeck_http::{Headers, HttpError, HttpUrl};
 use holodeck_model::{Code, Diagnostic, ObservabilityConfig, OtlpExporter, Provider, ResolvedAgent};
 

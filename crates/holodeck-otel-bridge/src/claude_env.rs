@@ -1,3 +1,5 @@
+//! Translates `observability` into the environment that makes the Claude CLI export its own telemetry.
+
 use std::fmt::{self, Write as _};
 
 use holodeck_http::HttpUrl;

@@ -1,3 +1,5 @@
+//! Finds the address, TLS and compression of the OTLP collector in the YAML.
+
 use holodeck_model::{ExportersConfig, OtlpExporter, OtlpProtocol};
 
 use crate::export::Encoding;

@@ -1,3 +1,5 @@
+//! Measures duration and tokens of model calls under the names of the semantic conventions.
+
 use std::time::Duration;
 
 use holodeck_model::TokenUsage;

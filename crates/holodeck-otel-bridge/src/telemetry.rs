@@ -1,3 +1,7 @@
+//! Starts, holds and ends the export of spans and metrics for a run.
+//!
+//! Telemetry must never change or fail a run.
+
 use std::{
     fmt,
     io::Write,

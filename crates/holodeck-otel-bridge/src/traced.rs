@@ -1,3 +1,5 @@
+//! Wraps a backend so that its turns become spans and metrics, without changing their events.
+
 use std::{
     pin::Pin,
     sync::Arc,

@@ -1,4 +1,4 @@
-//! The protocol of a collector.
+//! The OTLP encodings over HTTP and gRPC: URLs, headers, and reports of partial success.
 
 use holodeck_http::HttpUrl;
 use holodeck_model::{OtlpExporter, OtlpProtocol};

@@ -1,3 +1,5 @@
+//! Reads connection strings in both forms, including the TLS settings that the driver does not know.
+
 use std::{error::Error as _, path::PathBuf, time::Duration};
 
 use holodeck_http::Tls;

@@ -1,3 +1,5 @@
+//! Describes errors of a database without repeating a password.
+
 /// Why there is no database to connect to. The text repeats no password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

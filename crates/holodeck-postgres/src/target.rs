@@ -1,3 +1,5 @@
+//! A database and how to connect to it, shown without user and password.
+
 use std::{fmt, pin::Pin};
 
 use futures::{Stream, future::BoxFuture};

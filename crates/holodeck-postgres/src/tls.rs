@@ -1,3 +1,5 @@
+//! Connects the PostgreSQL driver to the TLS of `holodeck-http`.
+
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,3 +1,5 @@
+//! Caches vectors and contexts that models computed, so that an interrupted ingest pays for nothing twice.
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

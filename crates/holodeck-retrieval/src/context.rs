@@ -1,3 +1,5 @@
+//! Adds to each chunk a short description of its place in the document, written by a model.
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! The contract of embedding models, and the choice of one from the YAML.
+
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;

@@ -1,3 +1,5 @@
+//! Passages with their vectors, the sources they come from, and filters on them.
+
 use std::cmp::Ordering;
 
 use holodeck_model::JsonMap;

@@ -1,3 +1,5 @@
+//! The reasons for which an index cannot be built, opened or searched, with a hint where one is known.
+
 use std::time::Duration;
 
 use holodeck_backend_api::Explanation;

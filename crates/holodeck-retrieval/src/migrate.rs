@@ -1,3 +1,5 @@
+//! Copies an index into another store, resumably, and verifies the copy by searching in it. Must not embed anything.
+
 use std::collections::BTreeMap;
 
 use futures::TryStreamExt as _;

@@ -1,3 +1,5 @@
+//! Chooses the vector store of a server from the YAML, without connecting to it.
+
 use std::sync::Arc;
 
 use holodeck_backend_api::Explanation;

@@ -1,4 +1,4 @@
-//! PostgreSQL with pgvector.
+//! The vector store in PostgreSQL with pgvector.
 //!
 //! Four tables per index: its description (`_info`), its sources, its passages with their words, and the vectors in a
 //! separate table, so that an exact scan reads only vectors. A source is replaced in one transaction; writers of the

@@ -1,3 +1,5 @@
+//! The contract of models that score search results against the question.
+
 use async_trait::async_trait;
 
 use crate::RetrievalError;

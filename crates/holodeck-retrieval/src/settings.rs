@@ -1,3 +1,5 @@
+//! Reads the options of a `database` block. An option that the store does not support is an error.
+
 use std::ops::RangeInclusive;
 
 use holodeck_model::JsonMap;

@@ -1,3 +1,5 @@
+//! The contracts of vector stores and of keyword search in them; `tests/it/conformance` checks every store.
+
 use std::fmt;
 
 use async_trait::async_trait;

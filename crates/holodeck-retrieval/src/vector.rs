@@ -1,3 +1,5 @@
+//! Rejects vectors that must never be searched or stored: without direction, of another length, or not finite.
+
 use crate::{Entry, RetrievalError};
 
 /// Rejects a query vector without a direction.

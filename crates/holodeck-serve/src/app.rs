@@ -1,3 +1,5 @@
+//! The state of a server: its agents, store, limits and metrics, shared by all handlers.
+
 use std::{
     collections::HashMap,
     sync::{

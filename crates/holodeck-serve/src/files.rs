@@ -1,4 +1,4 @@
-//! The files of users.
+//! Handlers that upload, list and delete the files of a user, and forms with files.
 
 use axum::{
     Extension,

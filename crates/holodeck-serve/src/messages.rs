@@ -1,4 +1,4 @@
-//! Messages to agents.
+//! Handlers that start an answer to a message and wait for its end.
 
 use axum::{
     Extension,

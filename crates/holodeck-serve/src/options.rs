@@ -1,3 +1,5 @@
+//! The agents to serve, and the limits and protocols of the server.
+
 use std::time::Duration;
 
 use holodeck_chat::AgentRunService;

@@ -1,3 +1,5 @@
+//! A scripted server for Anthropic's Messages API that checks every request.
+
 use crate::{
     loopback::Loopback,
     received::{Received, ReceivedRequest},

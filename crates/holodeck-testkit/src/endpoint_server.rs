@@ -1,3 +1,5 @@
+//! A scripted server for endpoints other than chat. It keeps requests and checks none.
+
 use std::sync::Arc;
 
 use crate::{

@@ -1,3 +1,5 @@
+//! Writes a shell script that replaces the Claude Code CLI and has one fault.
+
 #![allow(clippy::panic, reason = "a test cannot continue without its fake")]
 
 use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::PathBuf};

@@ -1,3 +1,5 @@
+//! Lets a test decide when something continues, instead of sleeping.
+
 use tokio_util::sync::CancellationToken;
 
 /// A gate that a test opens, so that nothing has to sleep. Clones are the same gate.

@@ -1,3 +1,5 @@
+//! Runs clients written in JavaScript, pinned by version, against our servers and events.
+
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,

@@ -1,3 +1,5 @@
+//! An imitation of a Qdrant server that rejects everything outside of its published API.
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{EndpointServer, Reply, received::ReceivedRequest};

@@ -1,3 +1,5 @@
+//! Requests as a scripted server received them, and their violations.
+
 use std::fmt;
 
 use serde_json::Value;

@@ -1,3 +1,5 @@
+//! Records the turns of a backend under test and checks the record against the event contract.
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult, HistoryItem};

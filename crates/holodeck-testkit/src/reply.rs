@@ -1,3 +1,5 @@
+//! Builds the scripted answer of an OpenAI-compatible server, including malformed ones.
+
 use std::time::Duration;
 
 use bytes::Bytes;

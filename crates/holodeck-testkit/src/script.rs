@@ -1,3 +1,5 @@
+//! Gives each request its reply: from a list, or from a closure.
+
 use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,3 +1,5 @@
+//! A backend without a model, for tests of everything that runs agents.
+
 use std::{
     pin::pin,
     sync::{

@@ -1,3 +1,5 @@
+//! A model without an endpoint, for tests of backends without a wire.
+
 use std::{
     collections::VecDeque,
     pin::Pin,

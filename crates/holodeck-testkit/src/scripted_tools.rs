@@ -1,3 +1,5 @@
+//! A fixed set of tools with typical behaviours, and a list of their calls.
+
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;

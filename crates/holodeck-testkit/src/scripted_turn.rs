@@ -1,3 +1,5 @@
+//! Builds the events of one scripted turn, including failures and calls of real tools.
+
 use std::{sync::Arc, time::Duration};
 
 use async_stream::stream;

@@ -1,3 +1,5 @@
+//! A scripted OpenAI-compatible server that checks every request and also answers embeddings.
+
 use crate::{
     Reply,
     loopback::Loopback,

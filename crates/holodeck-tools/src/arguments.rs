@@ -1,3 +1,5 @@
+//! Checks the arguments of a call against the tool's schema and describes problems to the model.
+
 use jsonschema::Validator;
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! The reasons for which a declared tool cannot be offered to the model.
+
 /// Why a tool can't be offered to the model.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -1,3 +1,5 @@
+//! Chooses the tools that are offered for a message, by words and embeddings, as `tool_filtering` configures.
+
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,

@@ -1,3 +1,5 @@
+//! Prepares and runs `type: function` tools: a Python function or a program, without the agent's credentials.
+
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;

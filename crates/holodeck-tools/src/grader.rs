@@ -1,3 +1,5 @@
+//! Runs code graders of users as child processes. A grader without a valid result has none; it never counts as a pass.
+
 use std::path::{Path, PathBuf};
 
 use holodeck_model::{CodeMetric, Env};

@@ -1,3 +1,5 @@
+//! Answers calls of mocked tools from the YAML, without running the real tool.
+
 use std::{borrow::Cow, time::Duration};
 
 use async_trait::async_trait;

@@ -1,3 +1,5 @@
+//! Runs a program with a call's arguments as JSON on stdin and reads the result from stdout.
+
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! Renders `type: prompt` tools and sends them to a model. The template sees only declared parameters.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

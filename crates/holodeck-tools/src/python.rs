@@ -1,3 +1,5 @@
+//! Runs a function of a Python file in a child process, and derives its schema from type hints.
+
 use std::path::PathBuf;
 use std::time::Duration;
 

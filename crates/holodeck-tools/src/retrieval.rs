@@ -1,3 +1,5 @@
+//! Offers a search in an index as a tool and renders its results for the model.
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 

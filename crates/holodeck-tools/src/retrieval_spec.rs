@@ -1,3 +1,5 @@
+//! The name and parameters under which the model sees a search, the same for every backend.
+
 use holodeck_backend_api::{SideEffects, ToolSpec};
 use serde_json::json;
 

@@ -1,3 +1,5 @@
+//! Keeps the tools of a changing source, such as an MCP server, prepared for calls.
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! Holds all tools of an agent and applies time limits, cancellation and size limits to every call.
+
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

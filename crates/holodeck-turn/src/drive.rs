@@ -1,3 +1,5 @@
+//! Runs the stream of a turn to its end within a time limit, and records it without a store.
+
 use std::time::Duration;
 
 use holodeck_backend_api::{BackendError, BackendEvent, EventStream, ExecutionResult};

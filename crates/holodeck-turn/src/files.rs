@@ -1,4 +1,5 @@
-//! The files attached to a question.
+//! Reads the files attached to a question and adds their content to the message. An unreadable file prevents the
+//! question.
 
 use std::{
     path::Path,

@@ -1,3 +1,5 @@
+//! Computes costs from token usage and price lists. Without a known price there is no cost, never zero.
+
 use std::{collections::BTreeMap, path::Path};
 
 use holodeck_model::{TokenUsage, read_text_input};

@@ -1,3 +1,5 @@
+//! The stored record of a turn, before it is graded.
+
 use holodeck_backend_api::{BackendError, ExecutionResult, Outcome, Redactions};
 use holodeck_events::Trajectory;
 use holodeck_model::{ExecutionState, Failure, FailureKind, TokenUsage};

@@ -1,3 +1,5 @@
+//! Runs one turn with its files, time limit and cost, and distinguishes a cancelled turn from a failed one.
+
 use std::{borrow::Cow, pin::Pin, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{

@@ -1,3 +1,5 @@
+//! Runs every check that an agent needs on this machine. Sends no request.
+
 use holodeck_model::{Env, Provider};
 use holodeck_yaml::LoadedAgent;
 

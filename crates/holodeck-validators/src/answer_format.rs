@@ -1,3 +1,5 @@
+//! Validates answers against a JSON Schema.
+
 use holodeck_backend_api::AnswerFormat;
 use jsonschema::Validator;
 use serde_json::Value;

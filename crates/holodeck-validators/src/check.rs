@@ -1,3 +1,5 @@
+//! The result of one check, with its state, finding and remedy.
+
 use holodeck_model::{Diagnostic, Severity};
 use holodeck_yaml::LoadedAgent;
 use serde::Serialize;

@@ -1,3 +1,5 @@
+//! Checks that the Claude Code CLI is installed in a usable version.
+
 use holodeck_model::Env;
 use holodeck_yaml::LoadedAgent;
 

@@ -1,3 +1,5 @@
+//! Checks that there is a key for the agent's model.
+
 use holodeck_model::{
     Code, Diagnostic, Env, Provider,
     env::{AZURE_OPENAI_API_KEY, OPENAI_API_KEY, OPENAI_BASE_URL},

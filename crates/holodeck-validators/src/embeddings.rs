@@ -1,3 +1,5 @@
+//! Checks that there is a key for embeddings, if the agent needs them.
+
 use holodeck_model::{
     Code, Diagnostic, EmbeddingProvider, Env, Provider, SearchMethod,
     env::{AZURE_OPENAI_API_KEY, OPENAI_API_KEY},

@@ -1,3 +1,5 @@
+//! Checks the recording, the working folder and the permission to write runs.
+
 use std::{
     fs::{self, File},
     io,

@@ -1,3 +1,5 @@
+//! Checks that Node.js is installed and recent enough, if something runs in it.
+
 use std::{
     ffi::{OsStr, OsString},
     time::Duration,

@@ -1,3 +1,5 @@
+//! Checks that the programs of function tools and MCP servers exist and are executable.
+
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},

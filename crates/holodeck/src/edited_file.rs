@@ -1,4 +1,4 @@
-//! Files of users that are edited.
+//! Replaces files of users atomically after an edit.
 
 use std::{fs, io, io::Write as _, path::Path};
 

@@ -1,4 +1,4 @@
-//! The code graders of an agent.
+//! Runs and checks the programs and Python functions that grade answers.
 
 use std::{path::Path, sync::Arc, thread::available_parallelism};
 

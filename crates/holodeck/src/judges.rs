@@ -1,4 +1,4 @@
-//! The models that judge.
+//! Opens the models that judge answers, play users or score the quality loop, and finds which metrics need them.
 
 use std::{
     collections::BTreeSet,

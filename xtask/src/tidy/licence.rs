@@ -1,4 +1,4 @@
-//! Licence expressions.
+//! Decides whether an SPDX licence expression can be met with allowed licences.
 
 /// Whether an SPDX expression can be met with allowed licences alone.
 ///

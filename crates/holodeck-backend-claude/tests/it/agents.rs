@@ -1,4 +1,4 @@
-//! Sub-agents.
+//! Tests that sub-agents run at the same time up to the configured limit.
 
 use std::{
     collections::HashSet,

@@ -1,3 +1,5 @@
+//! Records the turns of an agent that calls its model itself. Only completed turns are recorded.
+
 use std::{sync::Arc, time::Duration};
 
 use async_stream::stream;

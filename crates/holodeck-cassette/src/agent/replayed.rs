@@ -1,3 +1,5 @@
+//! Answers turns from a recording instead of running the agent, its tools and their servers.
+
 use std::{sync::Arc, time::Duration};
 
 use async_stream::stream;

@@ -1,3 +1,5 @@
+//! Tests that a recorded turn is replayed with all its events and no secret, and that a changed agent misses.
+
 use std::{path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;

@@ -1,3 +1,5 @@
+//! Tests that recordings replay exactly, contain no secret, and survive interruptions and merging.
+
 use std::{fs, sync::Arc, time::Duration};
 
 use futures::TryStreamExt as _;

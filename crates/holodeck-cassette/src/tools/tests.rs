@@ -1,3 +1,5 @@
+//! Tests that tool results are replayed without running the tools, and that a change behind a tool changes the key.
+
 use std::{path::Path, sync::Mutex};
 
 use pretty_assertions::assert_eq;

@@ -1,3 +1,5 @@
+//! Adds the content of attached or matching files to a message, within a limit of tokens.
+
 use std::{fmt::Write as _, sync::Arc};
 
 use holodeck_backend_api::Image;

@@ -1,3 +1,5 @@
+//! Finds the files of one user that match a message, by vectors. Files of other users must never be read.
+
 use std::cmp::Ordering;
 
 use async_trait::async_trait;

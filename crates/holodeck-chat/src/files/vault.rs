@@ -1,3 +1,5 @@
+//! Stores the files that users upload, each user's apart, on a disk that several processes may share.
+
 use std::{
     fs::{self, File},
     io::{self, Write as _},

@@ -1,3 +1,5 @@
+//! Tests of questions to a person during a run: approved, rejected, modified, unanswered, and answered twice.
+
 use std::{sync::Arc, time::Duration};
 
 use holodeck_chat::{

@@ -1,3 +1,5 @@
+//! Tests of several messages at once in one conversation: refused, queued, replacing, and repeated ones.
+
 use std::sync::Arc;
 
 use holodeck_chat::{

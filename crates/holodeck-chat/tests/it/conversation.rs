@@ -1,3 +1,5 @@
+//! Tests that a conversation continues from its log, across processes, failures and stopped answers.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

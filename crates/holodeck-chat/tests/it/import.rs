@@ -1,3 +1,5 @@
+//! Tests that turns recorded by test runs can begin a conversation.
+
 use std::sync::Arc;
 
 use holodeck_chat::{

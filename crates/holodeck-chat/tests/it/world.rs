@@ -1,3 +1,5 @@
+//! A chat service over a scripted backend and an event store in memory, with waits for events.
+
 use std::sync::{Arc, Mutex};
 
 use holodeck_chat::{

@@ -1,3 +1,5 @@
+//! Generates shell completions, without the hidden subcommands.
+
 use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 use holodeck::runner::ExitCode;

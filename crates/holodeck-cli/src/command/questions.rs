@@ -1,4 +1,4 @@
-//! Questions on a terminal. Enter takes the default.
+//! Asks the questions of interactive commands on the terminal; Enter takes the default.
 
 use std::io::BufRead;
 

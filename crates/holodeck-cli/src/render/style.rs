@@ -1,4 +1,4 @@
-//! Colours and styles.
+//! The colours and text styles of all output, so that the same meaning has the same colour everywhere.
 
 use std::fmt::Display;
 

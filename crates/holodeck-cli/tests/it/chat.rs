@@ -1,4 +1,4 @@
-//! `holodeck chat`.
+//! Tests of conversations with `holodeck chat`: in a pipe, on a terminal, with approvals, and stopped.
 
 use std::{io::Write as _, process::Stdio};
 

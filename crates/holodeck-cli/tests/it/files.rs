@@ -1,4 +1,4 @@
-//! Files that are attached to a question.
+//! Tests that attached documents and web pages reach the model, and that private networks are refused.
 
 use std::{
     io::{Read as _, Write as _},

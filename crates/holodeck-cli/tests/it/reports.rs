@@ -1,4 +1,4 @@
-//! The reports of a run.
+//! Tests that report files are written in every format, and that bad paths are refused before the run.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! `holodeck run`.
+//! Tests of single questions with `holodeck run`: data on stdout, input from a pipe, and exit codes.
 
 use std::{io::Write as _, process::Stdio};
 

@@ -1,4 +1,4 @@
-//! `holodeck sessions` and `holodeck events`.
+//! Tests of listing, showing, exporting and deleting stored conversations.
 
 use std::{
     io::{BufRead as _, BufReader},

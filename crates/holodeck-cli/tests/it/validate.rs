@@ -1,4 +1,4 @@
-//! `holodeck validate`.
+//! Tests that all problems of an agent file are shown at once, with places, hints and exit codes.
 
 use crate::project::{Project, SECRET, TWO_CASES, agent, assert_output};
 

@@ -1,4 +1,4 @@
-//! The units of a text.
+//! Splits a text into blocks that stay whole if they fit: headings, paragraphs, lists, tables and code.
 
 use std::ops::Range;
 

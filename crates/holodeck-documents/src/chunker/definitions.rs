@@ -1,4 +1,4 @@
-//! Terms that a text defines.
+//! Finds the terms that a text defines, with their meanings.
 
 use std::ops::Range;
 

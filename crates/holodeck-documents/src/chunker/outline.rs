@@ -1,4 +1,4 @@
-//! The sections of a text.
+//! Groups the blocks of a text into sections with titles, numbers and clauses.
 
 use std::ops::Range;
 

@@ -1,3 +1,5 @@
+//! Tests that chunks cover the text in order within the token limit, for fixed and for random texts.
+
 use holodeck_model::{ChunkingStrategy, DocumentDomain};
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;

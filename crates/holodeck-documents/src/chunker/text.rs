@@ -1,4 +1,4 @@
-//! Positions in text.
+//! Finds boundaries in text: of sentences, words and white space, always at characters.
 
 use std::ops::Range;
 

@@ -1,3 +1,5 @@
+//! The reasons for which a download fails.
+
 use std::path::PathBuf;
 use std::time::Duration;
 

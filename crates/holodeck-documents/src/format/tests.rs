@@ -1,3 +1,5 @@
+//! Tests that the content of a file decides about its format, and that unsupported formats are named.
+
 use super::*;
 
 fn of(name: &str, bytes: &[u8]) -> Result<(Format, bool), String> {

@@ -1,3 +1,5 @@
+//! The reasons for which the records of a file cannot be read, with the record and line they concern.
+
 use std::fmt;
 
 use crate::Format;

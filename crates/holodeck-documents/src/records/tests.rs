@@ -1,3 +1,5 @@
+//! Tests of reading records from tables and JSON: ids, fields, paths, and errors with their places.
+
 use pretty_assertions::assert_eq;
 use serde_json::json;
 

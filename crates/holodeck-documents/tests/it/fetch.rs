@@ -1,3 +1,5 @@
+//! Tests of downloads from a scripted server: redirects, private addresses, caching and limits.
+
 use std::path::Path;
 use std::time::Duration;
 

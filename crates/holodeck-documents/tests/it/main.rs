@@ -1,4 +1,4 @@
-//! Real and malicious files.
+//! Tests with real and with malicious files: conversion, isolation, recognition and downloads.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

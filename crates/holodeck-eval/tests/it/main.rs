@@ -1,4 +1,4 @@
-//! Integration tests of holodeck-eval.
+//! Tests of metrics, judges and statistics through the public API, against reference values.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

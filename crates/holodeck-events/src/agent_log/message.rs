@@ -1,3 +1,5 @@
+//! Builds one model message from its pieces and decides when it is sealed.
+
 use holodeck_backend_api::{StopReason, TokenUsage, ToolCall};
 use holodeck_model::events::{Interruption, ReasoningBlock, TextChunk, Thinking};
 

@@ -1,3 +1,5 @@
+//! The open messages and reasoning of one agent in an AG-UI stream.
+
 use holodeck_model::events::AgentMessage;
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! The types of AG-UI events that runs are translated to.
+
 use std::collections::BTreeMap;
 
 use holodeck_model::events::{RunTotals, Usage};

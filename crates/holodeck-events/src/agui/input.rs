@@ -1,3 +1,5 @@
+//! Reads requests of AG-UI clients. Unknown fields and message kinds are skipped, so that other versions work.
+
 use std::collections::{HashMap, HashSet};
 
 use holodeck_backend_api::{HistoryItem, Opening, ToolCall, ToolResult};

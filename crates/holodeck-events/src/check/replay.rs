@@ -1,3 +1,5 @@
+//! Compares a replay with the first delivery, byte by byte.
+
 use std::collections::{HashMap, HashSet};
 
 use holodeck_model::events::{AgentEvent, EventClass};

@@ -1,3 +1,5 @@
+//! Checks the invariants of one run while its events arrive: order of calls, results, approvals and the end.
+
 use std::collections::{HashMap, HashSet};
 
 use holodeck_backend_api::ToolCall;

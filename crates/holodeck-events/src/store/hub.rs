@@ -1,3 +1,5 @@
+//! Delivers stored events to subscribers without waiting for them; a slow subscriber reads the rest from the store.
+
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},

@@ -1,3 +1,5 @@
+//! The event store in memory, for tests and for conversations that need not be kept.
+
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},

@@ -1,3 +1,5 @@
+//! The event store in PostgreSQL, which several processes may use: connections, leases and notifications.
+
 use std::{
     collections::{HashMap, HashSet},
     fmt,

@@ -1,3 +1,5 @@
+//! The event store in a SQLite file: one writing thread, and readers that never wait for it.
+
 use std::{
     path::{Path, PathBuf},
     sync::{

@@ -1,3 +1,5 @@
+//! Tests of nested agents: recorded under the call that started them, and separate from the run's result.
+
 use holodeck_backend_api::{BackendError, StopReason};
 use holodeck_events::execution_result;
 use pretty_assertions::assert_eq;

@@ -1,3 +1,5 @@
+//! Tests of recorded questions: between call and result, with changed arguments, and withdrawn at the end.
+
 use holodeck_backend_api::{ApprovalDecision, BackendError, StopReason};
 use holodeck_model::events::EventBody;
 use pretty_assertions::assert_eq;

@@ -1,3 +1,5 @@
+//! Tests that a recording broken in one way violates exactly one invariant, and that sound prefixes violate none.
+
 use std::collections::BTreeMap;
 
 use holodeck_backend_api::{ApprovalDecision, StopReason};

@@ -1,3 +1,5 @@
+//! Tests of every way in which a run can end, and of what remains open at that moment.
+
 use std::time::Duration;
 
 use holodeck_backend_api::{BackendError, BackendEvent, Outcome, StopReason};

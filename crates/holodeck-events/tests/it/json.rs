@@ -1,3 +1,5 @@
+//! Tests of the JSON form of every event against its schema and the contract's table.
+
 use holodeck_backend_api::{ApprovalDecision, BackendError, StopReason};
 use holodeck_events::StoredEvent;
 use holodeck_model::events::{AgentEvent, EventBody, EventClass, SessionStart, event_schema};

@@ -1,3 +1,5 @@
+//! Tests of the order of recorded events: reasoning, text, calls and results.
+
 use holodeck_backend_api::{BackendEvent, StopReason};
 use holodeck_model::events::{EventBody, EventClass};
 use pretty_assertions::assert_eq;

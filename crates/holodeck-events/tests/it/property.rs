@@ -1,3 +1,5 @@
+//! Properties of recordings for random backends, orderly and disorderly.
+
 use holodeck_backend_api::{
     ApprovalDecision, BackendError, BackendEvent, ExecutionResult, HistoryFold, Opening, Outcome, StopReason,
     collect,

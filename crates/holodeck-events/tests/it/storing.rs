@@ -1,3 +1,5 @@
+//! Tests of recording into a store, with failing stores and slow receivers.
+
 use std::sync::{
     Mutex,
     atomic::{AtomicU64, AtomicUsize, Ordering},

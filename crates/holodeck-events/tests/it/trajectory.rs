@@ -1,3 +1,5 @@
+//! Tests that decisions, nested calls, notices and ignored events are kept in order.
+
 use std::time::Duration;
 
 use holodeck_backend_api::{ApprovalDecision, BackendError, BackendEvent, EventStream, StopReason};

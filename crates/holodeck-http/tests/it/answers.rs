@@ -1,3 +1,5 @@
+//! Tests of reading responses: JSON, event streams, cut streams and bodies beyond the limits.
+
 use futures::{StreamExt, TryStreamExt};
 use holodeck_http::{BodyKind, Headers, HttpError, HttpOptions, SseEvent};
 use pretty_assertions::assert_eq;

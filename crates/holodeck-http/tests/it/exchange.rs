@@ -1,3 +1,5 @@
+//! Tests that requests without retries return refusals and stream bodies.
+
 use futures::StreamExt;
 use holodeck_http::{Headers, HttpError, Verb};
 use pretty_assertions::assert_eq;

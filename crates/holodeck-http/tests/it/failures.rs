@@ -1,3 +1,5 @@
+//! Tests of failing servers: unreachable, silent, cut, hanging, or not HTTP at all.
+
 use std::time::Duration;
 
 use futures::StreamExt;

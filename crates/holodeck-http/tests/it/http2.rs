@@ -1,3 +1,5 @@
+//! Tests of requests over HTTP/2 with trailers, with and without TLS.
+
 use std::convert::Infallible;
 
 use bytes::Bytes;

@@ -1,3 +1,5 @@
+//! Tests that proxies are used with their credentials, except for loopback.
+
 use holodeck_http::{Headers, HttpClient, HttpOptions, HttpUrl, LoopbackProxy, ProxyOptions, SetupError};
 use pretty_assertions::assert_eq;
 

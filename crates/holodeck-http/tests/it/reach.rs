@@ -1,3 +1,5 @@
+//! Tests that a client limited to public addresses refuses this machine by address and by name.
+
 use holodeck_http::{
     ConnectReason, Headers, HttpClient, HttpError, HttpOptions, HttpUrl, ProxyOptions, Reach,
 };

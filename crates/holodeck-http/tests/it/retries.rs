@@ -1,3 +1,5 @@
+//! Tests of which failures are sent again, and that credentials never follow a redirect.
+
 use std::num::NonZeroU32;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! Tests of certificates: the user's CA bundle is trusted, and unknown authorities are not.
+
 use holodeck_http::{ConnectReason, Headers, HttpClient, HttpError, HttpOptions, HttpUrl, SetupError};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+//! Tests of the document for the Claude CLI: every transport, no inherited credentials, and errors without values.
+
 use std::fs;
 
 use insta::assert_snapshot;

@@ -1,3 +1,5 @@
+//! Ends an event stream on which a server stays silent for too long.
+
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! Keeps track of the running calls of one server, to attribute its questions to them.
+
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU64, Ordering},

@@ -1,3 +1,5 @@
+//! Connects to all servers of an agent at the same time and reports those that failed.
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+//! One connection to a server after the handshake, over a child process or HTTP.
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;

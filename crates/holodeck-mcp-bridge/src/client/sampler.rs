@@ -1,3 +1,5 @@
+//! Answers a server's sampling requests with the agent's model, as part of the call that caused them.
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use holodeck_backend_api::ToolCx;

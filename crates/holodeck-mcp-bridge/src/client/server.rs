@@ -1,3 +1,5 @@
+//! A server across reconnections: its tools, and its calls, repeated only if they changed nothing.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,3 +1,5 @@
+//! Runs a server as a child process and ends it without orphans.
+
 use std::time::Duration;
 
 use holodeck_model::io_reason;

@@ -1,3 +1,5 @@
+//! Offers a tool or prompt of a server as a tool of the agent.
+
 use std::sync::Weak;
 
 use async_trait::async_trait;

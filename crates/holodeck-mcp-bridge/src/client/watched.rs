@@ -1,3 +1,5 @@
+//! Observes the messages of a connection for announced changes and for answers that come too late.
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,3 +1,5 @@
+//! Reads servers from the answers of an MCP registry and converts them to tools of the YAML.
+
 use holodeck_model::{JsonMap, McpTransport};
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! Tests that tools which a call adds are known when the call returns.
+
 use holodeck_backend_api::ToolSource as _;
 use pretty_assertions::assert_eq;
 use serde_json::json;

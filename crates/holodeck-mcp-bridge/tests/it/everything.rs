@@ -1,3 +1,5 @@
+//! Tests with the reference server that implements every part of the protocol.
+
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;

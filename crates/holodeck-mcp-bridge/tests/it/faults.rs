@@ -1,3 +1,5 @@
+//! Tests with servers that fail to start, die, hang or answer too late.
+
 use std::path::Path;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! Tests with the reference servers for files and memory, limited as the YAML says.
+
 use pretty_assertions::assert_eq;
 use serde_json::json;
 

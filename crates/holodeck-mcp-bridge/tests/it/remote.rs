@@ -1,3 +1,5 @@
+//! Tests of servers over HTTP: both transports, sessions, restarts and silent streams.
+
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! Starts real and scripted servers for these tests and calls their tools.
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The agent file itself.
+//! The top level of an agent file, with the block that each field holds.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! How an agent is deployed. `protocol` and `port` are the defaults of `serve:`; nothing else has an effect yet.
+//! The `deployment` block: container, registry, target and protocols of a deployed agent. `protocol` and `port` are the
+//! defaults of `serve:`; nothing else has an effect yet.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! How answers are judged.
+//! The `evaluations` block: metrics, judges and the settings that all judged metrics share.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};

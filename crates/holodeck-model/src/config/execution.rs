@@ -1,4 +1,4 @@
-//! How tests are run.
+//! The `execution` block: time limits, concurrency, trials and replay of test runs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

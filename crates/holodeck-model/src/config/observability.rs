@@ -1,4 +1,4 @@
-//! OpenTelemetry export.
+//! The `observability` block: export of traces, metrics and logs to OpenTelemetry collectors.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

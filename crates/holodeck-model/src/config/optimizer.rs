@@ -1,4 +1,4 @@
-//! How an agent is tuned.
+//! The `evaluations.optimizer` block, which is read and checked but not executed.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Names with wildcards.
+//! Matches names against patterns with `*` and `?`.
 
 /// A name in which `*` matches any characters and `?` matches one.
 #[derive(Clone, Debug, PartialEq, Eq)]

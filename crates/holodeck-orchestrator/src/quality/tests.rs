@@ -1,3 +1,5 @@
+//! Tests of the quality loop with scripted outputs, scores and a manual clock.
+
 #![allow(
     clippy::float_cmp,
     clippy::cast_possible_truncation,

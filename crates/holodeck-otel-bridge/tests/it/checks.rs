@@ -1,3 +1,5 @@
+//! Tests of the warnings about settings that cannot work.
+
 use std::time::Duration;
 
 use holodeck_model::Severity;

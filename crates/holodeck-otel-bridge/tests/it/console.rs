@@ -1,3 +1,5 @@
+//! Tests of the exporter that writes JSON to the console.
+
 use std::{
     io::{self, Write},
     sync::Mutex,

@@ -1,3 +1,5 @@
+//! Tests that unreachable, slow and refusing collectors cause one warning and delay nothing.
+
 use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::BackendEvent;

@@ -1,4 +1,4 @@
-//! A gRPC collector.
+//! Tests of export to a collector over gRPC, including refusals and partial success.
 
 use std::{
     convert::Infallible,

@@ -1,3 +1,5 @@
+//! Tests of exported spans and metrics: structure, content only on request, and masked secrets.
+
 use std::sync::Arc;
 
 use futures::StreamExt as _;

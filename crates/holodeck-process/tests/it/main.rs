@@ -1,4 +1,4 @@
-//! Tests with real processes.
+//! Tests that start real programs: their output and limits, and how they end.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

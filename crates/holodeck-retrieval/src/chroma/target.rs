@@ -1,3 +1,5 @@
+//! Finds the address and collection of a Chroma server in the `database` block of a tool.
+
 use holodeck_http::{Headers, HttpClient, HttpUrl};
 use holodeck_model::DatabaseConfig;
 use secrecy::{ExposeSecret as _, SecretString};

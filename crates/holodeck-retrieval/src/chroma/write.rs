@@ -1,3 +1,5 @@
+//! Writes sources to Chroma, which has no transactions: an unfinished source is marked until it is complete.
+
 use serde_json::{Value, json};
 
 use super::api::{Api, FIELD, Records};

@@ -1,4 +1,4 @@
-//! Reads passages.
+//! Reads passages, sources and vectors from the tables of the embedded index.
 
 use holodeck_model::JsonMap;
 use rusqlite::{OptionalExtension as _, Row, Transaction};

@@ -1,3 +1,5 @@
+//! Tests of the embedded index: writing, searching and damaged files.
+
 use futures::TryStreamExt as _;
 use holodeck_model::JsonMap;
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! Puts the cache in front of an embedder.
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! An embedder without a model, deterministic and offline, for trying and testing retrieval.
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 

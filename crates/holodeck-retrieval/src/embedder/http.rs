@@ -1,3 +1,7 @@
+//! Requests vectors from OpenAI-compatible endpoints, Azure and Ollama in bounded batches.
+//!
+//! An answer without a usable vector for every text is an error.
+
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,3 +1,5 @@
+//! The contract of what can be ingested: sources that are cheap to list and read one by one.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

@@ -1,3 +1,5 @@
+//! Ingests files: converts them and splits them into chunks or records.
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+//! Compares an index with the current sources and decides what to add, replace and remove.
+
 use std::collections::BTreeMap;
 
 use crate::{EmbedderId, IndexInfo, RetrievalError, SourceState};

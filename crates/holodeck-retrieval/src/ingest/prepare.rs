@@ -1,3 +1,5 @@
+//! Reads one source and prepares its passages with stable ids; only vectors are missing afterwards.
+
 use std::collections::{HashMap, HashSet};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};

@@ -1,3 +1,5 @@
+//! The events of an ingest and their receiver.
+
 use super::{IngestPlan, SourceFailure};
 
 /// Events of an ingest, as they happen.

@@ -1,3 +1,5 @@
+//! Connections to one index for readers and its writer; work on a lost connection is repeated on another one.
+
 use std::fmt::Write as _;
 
 use std::fmt;

@@ -1,3 +1,5 @@
+//! Classifies errors of the server: lost connection, missing table, or an error with a hint.
+
 use holodeck_postgres::{describe_error, is_io_error};
 use tokio_postgres::error::SqlState;
 

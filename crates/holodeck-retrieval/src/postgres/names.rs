@@ -1,3 +1,5 @@
+//! Names of tables and indexes, quoted and within PostgreSQL's length.
+
 use sha2::{Digest as _, Sha256};
 
 /// Where an index is: quoted names for SQL.

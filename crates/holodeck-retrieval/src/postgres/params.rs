@@ -1,3 +1,5 @@
+//! Numbered values of SQL statements, in the binary forms that the server expects.
+
 use bytes::{BufMut as _, BytesMut};
 use serde_json::Value;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};

@@ -1,3 +1,5 @@
+//! Reads the description, sources and passages of an index.
+
 use holodeck_model::JsonMap;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};

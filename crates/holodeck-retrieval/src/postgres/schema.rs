@@ -1,3 +1,5 @@
+//! Creates and drops the tables of an index and its vector graph.
+
 use std::fmt::Write as _;
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+//! Vector search and BM25 keyword search in SQL.
+
 use std::fmt::Write as _;
 
 use futures::TryStreamExt as _;

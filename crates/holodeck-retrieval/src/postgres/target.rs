@@ -1,3 +1,5 @@
+//! Finds the database, tables and kind of search in the `database` block of a tool.
+
 use holodeck_model::DatabaseConfig;
 use holodeck_postgres::{ConnectionString, Target as Database};
 use secrecy::ExposeSecret as _;

@@ -1,3 +1,5 @@
+//! Replaces and removes sources within a transaction.
+
 use std::pin::pin;
 
 use tokio_postgres::Client;

@@ -1,3 +1,5 @@
+//! The requests to a Qdrant server that the store needs.
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

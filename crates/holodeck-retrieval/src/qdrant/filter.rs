@@ -1,3 +1,5 @@
+//! Translates filters on passages into Qdrant's conditions.
+
 use serde_json::{Value, json};
 
 use crate::Filter;

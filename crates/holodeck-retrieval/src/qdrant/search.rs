@@ -1,3 +1,5 @@
+//! Vector search on the server, and BM25 over candidates that the server returns.
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! Writes sources to Qdrant, which has no transactions: an unfinished source is marked until it is complete.
+
 use serde::Serialize;
 use serde_json::json;
 

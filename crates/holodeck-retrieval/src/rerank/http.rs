@@ -1,3 +1,5 @@
+//! Reranks through a `/rerank` endpoint. A text without a score is an error.
+
 use async_trait::async_trait;
 use holodeck_backend_api::Explanation;
 use holodeck_http::HttpClient;

@@ -1,3 +1,5 @@
+//! Tests that the coarse scan of vectors never loses one of the nearest, on any processor.
+
 use proptest::prelude::*;
 
 use pulp::{Arch, Scalar, WithSimd as _};

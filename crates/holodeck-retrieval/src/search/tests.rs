@@ -1,3 +1,5 @@
+//! Tests of the search modes, their scores, weights and reranking on small indexes.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

@@ -1,4 +1,4 @@
-//! The embedded store.
+//! Runs the conformance checks of stores on the embedded index.
 
 use std::path::PathBuf;
 use std::sync::Arc;

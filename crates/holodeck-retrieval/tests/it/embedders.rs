@@ -1,3 +1,5 @@
+//! Tests of embedding requests for each provider, and of answers that are not vectors.
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},

@@ -1,3 +1,5 @@
+//! Tests that files become passages with their provenance, and that unreadable ones are named.
+
 use std::{fs, sync::Arc};
 
 use futures::TryStreamExt as _;

@@ -1,3 +1,5 @@
+//! Tests that an ingest processes only changes, and continues after any interruption.
+
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},

@@ -1,3 +1,5 @@
+//! Tests of reranking requests and of answers without scores.
+
 use std::time::Duration;
 
 use holodeck_http::{HttpClient, HttpOptions};

@@ -1,4 +1,4 @@
-//! Tests of files in test cases.
+//! Tests that files of test cases reach the model in order, and that an unreadable one is an error.
 
 use std::fs;
 

@@ -1,3 +1,5 @@
+//! Tests of tokens, foreign origins and other users' conversations, and of bodies that do not arrive.
+
 use std::time::Duration;
 
 use holodeck_serve::ServeOptions;

@@ -1,3 +1,5 @@
+//! Tests of the AG-UI endpoint: threads, interrupts and failures.
+
 use std::sync::Arc;
 
 use holodeck_serve::conversation::api::ToolCall;

@@ -1,3 +1,5 @@
+//! Tests that questions about calls are answered once over HTTP, and only by their owner.
+
 use std::sync::Arc;
 
 use holodeck_serve::{ServeOptions, conversation::api::ToolCall};

@@ -1,3 +1,5 @@
+//! Tests of the endpoint for OpenAI clients: history, streaming, errors and disconnection.
+
 use holodeck_serve::conversation::api::BackendError;
 use holodeck_testkit::{Gate, ScriptedTurn};
 use http::Method;

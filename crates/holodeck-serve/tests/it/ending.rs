@@ -1,3 +1,5 @@
+//! Tests of stopping the server: running answers finish, or keep their text.
+
 use std::time::Duration;
 
 use holodeck_serve::{ServeOptions, conversation::RunRequest};

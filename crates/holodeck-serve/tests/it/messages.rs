@@ -1,3 +1,5 @@
+//! Tests of sending messages over REST: repeated, concurrent, cancelled and over the limits.
+
 use std::sync::Arc;
 
 use holodeck_serve::{

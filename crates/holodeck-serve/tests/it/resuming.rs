@@ -1,3 +1,5 @@
+//! Tests that clients resume event streams anywhere without loss, also after a restart.
+
 use std::{sync::Arc, time::Duration};
 
 use holodeck_serve::{

@@ -1,3 +1,5 @@
+//! Tests of conversations over a WebSocket with an independent client.
+
 use std::time::Duration;
 
 use futures::{SinkExt as _, StreamExt as _};

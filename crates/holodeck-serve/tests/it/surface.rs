@@ -1,3 +1,5 @@
+//! Tests that every route is described by the API document and answers as described.
+
 use std::collections::BTreeSet;
 
 use holodeck_serve::{

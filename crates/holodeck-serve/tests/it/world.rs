@@ -1,3 +1,5 @@
+//! A running server over scripted backends, with an HTTP client that reads its streams.
+
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;

@@ -1,3 +1,5 @@
+//! Answers requests in the dialect of the Messages API, scripted or unchecked.
+
 use std::sync::Arc;
 
 use serde_json::json;

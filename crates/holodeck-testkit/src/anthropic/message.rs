@@ -1,3 +1,5 @@
+//! Renders scripted messages as events or as one object, as the real API does.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! Builds the scripted answer to one request, including errors, gates and cuts.
+
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -1,3 +1,5 @@
+//! A received message request, with access to what the model would see.
+
 use serde_json::Value;
 
 use crate::received::ReceivedRequest;

@@ -1,3 +1,5 @@
+//! Finds what the real Messages API would reject in a request.
+
 use std::collections::HashSet;
 
 use serde_json::Value;

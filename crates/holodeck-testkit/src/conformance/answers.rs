@@ -1,3 +1,5 @@
+//! Conformance checks of answers: streaming, usage, refusals, structured output and concurrency.
+
 use futures::FutureExt as _;
 use holodeck_backend_api::{BackendEvent, HistoryItem, Outcome as TurnOutcome, TokenUsage};
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! Conformance checks of approvals: who decides, and which events show it.
+
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},

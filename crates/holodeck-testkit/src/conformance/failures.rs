@@ -1,3 +1,5 @@
+//! Conformance checks of failed and cancelled turns.
+
 use futures::{FutureExt as _, StreamExt as _};
 use holodeck_backend_api::{BackendError, BackendEvent, TurnRequest};
 

@@ -1,3 +1,5 @@
+//! Observes a turn completely, so that checks can compare events with the result.
+
 use std::sync::Arc;
 
 use futures::StreamExt as _;

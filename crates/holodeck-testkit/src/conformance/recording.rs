@@ -1,3 +1,5 @@
+//! Records every turn of the conformance suite and checks the invariants of events.
+
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},

@@ -1,3 +1,5 @@
+//! Describes how the model behind a backend behaves, independent of any wire format.
+
 use holodeck_backend_api::{TokenUsage, ToolCall};
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! Conformance checks of conversations: memory, separation, failed turns and interruption.
+
 use futures::{FutureExt as _, StreamExt as _};
 use holodeck_backend_api::{
     AgentSession, BackendError, BackendEvent, CallDetails, HistoryItem, Opening, SessionState, ToolResult,

@@ -1,3 +1,5 @@
+//! Conformance checks of tool calls: parallel, failing, slow, unknown and too many.
+
 use futures::FutureExt as _;
 use holodeck_backend_api::{CallRefusal, Outcome as TurnOutcome, SideEffects, TokenUsage, ToolKind};
 

@@ -1,3 +1,5 @@
+//! Checks that a conversation answers each tool call exactly once, before anything else.
+
 use std::collections::HashSet;
 
 use serde_json::Value;

@@ -1,3 +1,5 @@
+//! Checks schemas against the rules of strict structured output.
+
 use std::collections::BTreeSet;
 
 use serde_json::Value;

@@ -1,3 +1,5 @@
+//! Tests that requests which a real server would refuse are named, and valid ones are not.
+
 use pretty_assertions::assert_eq;
 use serde_json::json;
 

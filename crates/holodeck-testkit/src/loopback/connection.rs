@@ -1,3 +1,5 @@
+//! Serves HTTP connections of scripted servers: reads requests and sends their replies.
+
 use std::{convert::Infallible, io, net::TcpListener, sync::Arc};
 
 use bytes::Bytes;

@@ -1,3 +1,5 @@
+//! The requests, replies and violations of a scripted server, shared with the test.
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;

@@ -1,3 +1,5 @@
+//! Renders scripted messages as stream chunks or as one object, as servers do.
+
 use serde_json::{Value, json};
 
 use super::RequestShape;

@@ -1,3 +1,5 @@
+//! Turns a scripted reply into the bytes of an HTTP response.
+
 use bytes::Bytes;
 use serde_json::json;
 

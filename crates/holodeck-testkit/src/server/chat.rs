@@ -1,3 +1,5 @@
+//! Answers requests in the dialect of OpenAI's chat completions.
+
 use std::sync::Arc;
 
 use super::embeddings;

@@ -1,3 +1,5 @@
+//! Tests that the scripted Messages API streams and refuses like the real one.
+
 use futures::StreamExt as _;
 use holodeck_http::{
     CallOptions, Headers, HttpClient, HttpError, HttpOptions, HttpUrl, Response, RetryPolicy,

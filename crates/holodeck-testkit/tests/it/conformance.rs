@@ -1,3 +1,5 @@
+//! Tests that the conformance suite passes a conforming backend and lists every failure of another.
+
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},

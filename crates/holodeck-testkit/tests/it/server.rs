@@ -1,3 +1,5 @@
+//! Tests that the scripted chat server streams, cuts, gates and refuses as scripted.
+
 use futures::StreamExt as _;
 use holodeck_http::{
     CallOptions, Headers, HttpClient, HttpError, HttpOptions, HttpUrl, Response, RetryPolicy,

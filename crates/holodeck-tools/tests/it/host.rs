@@ -1,3 +1,5 @@
+//! Tests of the limits around calls: unknown tools, wrong arguments, panics, time-outs and long results.
+
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! Tests of programs as tools: input, output, failures, paths and hidden credentials.
+
 use holodeck_backend_api::{ToolError, ToolOutput};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! Tests of Python functions as tools: results, failures, parameters and a missing interpreter.
+
 use holodeck_backend_api::{ToolError, ToolOutput};
 use holodeck_tools::SetupError;
 use pretty_assertions::assert_eq;

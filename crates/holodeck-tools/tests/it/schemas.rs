@@ -1,3 +1,5 @@
+//! Tests of the schemas that are derived from type hints or declared in the YAML.
+
 use holodeck_backend_api::ToolHost;
 use holodeck_tools::SetupError;
 use pretty_assertions::assert_eq;

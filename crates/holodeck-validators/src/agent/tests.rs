@@ -1,3 +1,5 @@
+//! Tests of the checks of a whole agent: everything missing is reported at once, with a remedy.
+
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use holodeck_model::DiskFiles;

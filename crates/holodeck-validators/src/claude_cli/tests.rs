@@ -1,3 +1,5 @@
+//! Tests of finding the Claude Code CLI: precedence, versions, and broken or hanging programs.
+
 use std::os::unix::fs::PermissionsExt as _;
 
 use tempfile::TempDir;

@@ -1,3 +1,5 @@
+//! Detects whether this machine belongs to a cloud whose identity may authenticate it.
+
 use holodeck_model::Env;
 
 /// The cloud of this machine, where a machine identity may authenticate without any environment variable.

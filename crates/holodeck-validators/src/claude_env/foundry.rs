@@ -1,3 +1,5 @@
+//! The environment for Claude on Microsoft Foundry, and the credentials that are missing.
+
 use holodeck_model::Diagnostic;
 
 use super::{Builder, ClaudeEnv, cloud::Cloud};

@@ -1,3 +1,5 @@
+//! Tests that each provider gets its own variables and no others, and that missing ones are named.
+
 use std::{fmt::Write as _, fs};
 
 use secrecy::ExposeSecret as _;

@@ -1,4 +1,4 @@
-//! The findings of the checks.
+//! Collects diagnostics so that each mistake is reported once, and in limited number.
 
 use std::collections::HashSet;
 

@@ -1,3 +1,5 @@
+//! Tests that edits of YAML files change only the intended value and keep comments and style.
+
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use serde_json::json;

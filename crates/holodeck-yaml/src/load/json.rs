@@ -1,4 +1,4 @@
-//! JSON Schemas in files.
+//! Reads JSON Schemas that an agent file references by path.
 
 use std::{collections::HashMap, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! `test_cases` and `test_cases_file`.
+//! Reads the cases of an agent, from the file itself or from a file of cases.
 
 use holodeck_model::{Cases, Code, Diagnostic, FileKind, Layer, PlainCase, TextRange};
 

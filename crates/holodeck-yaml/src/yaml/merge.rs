@@ -1,4 +1,4 @@
-//! Merges mappings.
+//! Merges two layers of configuration key by key.
 
 use super::tree::{Entry, NodeId, Tree};
 

@@ -1,4 +1,4 @@
-//! Every fixture with its diagnostics.
+//! Tests that every fixture loads or fails with the expected diagnostics, and that all codes are documented.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 

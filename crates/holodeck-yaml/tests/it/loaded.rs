@@ -1,4 +1,4 @@
-//! The meaning of valid files.
+//! Tests of what valid files mean: layers, variables, paths, schemas and hidden secrets.
 
 use std::{path::Path, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The parts of an index. Each part is created on first use.
+//! Creates the store, embedder, searcher and other parts of an index on first use.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The location of an index.
+//! Decides where a tool's index is stored: in a local file or on a server.
 
 use std::{
     path::{Path, PathBuf},

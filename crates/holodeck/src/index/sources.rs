@@ -1,4 +1,4 @@
-//! The sources of an index.
+//! Finds the documents that a tool searches and reports patterns that match nothing.
 
 use std::sync::Arc;
 

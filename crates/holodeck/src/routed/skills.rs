@@ -1,4 +1,4 @@
-//! The skills of `routing.skills`.
+//! Loads the skills of `routing.skills` and runs them as tools or as agents of their own.
 
 use std::{fs, path::PathBuf, sync::Arc};
 

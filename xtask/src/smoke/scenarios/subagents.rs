@@ -1,4 +1,4 @@
-//! Subagents in the foreground.
+//! Lets the model start a subagent in the foreground and observes the frames of the CLI.
 
 use std::collections::BTreeSet;
 

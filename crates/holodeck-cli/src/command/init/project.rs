@@ -1,4 +1,4 @@
-//! The files of a project.
+//! Renders every file of a new project from templates and the chosen options. Writes nothing.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The files that a run writes. They are checked before anything runs, as a run costs time and money.
+//! Decides which report files and recordings a run may write, before anything runs: a run costs time and money.
 
 use std::{
     collections::BTreeSet,

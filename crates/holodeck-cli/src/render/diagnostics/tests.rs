@@ -1,3 +1,5 @@
+//! Snapshots of problems in agent files as a terminal and a program see them.
+
 use std::sync::Arc;
 
 use holodeck::model::{Code, Span};

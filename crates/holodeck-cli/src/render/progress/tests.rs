@@ -1,3 +1,5 @@
+//! Snapshots of the progress and the summary of runs, on a terminal and in a pipe.
+
 use std::{
     io::{self, Write},
     path::PathBuf,

@@ -1,3 +1,5 @@
+//! Tests that headings of laws, contracts, papers and manuals are recognised, and ordinary sentences are not.
+
 use DocumentDomain as D;
 
 use super::*;

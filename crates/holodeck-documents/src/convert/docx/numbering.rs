@@ -1,3 +1,5 @@
+//! Computes the labels of numbered paragraphs in Word documents, which store only list definitions.
+
 use std::{cmp::Ordering, collections::HashMap};
 
 use crate::{Format, Problem};

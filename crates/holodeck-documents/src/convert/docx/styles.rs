@@ -1,3 +1,5 @@
+//! Reads which paragraph styles of a Word document are headings, lists or titles, with inheritance.
+
 use std::collections::HashMap;
 
 use crate::{Format, Problem};

@@ -1,4 +1,4 @@
-//! What holds for all numbers.
+//! Properties of the statistics that hold for all inputs, such as symmetry and monotonicity.
 
 use holodeck_eval::stats;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! The rows of approvals.
+//! Reads and writes the table of approvals, in which the first answer counts.
 
 use holodeck_model::events::{AgentEvent, ApprovalScope, EventBody, EventClass};
 use tokio_postgres::Row;

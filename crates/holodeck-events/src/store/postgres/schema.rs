@@ -1,4 +1,4 @@
-//! The tables.
+//! Creates the tables of the store and migrates older ones. Migrations are only ever appended.
 
 use super::{
     StoreError,

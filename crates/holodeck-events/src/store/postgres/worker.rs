@@ -1,5 +1,5 @@
-//! The tasks that write. Each executes the requests of its sessions in their order, one transaction each, and delivers
-//! their events after the commit.
+//! Executes the writing requests of some sessions in their order, one transaction each, and delivers their events after
+//! the commit.
 
 use std::{sync::Arc, time::Duration};
 

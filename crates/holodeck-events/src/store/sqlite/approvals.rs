@@ -1,4 +1,4 @@
-//! The rows of approvals.
+//! Reads and writes the table of approvals, in which the first answer counts, also across processes.
 
 use holodeck_model::events::{AgentEvent, ApprovalScope, EventBody, EventClass};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};

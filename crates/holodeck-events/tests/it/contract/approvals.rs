@@ -1,3 +1,5 @@
+//! The contract of stored approvals: one answer, by the owner, before the deadline.
+
 use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;

@@ -1,3 +1,5 @@
+//! The contract of subscriptions: no gap, the same order for all, and no waiting for slow readers.
+
 use std::sync::Arc;
 
 use holodeck_events::{StoredEvent, Subscription};

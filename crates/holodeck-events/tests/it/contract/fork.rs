@@ -1,3 +1,5 @@
+//! The contract of copying a conversation up to a finished run.
+
 use std::{collections::HashSet, sync::Arc};
 
 use holodeck_backend_api::{ApprovalDecision, BackendError, StopReason};

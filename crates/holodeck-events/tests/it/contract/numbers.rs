@@ -1,3 +1,5 @@
+//! The contract of numbering: without gaps, atomic, and separate for each session.
+
 use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::StopReason;

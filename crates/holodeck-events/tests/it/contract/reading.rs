@@ -1,3 +1,5 @@
+//! The contract of reading: replays equal the first delivery, from any cursor and in pages.
+
 use holodeck_backend_api::StopReason;
 use holodeck_events::{StoreError, StoredEvent, replay_violations};
 use pretty_assertions::assert_eq;

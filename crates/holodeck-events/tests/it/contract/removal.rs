@@ -1,3 +1,5 @@
+//! The contract of deletion and retention: nothing of a deleted session remains, and nothing unfinished is removed.
+
 use std::time::Duration;
 
 use holodeck_backend_api::StopReason;

@@ -1,3 +1,5 @@
+//! The contract of runs: one open run per session, messages stored once, and abandoned runs closed.
+
 use std::{collections::HashSet, sync::Arc};
 
 use holodeck_events::{NewRun, StoreError, View};

@@ -1,3 +1,5 @@
+//! The contract of lists of sessions: order, pages, and the fields shown without reading events.
+
 use std::time::Duration;
 
 use holodeck_backend_api::StopReason;

@@ -1,3 +1,5 @@
+//! Tests of lost connections, restarted servers and refused appends: delivered events are exactly the stored ones.
+
 use holodeck_events::{EventStore as _, PostgresOptions, PostgresStore, StoreError, StoredEvent, View};
 use pretty_assertions::assert_eq;
 

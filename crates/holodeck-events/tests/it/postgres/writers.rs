@@ -1,3 +1,5 @@
+//! Tests of several processes on one database: numbering, ownership of runs, and delivery between them.
+
 use std::sync::Arc;
 
 use holodeck_backend_api::ApprovalDecision;

@@ -1,3 +1,5 @@
+//! Tests of approvals in a file: answers that cannot be stored, and two at once from two stores.
+
 use futures::future::join_all;
 use holodeck_backend_api::ApprovalDecision;
 use holodeck_events::{ApprovalAnswer, EventStore as _, NewRun, Resolution, StoreError, View};

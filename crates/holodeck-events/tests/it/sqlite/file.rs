@@ -1,3 +1,5 @@
+//! Tests of the database file itself: restarts, earlier versions, full disks, power loss and permissions.
+
 use std::sync::{Arc, Mutex};
 
 use futures::{FutureExt as _, future::join_all};

@@ -1,3 +1,5 @@
+//! Tests of two writers on one file: numbering, leases, and delivery between them.
+
 use std::{sync::Arc, time::Duration};
 
 use holodeck_events::{EventStore, SqliteOptions, SqliteStore, StoreError, StoredEvent, View};

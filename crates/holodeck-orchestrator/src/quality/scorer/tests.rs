@@ -1,3 +1,5 @@
+//! Tests that scores combine metrics and judges, and that a missing score is an error and never zero.
+
 use std::sync::Mutex;
 
 use holodeck_eval::{JudgeAnswer, JudgeRequest, NoPrograms};

@@ -1,3 +1,5 @@
+//! Tests that errors of a damaged index name the remedy.
+
 use super::filled;
 use crate::EmbeddedStore;
 

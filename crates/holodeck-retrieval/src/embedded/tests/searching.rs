@@ -1,3 +1,5 @@
+//! Tests that vector and keyword search are exact, also after random changes.
+
 use std::collections::BTreeMap;
 
 use pretty_assertions::assert_eq;

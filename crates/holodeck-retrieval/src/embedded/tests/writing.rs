@@ -1,3 +1,5 @@
+//! Tests that sources are replaced as a whole and that indexes with other settings never mix.
+
 use std::collections::HashSet;
 
 use pretty_assertions::assert_eq;

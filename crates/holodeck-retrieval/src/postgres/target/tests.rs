@@ -1,3 +1,5 @@
+//! Tests of connection settings: both forms, precedence of options, TLS, and no secrets in errors.
+
 use holodeck_model::{DatabaseConfig, DatabaseProvider};
 use holodeck_postgres::tokio_postgres::config::SslMode;
 use serde_json::{Value, json};

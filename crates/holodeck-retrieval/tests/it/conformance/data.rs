@@ -1,4 +1,4 @@
-//! Sample entries.
+//! Sample passages with reproducible vectors for all store tests.
 
 use holodeck_retrieval::{EmbedderId, Entry, IndexInfo, Passage, Scored, SourceState, VectorStore};
 use serde_json::Value;

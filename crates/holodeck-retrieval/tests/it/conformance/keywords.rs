@@ -1,3 +1,5 @@
+//! Checks of keyword search that every store must pass.
+
 use std::sync::Arc;
 
 use holodeck_retrieval::{Filter, KeywordSearch, VectorStore};

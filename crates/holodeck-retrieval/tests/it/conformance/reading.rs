@@ -1,3 +1,5 @@
+//! Checks that every store returns exactly what was put in.
+
 use futures::TryStreamExt as _;
 use holodeck_retrieval::{Filter, IndexStats};
 use pretty_assertions::assert_eq;

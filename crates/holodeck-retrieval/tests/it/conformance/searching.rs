@@ -1,3 +1,5 @@
+//! Checks of vector search that every store must pass, against a brute-force search.
+
 use holodeck_retrieval::{Entry, Filter};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! Checks that every store replaces sources as a whole, also with two writers.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

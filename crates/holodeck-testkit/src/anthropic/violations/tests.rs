@@ -1,3 +1,5 @@
+//! Tests that valid requests have no violation and each invalid one is named.
+
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 

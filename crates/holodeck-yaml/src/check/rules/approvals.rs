@@ -1,4 +1,4 @@
-//! The `approvals` block.
+//! Rules for the `approvals` block that the schema cannot express.
 
 use holodeck_model::{Code, Diagnostic, Glob};
 

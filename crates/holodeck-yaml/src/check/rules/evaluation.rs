@@ -1,4 +1,4 @@
-//! Metrics and the optimizer.
+//! Rules for metrics: the fields that each uses, thresholds, and places where a metric cannot be computed.
 
 use holodeck_model::{Code, Diagnostic, Pattern, StandardMetricName};
 

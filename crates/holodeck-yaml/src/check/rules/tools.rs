@@ -1,4 +1,4 @@
-//! Checks tools.
+//! Rules for declared tools: names, sources, databases, embeddings and Python functions.
 
 use std::collections::HashMap;
 
