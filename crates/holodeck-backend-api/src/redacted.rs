@@ -12,6 +12,9 @@ use crate::ExecutionResult;
     reason = "recordings and records construct it with `..Default::default()`"
 )]
 pub struct Redactions {
+    /// The message of the user.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub input: bool,
     /// The answer's text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub answer: bool,
@@ -37,6 +40,7 @@ impl Redactions {
             hides_text(&result.result) || details.texts_mut().any(|text| redactor.mask_text(text))
         });
         Self {
+            input: false,
             answer: hides_text(&result.response),
             object: result.structured_output.as_ref().is_some_and(hides),
             arguments: calls.map(|call| call.call_id.clone()).collect(),
@@ -54,8 +58,15 @@ impl Redactions {
         self.answer || self.object || !self.arguments.is_empty()
     }
 
+    /// Whether a result of `result` with passages is listed.
+    pub fn hides_passages(&self, result: &ExecutionResult) -> bool {
+        let mut results = result.tool_results.iter();
+        results.any(|result| !result.details.passages.is_empty() && self.results.contains(&result.call_id))
+    }
+
     /// Adds the parts that `other` lists.
     pub fn add(&mut self, other: Self) {
+        self.input |= other.input;
         self.answer |= other.answer;
         self.object |= other.object;
         for (all, more) in [

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use holodeck_model::CodeMetric;
 use serde_json::{Map, Value, json};
 
-use crate::{Asked, AskingMetric, CalledTool, ConversationTurn, EvalInput, MetricError, Score};
+use crate::{Asked, AskingMetric, CalledTool, ConversationTurn, EvalInput, InputText, MetricError, Score};
 
 /// The score that passes if the grader decides nothing and has no threshold.
 const PASSING: f64 = 0.5;
@@ -49,6 +49,21 @@ impl CodeGrader {
 impl AskingMetric for CodeGrader {
     fn name(&self) -> &str {
         self.config.name()
+    }
+
+    fn reads(&self, input: &EvalInput<'_>) -> Vec<InputText> {
+        use InputText as T;
+        let mut reads = vec![
+            T::Question,
+            T::Answer,
+            T::GroundTruth,
+            T::Arguments,
+            T::ToolResult,
+        ];
+        reads.extend([T::CaseName, T::TurnConfig]);
+        reads.extend(input.retrieval_context.map(|_| input.kind_of_passages()));
+        reads.extend(input.conversation.map(|_| T::TurnPassages));
+        reads
     }
 
     async fn score(&self, input: &EvalInput<'_>, asked: &Asked<'_>) -> Result<Score, MetricError> {

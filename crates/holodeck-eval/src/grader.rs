@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use holodeck_model::{MetricCondition, MetricConfig};
+use holodeck_model::{MetricCondition, MetricConfig, OnMasked};
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    Asked, AskingMetric, EvalInput, Metric, MetricError, Score, checks,
+    Asked, AskingMetric, EvalInput, MaskedInput, Metric, MetricError, Score, checks,
     code::CodeGrader,
     judges::{Jury, Subject},
     text_score,
@@ -130,6 +130,7 @@ struct PreparedMetric {
     threshold: Option<f64>,
     fail_on_error: bool,
     when: Option<MetricCondition>,
+    on_masked: OnMasked,
 }
 
 /// How a metric is scored.
@@ -164,11 +165,21 @@ impl Grader {
                 threshold: config.threshold(),
                 fail_on_error: config.fail_on_error(),
                 when: config.when(),
+                on_masked: config.on_masked().unwrap_or_default(),
             })
         });
         Ok(Self {
             metrics: metrics.collect::<Result<_, _>>()?,
         })
+    }
+
+    /// Decides what masked texts mean for the metrics that do not say it themselves.
+    pub fn on_masked(mut self, configs: &[MetricConfig], default: OnMasked) -> Self {
+        let enabled = configs.iter().filter(|config| config.enabled());
+        for (prepared, config) in self.metrics.iter_mut().zip(enabled) {
+            prepared.on_masked = config.on_masked().unwrap_or(default);
+        }
+        self
     }
 
     /// Adds an asking metric after those of the configuration.
@@ -184,6 +195,7 @@ impl Grader {
             threshold,
             fail_on_error: false,
             when: None,
+            on_masked: OnMasked::Error,
         });
         self
     }
@@ -216,10 +228,11 @@ impl Grader {
 
     /// Completes the outcomes of [`compute`](Self::compute) with those of the asking metrics, which run concurrently.
     /// An asking metric with an earlier outcome in `kept`, which has the order of all metrics, keeps it.
+    /// One that reads a masked text is an error, also instead of a kept outcome, unless it accepts that.
     /// `gates_met` says whether the gates outside of this list were met.
     pub async fn ask(
         &self,
-        input: &EvalInput<'_>,
+        masked: &MaskedInput<'_>,
         computed: Vec<Option<MetricOutcome>>,
         kept: &[Option<MetricOutcome>],
         asked: &Asked<'_>,
@@ -228,6 +241,8 @@ impl Grader {
         if computed.iter().all(Option::is_some) {
             return computed.into_iter().flatten().collect();
         }
+        let (calls, turns) = (masked.calls(), masked.conversation());
+        let input = &masked.input(&calls, turns.as_deref());
         let gates_met = gates_met && computed.iter().flatten().all(MetricOutcome::is_met);
         let outcomes =
             self.metrics
@@ -243,6 +258,9 @@ impl Grader {
                             Some(prepared.blank(Verdict::Skipped, Duration::ZERO))
                         }
                         (None, Scorer::Asking(metric)) => {
+                            if let Some(error) = prepared.hidden(metric.as_ref(), input, masked) {
+                                return Some(prepared.outcome(Err(error), Duration::ZERO));
+                            }
                             if let Some(Some(kept)) = kept.get(place) {
                                 return Some(kept.clone());
                             }
@@ -301,6 +319,24 @@ impl PreparedMetric {
             Scorer::Computing(metric) => metric.name(),
             Scorer::Asking(metric) => metric.name(),
         }
+    }
+
+    /// The error of a metric that reads a masked text.
+    fn hidden(
+        &self,
+        metric: &dyn AskingMetric,
+        input: &EvalInput<'_>,
+        masked: &MaskedInput<'_>,
+    ) -> Option<MetricError> {
+        if self.on_masked == OnMasked::Accept {
+            return None;
+        }
+        let places = masked.masked(&metric.reads(input));
+        let places: Vec<String> = places.into_iter().map(ToString::to_string).collect();
+        (!places.is_empty()).then(|| MetricError::Masked {
+            metric: self.name().to_owned(),
+            places: places.join(", "),
+        })
     }
 
     fn outcome(&self, score: Result<Score, MetricError>, evaluation_time: Duration) -> MetricOutcome {

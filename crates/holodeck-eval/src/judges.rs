@@ -17,7 +17,7 @@ mod transcript;
 use async_trait::async_trait;
 use holodeck_model::MetricConfig;
 
-use crate::{EvalInput, MetricError, Score};
+use crate::{EvalInput, InputText, MetricError, Score};
 
 pub(crate) use jury::Jury;
 use questions::Questions;
@@ -35,6 +35,9 @@ pub const JUDGE_PROMPTS: u32 = 1;
 /// A metric, as one judge computes it.
 #[async_trait]
 pub(crate) trait JudgedMetric: Send + Sync {
+    /// The texts of this input that a judge sees.
+    fn reads(&self, input: &EvalInput<'_>) -> Vec<InputText>;
+
     /// Asks the judge and computes the score.
     async fn judge(&self, input: &EvalInput<'_>, questions: &Questions<'_>) -> Result<Score, MetricError>;
 }

@@ -8,6 +8,7 @@ mod grader;
 mod input;
 mod json_text;
 mod judges;
+mod masked;
 mod metric;
 pub mod nlp;
 mod quality;
@@ -25,6 +26,7 @@ pub use format::VerdictFormat;
 pub use holodeck_model::{ExpectedTool, MetricConfig, StandardMetric};
 pub use input::{CalledTool, ConversationTurn, EvalInput};
 pub use judges::{JUDGE_INSTRUCTIONS, JUDGE_PROMPTS};
+pub use masked::{InputText, MaskedInput, MaskedText};
 pub use metric::{
     Asked, AskingMetric, Judge, JudgeAnswer, JudgeError, JudgeRequest, Metric, MetricError, NoPrograms,
     Programs, Score,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::{EvalInput, VerdictFormat};
+use crate::{EvalInput, InputText, VerdictFormat};
 
 /// Computes the score of an answer.
 pub trait Metric: Send + Sync {
@@ -24,6 +24,9 @@ pub trait Metric: Send + Sync {
 pub trait AskingMetric: Send + Sync {
     /// The name under which the score is reported.
     fn name(&self) -> &str;
+
+    /// The texts of this input that it shows to a model or a program.
+    fn reads(&self, input: &EvalInput<'_>) -> Vec<InputText>;
 
     /// Computes the score, or returns why there is none.
     async fn score(&self, input: &EvalInput<'_>, asked: &Asked<'_>) -> Result<Score, MetricError>;
@@ -264,6 +267,17 @@ pub enum MetricError {
         reason: String,
         /// Whether another attempt can help.
         retryable: bool,
+    },
+    /// Texts that it reads were masked: what decides may be in the part that nobody saw.
+    #[error(
+        "`{metric}` was not computed: {places} held a secret and was masked, and a verdict on the rest says nothing about \
+         it; with `on_masked: accept` it is graded without the masked part"
+    )]
+    Masked {
+        /// The metric.
+        metric: String,
+        /// The masked texts.
+        places: String,
     },
     /// The code grader returned no usable result.
     #[error("code grader `{name}` gave no score: {reason}")]

@@ -55,7 +55,7 @@ pub use deployment::{
 pub use embedding::{EmbeddingConfig, EmbeddingProvider, EmbeddingSettings};
 pub use evaluation::{
     Aggregate, CodeMetric, EvalParam, EvaluationConfig, GevalMetric, Judging, MetricCondition, MetricConfig,
-    RagMetric, RagMetricType, RubricLevel,
+    OnMasked, RagMetric, RagMetricType, RubricLevel,
 };
 pub use execution::{ExecutionConfig, OnTruncated};
 pub use expected_approval::{CallDecision, ExpectedApproval};

@@ -13,7 +13,7 @@ use holodeck_eval::{
     Grader,
     calibration::{CONFIDENCE, Calibration, LabelledVerdict, MIN_LABELS, Shortfall},
 };
-use holodeck_model::{LabelledContent, LabelledItem, MetricConfig, Redactor, UnitKey};
+use holodeck_model::{LabelledContent, LabelledItem, MetricConfig, OnMasked, Redactor, UnitKey};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -37,6 +37,8 @@ pub struct CalibrationRequest {
     pub judge: JudgeSettings,
     /// Masks secrets, before a judge sees them.
     pub redactor: Arc<Redactor>,
+    /// What becomes of an item whose text held a secret and was masked, where the metric does not say it.
+    pub on_masked: OnMasked,
 }
 
 /// What a judged metric measures.
@@ -162,12 +164,12 @@ pub async fn calibrate(
         JudgedSubject::Conversations => Grader::for_conversation(metrics),
     };
     let grader = grader.map_err(|error| RunError::Metric(error.to_string()))?;
+    let grader = grader.on_masked(metrics, request.on_masked);
     // Nothing is kept in a journal.
     let (judge, _) = RunJudge::new(Some(request.judge.clone()), Arc::clone(&request.redactor));
     let asking = request.items.iter().map(|item| {
-        let item = masked(item, &request.redactor);
         // Recordings name the item by what it is, so that rows may be added or sorted.
-        let name = format!("label {}", digest_item(&item));
+        let name = format!("label {}", digest_item(&masked(item, &request.redactor)));
         let unit = judge.for_unit(UnitKey::NO_CASE, name, Vec::new(), CancellationToken::new());
         judge_item(&grader, request.subject, unit, item, &request.redactor).inspect(|_| {
             finished.fetch_add(1, Ordering::Relaxed);

@@ -11,10 +11,13 @@ mod kept;
 use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::{ToolCall, ToolResult};
-use holodeck_eval::{ApprovalsOutcome, Asked, CalledTool, EvalInput, Grader, MetricOutcome, Verdict};
+use holodeck_eval::{
+    ApprovalsOutcome, Asked, CalledTool, EvalInput, Grader, InputText, MaskedInput, MaskedText,
+    MetricOutcome, Verdict,
+};
 use holodeck_model::{
     CaseDeciders, CaseState, CheckIdentities, CheckIdentity, Digest, ExecutionState, Failure, FailureKind,
-    MetricConfig, MetricResult, OnTruncated, OneOrMany, Redactor, ResolvedAgent, StandardMetric,
+    MetricConfig, MetricResult, OnMasked, OnTruncated, OneOrMany, Redactor, ResolvedAgent, StandardMetric,
     StandardMetricName, TaskRoute, TestCase, ToolNames,
 };
 use holodeck_turn::TurnRecord;
@@ -37,6 +40,7 @@ pub(crate) struct Graders {
     checks: Arc<CheckIdentities>,
     names: ToolNames,
     on_truncated: OnTruncated,
+    on_masked: OnMasked,
 }
 
 /// Which text of an answer the checks see. For a replayed turn, that is at most the recorded text; its record lists
@@ -72,8 +76,12 @@ pub(crate) struct OfUnit<T> {
 impl Graders {
     pub(crate) fn new(agent: &ResolvedAgent, checks: &Arc<CheckIdentities>) -> Result<Self, String> {
         let on_truncated = agent.execution.on_truncated.value;
+        let on_masked = agent.on_masked();
+        let metrics = checks.shared();
+        let shared = Grader::new(metrics).map_err(|error| error.to_string())?;
         Ok(Self {
-            shared: Grader::new(checks.shared()).map_err(|error| error.to_string())?,
+            shared: shared.on_masked(metrics, on_masked),
+            on_masked,
             checks: Arc::clone(checks),
             names: ToolNames::of(&agent.config),
             on_truncated,
@@ -136,22 +144,13 @@ impl Graders {
             Ok(grader) => grader,
             Err(failure) => return Some(Err(failure)),
         };
-        // The record is masked; the texts of the file are not, and a judge or a program must not see secrets.
-        let mask = |text: &str| redactor.text(text).into_owned();
-        let mask_all = |texts: Option<&[String]>| -> Option<Vec<String>> {
-            texts.map(|texts| texts.iter().map(|text| mask(text)).collect())
-        };
-        let input = subject.eval_input(&calls);
-        let ground_truth = input.ground_truth.map(mask);
-        let [retrieval_context, context, retrieved] =
-            [input.retrieval_context, input.context, input.retrieved].map(mask_all);
-        let input = EvalInput {
-            ground_truth: ground_truth.as_deref(),
-            retrieval_context: retrieval_context.as_deref(),
-            context: context.as_deref(),
-            retrieved: retrieved.as_deref(),
-            ..input
-        };
+        let mut known = MaskedText::of_stored(&subject.turn.result, &subject.turn.redacted, None);
+        known.extend(
+            subject
+                .retrieved_masked
+                .then(|| MaskedText::new(InputText::Retrieved, None)),
+        );
+        let input = MaskedInput::new(subject.eval_input(&calls), redactor, known);
         let gates_met = self.expectations_met(&subject);
         Some(Ok(grader
             .get()
@@ -202,6 +201,7 @@ impl Graders {
 
     fn subjects<'a>(&'a self, unit: &'a UnitRecord, case: &'a TestCase) -> Vec<Subject<'a>> {
         let mut earlier = Vec::new();
+        let mut earlier_masked = false;
         let turns = unit
             .turns
             .iter()
@@ -210,6 +210,13 @@ impl Graders {
         let subjects = turns.map(|(turn_index, (turn, expected))| {
             let passages = retrieved_passages(turn);
             earlier.extend(passages.iter().flatten().cloned());
+            let masked = turn.redacted.hides_passages(&turn.result);
+            earlier_masked |= masked;
+            let retrieved_masked = if passages.is_some() {
+                masked
+            } else {
+                earlier_masked
+            };
             let known = || (!earlier.is_empty()).then(|| earlier.clone());
             let context = expected.retrieval_context.map(<[String]>::to_vec);
             let retrieved = passages.or_else(known);
@@ -221,6 +228,7 @@ impl Graders {
                 expected,
                 retrieval_context: context.or_else(|| retrieved.clone()),
                 retrieved,
+                retrieved_masked,
                 names: &self.names,
                 checks: &self.checks,
                 goal: None,
@@ -237,7 +245,7 @@ impl Graders {
         match expected.evaluations {
             [] if !expected.only_selection => Ok(TurnGrader::Shared(&self.shared)),
             configs => match Grader::new(configs) {
-                Ok(grader) => Ok(TurnGrader::Own(grader)),
+                Ok(grader) => Ok(TurnGrader::Own(grader.on_masked(configs, self.on_masked))),
                 Err(error) => Err(Failure::new(FailureKind::Checks, error.to_string())),
             },
         }
@@ -360,6 +368,8 @@ struct Subject<'a> {
     retrieval_context: Option<Vec<String>>,
     /// The passages that the tools of the turn retrieved, else those of earlier turns.
     retrieved: Option<Vec<String>>,
+    /// Whether these were masked.
+    retrieved_masked: bool,
     names: &'a ToolNames,
     checks: &'a CheckIdentities,
     /// What a conversation should reach.

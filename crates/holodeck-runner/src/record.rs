@@ -244,7 +244,7 @@ impl UnitRecord {
             quality.mask(redactor);
         }
         for turn in &mut self.turns {
-            redactor.mask_text(&mut turn.input);
+            turn.redacted.input |= redactor.mask_text(&mut turn.input);
             mask_failures(redactor, &mut turn.failures);
             for file in &mut turn.files {
                 redactor.value(file);

@@ -74,11 +74,14 @@ pub fn prepare_calibration(
         calibrated_judge(&agent.agent, metric, subject, env, &Redactor::default())
     })?;
     // Only the judges of this metric are opened.
+    let on_masked = agent.agent.config.evaluations.as_ref();
+    let on_masked = on_masked.and_then(|evaluations| evaluations.on_masked);
     let mut only = ResolvedAgent::clone(&agent.agent);
     only.config.test_cases = Cases::default();
     only.config.evaluations = Some(EvaluationConfig {
         metrics: vec![metric.clone()],
         model: only.config.evaluations.and_then(|evaluations| evaluations.model),
+        on_masked,
         optimizer: None,
     });
     let agent = LoadedAgent {
@@ -105,6 +108,7 @@ pub fn prepare_calibration(
         items,
         judge,
         redactor,
+        on_masked: on_masked.unwrap_or_default(),
     };
     let prepared = PreparedCalibration {
         request,

@@ -19,7 +19,7 @@ use crate::judges::{MetricPlace, default_model, metrics};
 const FIELD: &str = "require_calibrated";
 
 /// Fields of a metric that do not change its verdicts, and those that are parts in their resolved form.
-const NOT_ITS_OWN: [&str; 12] = [
+const NOT_ITS_OWN: [&str; 13] = [
     "enabled",
     "when",
     "timeout_ms",
@@ -32,6 +32,7 @@ const NOT_ITS_OWN: [&str; 12] = [
     "aggregate",
     "judge_repeats",
     "threshold",
+    "on_masked",
 ];
 
 /// Judges that a run must not use, because they are not calibrated.

@@ -111,6 +111,7 @@ impl AnswerScorers {
             GraderPrograms::new(&agent.dir, env),
             Arc::clone(&redactor),
         );
+        let parts = parts.map(|parts| parts.on_masked(agent.on_masked()));
         Ok(Self {
             parts: Arc::new(parts.map_err(LoopSetupError::Scorer)?),
             judges: SharedJudges::new(AgentJudges::for_loop(agent, open.backends(), turns), redactor),

@@ -14,7 +14,7 @@ use super::{
     template,
     transcript::{EXPLANATION, Transcript},
 };
-use crate::{EvalInput, MetricError, Score, VerdictFormat};
+use crate::{EvalInput, InputText, MetricError, Score, VerdictFormat};
 
 /// The highest score. Rubrics are written for it.
 const TOP: u32 = 10;
@@ -246,6 +246,23 @@ struct Sample {
 
 #[async_trait]
 impl JudgedMetric for Geval {
+    fn reads(&self, input: &EvalInput<'_>) -> Vec<InputText> {
+        if let Some(custom) = &self.custom_prompt {
+            return template::reads(custom, input);
+        }
+        let is_conversation = self.subject == Subject::Conversation;
+        let transcript = InputText::TRANSCRIPT.into_iter().filter(|_| is_conversation);
+        let params = self.params.iter().map(|param| match param {
+            EvalParam::Input => InputText::Question,
+            EvalParam::ActualOutput => InputText::Answer,
+            EvalParam::ExpectedOutput => InputText::GroundTruth,
+            EvalParam::Context => InputText::Context,
+            EvalParam::RetrievalContext if input.retrieved.is_some() => InputText::Retrieved,
+            EvalParam::RetrievalContext => input.kind_of_passages(),
+        });
+        transcript.chain(params).collect()
+    }
+
     async fn judge(&self, input: &EvalInput<'_>, questions: &Questions<'_>) -> Result<Score, MetricError> {
         // Checked before anything is asked.
         self.build_prompt(input, &[])?;

@@ -13,7 +13,7 @@ use super::{
     questions::{Question, Questions},
     transcript::{EXPLANATION, Transcript},
 };
-use crate::{EvalInput, MetricError, Score, VerdictFormat};
+use crate::{EvalInput, InputText, MetricError, Score, VerdictFormat};
 
 /// The highest score, except in strict mode.
 const TOP: u32 = 10;
@@ -124,6 +124,11 @@ impl Effect {
 
 #[async_trait]
 impl JudgedMetric for GoalSuccess {
+    fn reads(&self, _: &EvalInput<'_>) -> Vec<InputText> {
+        let goal = self.goal.is_none().then_some(InputText::Goal);
+        InputText::TRANSCRIPT.into_iter().chain(goal).collect()
+    }
+
     async fn judge(&self, input: &EvalInput<'_>, questions: &Questions<'_>) -> Result<Score, MetricError> {
         let turns = input
             .conversation

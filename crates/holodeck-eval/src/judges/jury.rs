@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{JudgedMetric, Subject, questions::Questions};
-use crate::{Asked, AskingMetric, EvalInput, MetricError, Score};
+use crate::{Asked, AskingMetric, EvalInput, InputText, MetricError, Score};
 
 /// A judged metric with its judges: one, or a jury.
 pub(crate) struct Jury {
@@ -194,6 +194,10 @@ impl Juror {
 impl AskingMetric for Jury {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn reads(&self, input: &EvalInput<'_>) -> Vec<InputText> {
+        self.metric.reads(input)
     }
 
     async fn score(&self, input: &EvalInput<'_>, asked: &Asked<'_>) -> Result<Score, MetricError> {

@@ -12,7 +12,7 @@ use super::{
     questions::{NumberedVerdict, Question, Questions, VerdictWord},
     ready_made::passages,
 };
-use crate::{EvalInput, MetricError, Score, VerdictFormat};
+use crate::{EvalInput, InputText, MetricError, Score, VerdictFormat};
 
 /// How many verdicts a reason quotes.
 const QUOTED: usize = 3;
@@ -362,6 +362,19 @@ fn quote(item: &Judged) -> String {
 
 #[async_trait]
 impl JudgedMetric for Rag {
+    fn reads(&self, input: &EvalInput<'_>) -> Vec<InputText> {
+        let passages = input.kind_of_passages();
+        match self.kind {
+            RagMetricType::Faithfulness => vec![InputText::Answer, passages],
+            RagMetricType::AnswerRelevancy => vec![InputText::Answer, InputText::Question],
+            RagMetricType::ContextualPrecision => {
+                vec![InputText::Question, InputText::GroundTruth, passages]
+            }
+            RagMetricType::ContextualRecall => vec![InputText::GroundTruth, passages],
+            RagMetricType::ContextualRelevancy => vec![InputText::Question, passages],
+        }
+    }
+
     async fn judge(&self, input: &EvalInput<'_>, questions: &Questions<'_>) -> Result<Score, MetricError> {
         match self.kind {
             RagMetricType::Faithfulness => self.faithfulness(input, questions).await,

@@ -10,7 +10,7 @@ use super::{
     questions::{Question, Questions},
     template,
 };
-use crate::{EvalInput, MetricError, Score, VerdictFormat};
+use crate::{EvalInput, InputText, MetricError, Score, VerdictFormat};
 
 /// The highest score without `scale`.
 const DEFAULT_SCALE: u32 = 5;
@@ -105,6 +105,19 @@ pub(super) struct ScoreAnswer {
 
 #[async_trait]
 impl JudgedMetric for ReadyMade {
+    fn reads(&self, input: &EvalInput<'_>) -> Vec<InputText> {
+        if let Some(custom) = &self.custom_prompt {
+            return template::reads(custom, input);
+        }
+        let mut reads = vec![InputText::Answer];
+        match self.metric {
+            StandardMetricName::Groundedness => reads.push(input.kind_of_passages()),
+            StandardMetricName::Relevance | StandardMetricName::Coherence => reads.push(InputText::Question),
+            _ => {}
+        }
+        reads
+    }
+
     async fn judge(&self, input: &EvalInput<'_>, questions: &Questions<'_>) -> Result<Score, MetricError> {
         let question = Question {
             step: "score",

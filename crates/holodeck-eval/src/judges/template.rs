@@ -7,7 +7,7 @@ use super::{
     material::Material,
     transcript::{EXPLANATION, Transcript},
 };
-use crate::EvalInput;
+use crate::{EvalInput, InputText};
 
 /// The names that a `custom_prompt` may use.
 const NAMES: [&str; 5] = ["input", "response", "ground_truth", "context", "criteria"];
@@ -48,6 +48,24 @@ pub(super) fn check_custom_prompt(text: &str, subject: Subject) -> Result<(), St
         ));
     }
     Ok(())
+}
+
+/// The texts that a `custom_prompt` contains.
+pub(super) fn reads(text: &str, input: &EvalInput<'_>) -> Vec<InputText> {
+    let environment = environment();
+    let used = environment
+        .template_from_str(text)
+        .map(|template| template.undeclared_variables(false))
+        .unwrap_or_default();
+    let reads = used.iter().flat_map(|name| match name.as_str() {
+        "input" => vec![InputText::Question],
+        "response" => vec![InputText::Answer],
+        "ground_truth" => vec![InputText::GroundTruth],
+        "context" => vec![input.kind_of_passages()],
+        "conversation" => InputText::TRANSCRIPT.to_vec(),
+        _ => Vec::new(),
+    });
+    reads.collect()
 }
 
 /// Fills in a `custom_prompt`. Each text stands between tags, as in the built-in prompts.

@@ -2,9 +2,10 @@
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
+use holodeck_eval::model::Redactor;
 use holodeck_eval::{
-    Asked, AskingMetric, EvalInput, Grader, Judge, JudgeAnswer, JudgeError, JudgeRequest, MetricError,
-    MetricKind, MetricOutcome, NoPrograms, Score, Verdict, VerdictFormat,
+    Asked, AskingMetric, EvalInput, Grader, InputText, Judge, JudgeAnswer, JudgeError, JudgeRequest,
+    MaskedInput, MetricError, MetricKind, MetricOutcome, NoPrograms, Score, Verdict, VerdictFormat,
 };
 use serde_json::json;
 
@@ -33,7 +34,8 @@ pub(crate) fn outcomes(grader: &Grader, input: &EvalInput<'_>) -> Vec<MetricOutc
         judge: &Mirror,
         programs: &NoPrograms,
     };
-    let asking = grader.ask(input, computed, &[], &asked, true);
+    let masked = MaskedInput::new(*input, &Redactor::default(), Vec::new());
+    let asking = grader.ask(&masked, computed, &[], &asked, true);
     asking.now_or_never().unwrap()
 }
 
@@ -44,6 +46,10 @@ struct Length;
 impl AskingMetric for Length {
     fn name(&self) -> &'static str {
         "length"
+    }
+
+    fn reads(&self, _: &EvalInput<'_>) -> Vec<InputText> {
+        vec![InputText::Answer]
     }
 
     async fn score(&self, input: &EvalInput<'_>, asked: &Asked<'_>) -> Result<Score, MetricError> {

@@ -4,9 +4,10 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
+use holodeck_eval::model::Redactor;
 use holodeck_eval::{
-    Asked, CalledTool, EvalInput, Grader, Judge, JudgeAnswer, JudgeError, JudgeRequest, MetricOutcome,
-    Programs, Verdict,
+    Asked, CalledTool, EvalInput, Grader, Judge, JudgeAnswer, JudgeError, JudgeRequest, MaskedInput,
+    MetricOutcome, Programs, Verdict,
 };
 use holodeck_model::CodeMetric;
 use serde_json::{Value, json};
@@ -47,7 +48,8 @@ fn grade(result: Result<Value, String>, threshold: &Value, input: &EvalInput<'_>
         judge: &NoJudge,
         programs: &programs,
     };
-    let outcomes = grader.ask(input, grader.compute(input), &[], &asked, true);
+    let masked = MaskedInput::new(*input, &Redactor::default(), Vec::new());
+    let outcomes = grader.ask(&masked, grader.compute(input), &[], &asked, true);
     let outcome = outcomes.now_or_never().unwrap().remove(0);
     (outcome, programs.context.into_inner().unwrap())
 }

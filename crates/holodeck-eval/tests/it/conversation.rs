@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
+use holodeck_eval::model::Redactor;
 use holodeck_eval::{
-    Asked, CalledTool, ConversationTurn, EvalInput, Grader, Judge, JudgeRequest, MetricOutcome, NoPrograms,
-    Programs, Verdict, VerdictFormat,
+    Asked, CalledTool, ConversationTurn, EvalInput, Grader, Judge, JudgeRequest, MaskedInput, MetricOutcome,
+    NoPrograms, Programs, Verdict, VerdictFormat,
 };
 use holodeck_model::CodeMetric;
 use serde_json::{Value, json};
@@ -59,7 +60,8 @@ fn measure_with(
         ..EvalInput::default()
     };
     let asked = Asked { judge, programs };
-    let outcomes = grader.ask(&input, grader.compute(&input), &[], &asked, true);
+    let masked = MaskedInput::new(input, &Redactor::default(), Vec::new());
+    let outcomes = grader.ask(&masked, grader.compute(&input), &[], &asked, true);
     outcomes.now_or_never().unwrap().pop().unwrap()
 }
 
@@ -327,7 +329,8 @@ fn an_incomplete_conversation_or_a_missing_goal_is_never_judged() {
     };
     let grader = Grader::for_conversation(&[config(goal())]).unwrap();
     for input in [input, EvalInput::default()] {
-        let outcomes = grader.ask(&input, grader.compute(&input), &[], &asked, true);
+        let masked = MaskedInput::new(input, &Redactor::default(), Vec::new());
+        let outcomes = grader.ask(&masked, grader.compute(&input), &[], &asked, true);
         assert_eq!(outcomes.now_or_never().unwrap()[0].verdict, Verdict::Error);
     }
 }

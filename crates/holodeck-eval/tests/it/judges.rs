@@ -7,9 +7,10 @@ use std::{
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
+use holodeck_eval::model::Redactor;
 use holodeck_eval::{
-    Asked, EvalInput, Grader, Judge, JudgeAnswer, JudgeError, JudgeRequest, MetricConfig, MetricOutcome,
-    NoPrograms, Verdict, VerdictFormat,
+    Asked, EvalInput, Grader, Judge, JudgeAnswer, JudgeError, JudgeRequest, MaskedInput, MetricConfig,
+    MetricOutcome, NoPrograms, Verdict, VerdictFormat,
 };
 use serde_json::{Value, json};
 
@@ -64,7 +65,8 @@ fn judge(config: Value, input: &EvalInput<'_>, judge: &dyn Judge) -> MetricOutco
         judge,
         programs: &NoPrograms,
     };
-    let outcomes = grader.ask(input, grader.compute(input), &[], &asked, true);
+    let masked = MaskedInput::new(*input, &Redactor::default(), Vec::new());
+    let outcomes = grader.ask(&masked, grader.compute(input), &[], &asked, true);
     outcomes.now_or_never().unwrap().pop().unwrap()
 }
 
@@ -515,7 +517,8 @@ fn a_metric_is_skipped_after_a_missed_gate() {
             judge: &scripted,
             programs: &NoPrograms,
         };
-        let outcomes = grader.ask(&input, grader.compute(&input), &[], &asked, gates_met);
+        let masked = MaskedInput::new(input, &Redactor::default(), Vec::new());
+        let outcomes = grader.ask(&masked, grader.compute(&input), &[], &asked, gates_met);
         outcomes.now_or_never().unwrap().pop().unwrap().verdict
     };
     assert_eq!(run(&metrics, true), Verdict::Skipped);

@@ -14,5 +14,6 @@ mod conversation;
 mod goldens;
 mod grader;
 mod judges;
+mod masked;
 mod nlp;
 mod stats;

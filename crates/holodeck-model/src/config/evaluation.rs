@@ -15,6 +15,10 @@ pub struct EvaluationConfig {
     /// What is measured.
     #[schemars(length(min = 1))]
     pub metrics: Vec<MetricConfig>,
+    /// What becomes of a judged metric or a code grader if a text that it reads held a secret and was masked; an error if
+    /// absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_masked: Option<OnMasked>,
     /// How the agent is tuned.
     pub optimizer: Option<OptimizerConfig>,
 }
@@ -145,6 +149,17 @@ impl MetricConfig {
         }
     }
 
+    /// What becomes of the metric if a text that it reads was masked, where it says that itself.
+    pub fn on_masked(&self) -> Option<OnMasked> {
+        match self {
+            Self::Standard(metric) => metric.on_masked,
+            Self::Geval(metric) => metric.on_masked,
+            Self::Rag(metric) => metric.on_masked,
+            Self::Code(metric) => metric.on_masked,
+            Self::GoalSuccess(metric) => metric.on_masked,
+        }
+    }
+
     /// How the metric asks its judges; `None` if it needs none.
     pub fn judging(&self) -> Option<Judging<'_>> {
         macro_rules! judging {
@@ -248,6 +263,9 @@ pub struct GevalMetric {
     /// Whether a run needs a stored calibration of the judge: `true`, or the lowest `min_kappa` and `min_labels`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_calibrated: Option<RequireCalibrated>,
+    /// What becomes of it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_masked: Option<OnMasked>,
 }
 
 /// What a range of scores means.
@@ -278,6 +296,17 @@ pub enum Aggregate {
 pub enum MetricCondition {
     /// After every gate that needs no judge was met.
     GatesPassed,
+}
+
+/// What becomes of a judged metric or a code grader that reads a masked text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnMasked {
+    /// It is an error: what decides may be in the part that it cannot see.
+    #[default]
+    Error,
+    /// It grades the text without the masked part.
+    Accept,
 }
 
 /// How a judged metric asks.
@@ -360,6 +389,9 @@ pub struct RagMetric {
     /// Whether a run needs a stored calibration of the judge: `true`, or the lowest `min_kappa` and `min_labels`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_calibrated: Option<RequireCalibrated>,
+    /// What becomes of it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_masked: Option<OnMasked>,
 }
 
 /// The names of the retrieval metrics.
@@ -430,6 +462,9 @@ pub struct CodeMetric {
     pub name: Option<String>,
     /// When the metric is computed; always if absent.
     pub when: Option<MetricCondition>,
+    /// What becomes of it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_masked: Option<OnMasked>,
 }
 
 impl CodeMetric {

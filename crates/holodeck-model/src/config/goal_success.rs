@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Aggregate, MetricCondition, MetricConfig, ModelConfig, RequireCalibrated, StandardMetricName, TestCase,
+    Aggregate, MetricCondition, MetricConfig, ModelConfig, OnMasked, RequireCalibrated, StandardMetricName,
+    TestCase,
 };
 
 /// A judge of whether the user's goal was reached in a conversation; only in `conversation_evaluations`.
@@ -54,6 +55,9 @@ pub struct GoalSuccessMetric {
     /// Whether a run needs a stored calibration of the judge: `true`, or the lowest `min_kappa` and `min_labels`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_calibrated: Option<RequireCalibrated>,
+    /// What becomes of it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_masked: Option<OnMasked>,
 }
 
 impl GoalSuccessMetric {

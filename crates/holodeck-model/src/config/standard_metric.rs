@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Aggregate, MetricCondition, ModelConfig, RequireCalibrated, SchemaRef};
+use super::{Aggregate, MetricCondition, ModelConfig, OnMasked, RequireCalibrated, SchemaRef};
 use crate::value::OneOrMany;
 
 /// A check, a text metric, or a ready-made judge.
@@ -48,6 +48,9 @@ pub struct StandardMetric {
     /// Whether a run needs a stored calibration of the judge: `true`, or the lowest `min_kappa` and `min_labels`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_calibrated: Option<RequireCalibrated>,
+    /// What becomes of it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_masked: Option<OnMasked>,
     /// A prompt for the judge instead of the built-in one, with the placeholders `{{input}}`, `{{response}}`,
     /// `{{ground_truth}}`, `{{context}}` and `{{criteria}}`.
     #[schemars(regex(pattern = r"\S"))]

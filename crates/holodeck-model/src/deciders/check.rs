@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{CheckIdentity, Digest, Digests};
 use crate::{
-    CodeMetric, EvalParam, GevalMetric, JsonMap, MetricConfig, ModelConfig, RagMetricType, Redactor,
+    CodeMetric, EvalParam, GevalMetric, JsonMap, MetricConfig, ModelConfig, OnMasked, RagMetricType, Redactor,
     ResolvedAgent, RougeVariant, StandardMetric, canonical, variable_secrets,
 };
 
@@ -40,20 +40,19 @@ const NEUTRAL: [&str; 5] = [
 ];
 
 /// Fields of a judged metric that say what is expected; all others say who judges, and how.
-const EXPECTED_OF_JUDGED: [&str; 6] = [
+const EXPECTED_OF_JUDGED: [&str; 5] = [
     "type",
     "metric",
     "metric_type",
     "fail_on_error",
     "when",
-    "on_masked",
 ];
 
 /// Fields of a code grader that are its program; all others say what is expected.
 const PROGRAM: [&str; 4] = ["grader", "command", "args", "env"];
 
 /// Fields that are added in their resolved form.
-const RESOLVED: [&str; 8] = [
+const RESOLVED: [&str; 9] = [
     "threshold",
     "schema",
     "variant",
@@ -62,6 +61,7 @@ const RESOLVED: [&str; 8] = [
     "min_judges",
     "aggregate",
     "judge_repeats",
+    "on_masked",
 ];
 
 /// Computes the identities of an agent's checks.
@@ -71,6 +71,8 @@ pub struct CheckIdentities {
     prompts: u32,
     redactor: Arc<Redactor>,
     default_judge: ModelConfig,
+    /// What becomes of a check that reads a masked text, where it does not say that itself.
+    on_masked: OnMasked,
     graders: GraderFiles,
     shared: Vec<MetricConfig>,
     known: Vec<Known>,
@@ -89,12 +91,13 @@ impl CheckIdentities {
     pub fn new(agent: &ResolvedAgent, prompts: u32, redactor: Arc<Redactor>, graders: GraderFiles) -> Self {
         let evaluations = agent.config.evaluations.as_ref();
         let metrics = evaluations.map_or(&[][..], |evaluations| &evaluations.metrics);
-        Self::of_metrics(metrics, agent.default_judge(), prompts, redactor, graders)
+        let defaults = (agent.default_judge(), agent.on_masked());
+        Self::of_metrics(metrics, defaults, prompts, redactor, graders)
     }
 
     pub(super) fn of_metrics(
         metrics: &[MetricConfig],
-        default_judge: &ModelConfig,
+        (default_judge, on_masked): (&ModelConfig, OnMasked),
         prompts: u32,
         redactor: Arc<Redactor>,
         graders: GraderFiles,
@@ -103,6 +106,7 @@ impl CheckIdentities {
             prompts,
             redactor,
             default_judge: default_judge.clone(),
+            on_masked,
             graders,
             shared: metrics.to_vec(),
             known: Vec::new(),
@@ -195,6 +199,10 @@ impl CheckIdentities {
         }
         if let Some(threshold) = config.threshold() {
             fields.insert("threshold".to_owned(), threshold.into());
+        }
+        let sees_masked = config.judging().is_some() || grader.is_some();
+        if sees_masked && config.on_masked().unwrap_or(self.on_masked) == OnMasked::Accept {
+            fields.insert("on_masked".to_owned(), json!(OnMasked::Accept));
         }
         Known {
             expectation: self.masked(fields),
@@ -309,6 +317,14 @@ impl ResolvedAgent {
         evaluations
             .and_then(|evaluations| evaluations.model.as_ref())
             .unwrap_or(&self.config.model)
+    }
+
+    /// What becomes of a judged metric or a code grader that reads a masked text, where it does not say that itself.
+    pub fn on_masked(&self) -> OnMasked {
+        let evaluations = self.config.evaluations.as_ref();
+        evaluations
+            .and_then(|evaluations| evaluations.on_masked)
+            .unwrap_or_default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Scores the answers of an agent as `quality_loop.scorer` says: metrics, a judge, and commands.
 
 use std::{
+    borrow::Cow,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -10,10 +11,10 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_eval::{
-    Asked, CalledTool, EvalInput, Grader, Judge, JudgeError, MetricError, MetricOutcome, Programs,
-    QualityQuestion, QualityVerdict, Verdict,
+    Asked, CalledTool, EvalInput, Grader, InputText, Judge, JudgeError, MaskedInput, MaskedText, MetricError,
+    MetricOutcome, Programs, QualityQuestion, QualityVerdict, Verdict,
 };
-use holodeck_model::{LoopJudge, MetricConfig, Redactor, UsageMetadata};
+use holodeck_model::{LoopJudge, MetricConfig, OnMasked, Redactor, UsageMetadata};
 use holodeck_turn::TurnRecord;
 use serde_json::Value;
 
@@ -36,6 +37,7 @@ pub struct ScorerParts {
     signals: Option<Signals>,
     programs: Arc<dyn Programs>,
     redactor: Arc<Redactor>,
+    on_masked: OnMasked,
 }
 
 impl ScorerParts {
@@ -55,7 +57,15 @@ impl ScorerParts {
             signals,
             programs,
             redactor,
+            on_masked: OnMasked::Error,
         })
+    }
+
+    /// Decides what becomes of a score if a text that was judged held a secret and was masked.
+    pub fn on_masked(mut self, on_masked: OnMasked) -> Self {
+        self.grader = self.grader.on_masked(&self.metrics, on_masked);
+        self.on_masked = on_masked;
+        self
     }
 
     /// The scorer of the answers to one task.
@@ -207,50 +217,11 @@ impl AnswerScorer {
             ..EvalInput::default()
         };
         let computed = self.parts.grader.compute(&input);
-        // A judge or a program must not see secrets.
-        let redactor = &self.parts.redactor;
-        let (task, answer) = (redactor.text(&self.task), redactor.text(&turn.result.response));
-        let structured = turn.result.structured_output.clone().map(|mut value| {
-            redactor.value(&mut value);
-            value
-        });
-        let masked: Vec<String> = passages
-            .iter()
-            .map(|text| redactor.text(text).into_owned())
-            .collect();
-        let arguments: Vec<Value> = calls
-            .iter()
-            .map(|call| {
-                let mut arguments = call.arguments.clone();
-                redactor.value(&mut arguments);
-                arguments
-            })
-            .collect();
-        let results: Vec<Option<String>> = calls
-            .iter()
-            .map(|call| call.result.map(|result| redactor.text(result).into_owned()))
-            .collect();
-        let masked_calls: Vec<CalledTool<'_>> = calls
-            .iter()
-            .zip(&arguments)
-            .zip(&results)
-            .map(|((call, arguments), result)| {
-                let mut masked = *call;
-                masked.arguments = arguments;
-                masked.result = result.as_deref();
-                masked
-            })
-            .collect();
-        let masked = (!masked.is_empty()).then_some(masked.as_slice());
-        let input = EvalInput {
-            input: &task,
-            response: &answer,
-            structured_output: structured.as_ref(),
-            tool_calls: &masked_calls,
-            retrieval_context: masked,
-            retrieved: masked,
-            ..input
-        };
+        let mut known = MaskedText::of_stored(&turn.result, &turn.redacted, None);
+        if turn.redacted.hides_passages(&turn.result) {
+            known.push(MaskedText::new(InputText::Retrieved, None));
+        }
+        let input = MaskedInput::new(input, &self.parts.redactor, known);
         let asked = Asked {
             judge: self.judge.as_ref(),
             programs: self.parts.programs.as_ref(),
@@ -266,6 +237,19 @@ impl AnswerScorer {
     ) -> Result<(Part, QualityVerdict), ScorerError> {
         let redactor = &self.parts.redactor;
         let (task, answer) = (redactor.text(&self.task), redactor.text(&turn.result.response));
+        let is_masked = |text: &Cow<'_, str>| matches!(text, Cow::Owned(_));
+        let texts = [
+            ("the task", is_masked(&task)),
+            ("the answer", is_masked(&answer) || turn.redacted.answer),
+        ];
+        let masked = texts.into_iter().filter(|(_, is_masked)| *is_masked);
+        let masked: Vec<&str> = masked.map(|(name, _)| name).collect();
+        if !masked.is_empty() && self.parts.on_masked == OnMasked::Error {
+            return Err(ScorerError::new(format!(
+                "the judge gave no score: {} held a secret and was masked, and a score of the rest says nothing about it",
+                masked.join(", ")
+            )));
+        }
         let mut verdicts = Vec::new();
         for repeat in 1..=judge.judge_repeats.unwrap_or(1).max(1) {
             let question = QualityQuestion {

@@ -1,7 +1,7 @@
 //! Asks the judge about one item, as a run asks it about an answer or a conversation.
 
 use holodeck_eval::{
-    Asked, CalledTool, ConversationTurn, EvalInput, Grader, MetricOutcome, NoPrograms, Verdict,
+    Asked, CalledTool, ConversationTurn, EvalInput, Grader, MaskedInput, MetricOutcome, NoPrograms, Verdict,
     calibration::LabelledVerdict,
 };
 use holodeck_model::{CallRefusal, LabelledCall, LabelledContent, LabelledItem, LabelledTurn, Redactor};
@@ -9,7 +9,7 @@ use holodeck_model::{CallRefusal, LabelledCall, LabelledContent, LabelledItem, L
 use super::{JudgedLabel, JudgedSubject};
 use crate::{JudgeUsage, grade::join_answers, judging::UnitJudge};
 
-/// A judge must not see secrets.
+/// The item as reports and recordings may show it.
 pub(super) fn masked(item: &LabelledItem, redactor: &Redactor) -> LabelledItem {
     let mut item = item.clone();
     let mask = |text: &mut String| {
@@ -42,7 +42,7 @@ pub(super) async fn judge_item(
     grader: &Grader,
     subject: JudgedSubject,
     judge: UnitJudge<'_>,
-    item: LabelledItem,
+    item: &LabelledItem,
     redactor: &Redactor,
 ) -> (JudgedLabel, Option<JudgeUsage>) {
     let outcome = match (&item.content, subject) {
@@ -50,9 +50,9 @@ pub(super) async fn judge_item(
             let input = EvalInput {
                 input,
                 response,
-                ..given(&item)
+                ..given(item)
             };
-            Ok(ask(grader, &judge, &input).await)
+            Ok(ask(grader, &judge, input, redactor).await)
         }
         (LabelledContent::Conversation { goal, turns }, JudgedSubject::Conversations) => {
             let turns: Vec<ConversationTurn<'_>> = turns.iter().map(conversation_turn).collect();
@@ -67,14 +67,14 @@ pub(super) async fn judge_item(
                 turn_index: turns.len().saturating_sub(1),
                 conversation: Some(&turns),
                 goal: goal.as_deref(),
-                ..given(&item)
+                ..given(item)
             };
-            Ok(ask(grader, &judge, &input).await)
+            Ok(ask(grader, &judge, input, redactor).await)
         }
         // A verdict on the other kind would calibrate another judge.
         _ => Err(format!("the metric measures {}", subject.as_str())),
     };
-    let mut row = judged(outcome, item);
+    let mut row = judged(outcome, masked(item, redactor));
     for text in row.reason.iter_mut().chain(row.verdict.as_mut().err()) {
         redactor.mask_text(text);
     }
@@ -110,13 +110,19 @@ fn called_tool(call: &LabelledCall) -> CalledTool<'_> {
     called
 }
 
-async fn ask(grader: &Grader, judge: &UnitJudge<'_>, input: &EvalInput<'_>) -> Option<MetricOutcome> {
+async fn ask(
+    grader: &Grader,
+    judge: &UnitJudge<'_>,
+    input: EvalInput<'_>,
+    redactor: &Redactor,
+) -> Option<MetricOutcome> {
     let asked = Asked {
         judge,
         programs: &NoPrograms,
     };
-    let computed = grader.compute(input);
-    grader.ask(input, computed, &[], &asked, true).await.pop()
+    let computed = grader.compute(&input);
+    let input = MaskedInput::new(input, redactor, Vec::new());
+    grader.ask(&input, computed, &[], &asked, true).await.pop()
 }
 
 /// Only a score with a verdict counts: with `fail_on_error`, an error has the verdict of a missed gate.

@@ -1,6 +1,8 @@
 //! Metrics of a whole conversation.
 
-use holodeck_eval::{Asked, ConversationTurn, EvalInput, Grader, MetricOutcome};
+use holodeck_eval::{
+    Asked, ConversationTurn, EvalInput, Grader, InputText, MaskedInput, MaskedText, MetricOutcome,
+};
 use holodeck_model::{
     CaseState, ExecutionState, Failure, FailureKind, MetricConfig, MetricResult, OnTruncated, Redactor,
     TestCase,
@@ -85,6 +87,10 @@ impl Graders {
             expected: whole_expectations(case),
             retrieval_context: context.or_else(|| retrieved.clone()),
             retrieved,
+            retrieved_masked: unit
+                .turns
+                .iter()
+                .any(|turn| turn.redacted.hides_passages(&turn.result)),
             names: &self.names,
             checks: &self.checks,
             goal: case.goal(),
@@ -100,7 +106,7 @@ impl Graders {
     /// Computes the metrics of the conversation that need no judge; `None` without metrics.
     pub(super) fn compute_conversation(&self, unit: &UnitRecord, case: &TestCase) -> Computed {
         case.conversation_metrics().next()?;
-        let grader = match conversation_grader(case) {
+        let grader = match self.conversation_grader(case) {
             Ok(grader) => grader,
             Err(failure) => return Some(Err(failure)),
         };
@@ -157,23 +163,29 @@ impl Graders {
         if computed.iter().all(Option::is_some) {
             return Some(Ok(computed.into_iter().flatten().collect()));
         }
-        let grader = match conversation_grader(case) {
+        let grader = match self.conversation_grader(case) {
             Ok(grader) => grader,
             Err(failure) => return Some(Err(failure)),
         };
-        // The record is masked; the texts of the file are not, and a judge or a program must not see secrets.
-        let mask = |text: &str| redactor.text(text).into_owned();
-        let mask_all = |texts: Option<&[String]>| -> Option<Vec<String>> {
-            texts.map(|texts| texts.iter().map(|text| mask(text)).collect())
-        };
+        let mut known = Vec::new();
         let turns: Vec<ConversationTurn<'_>> = self
             .subjects(unit, case)
             .into_iter()
-            .map(|subject| ConversationTurn {
-                input: &subject.turn.input,
-                answer: &subject.turn.result.response,
-                tool_calls: subject.turn.result.calls().map(super::called_tool).collect(),
-                retrieval_context: mask_all(subject.retrieval_context.as_deref()),
+            .enumerate()
+            .map(|(place, subject)| {
+                let number = Some(place + 1);
+                let turn = subject.turn;
+                known.extend(MaskedText::of_stored(&turn.result, &turn.redacted, number));
+                if subject.retrieved_masked {
+                    known.push(MaskedText::new(InputText::TurnPassages, number));
+                    known.push(MaskedText::new(InputText::Retrieved, number));
+                }
+                ConversationTurn {
+                    input: &turn.input,
+                    answer: &turn.result.response,
+                    tool_calls: turn.result.calls().map(super::called_tool).collect(),
+                    retrieval_context: subject.retrieval_context,
+                }
             })
             .collect();
         let calls: Vec<_> = turns
@@ -182,20 +194,21 @@ impl Graders {
             .collect();
         let whole = joined(unit, true);
         let subject = self.conversation(unit, case, &whole, &AnswerView::BeforeMasking);
-        let input = subject.eval_input(&calls);
-        let (ground_truth, goal) = (input.ground_truth.map(mask), case.goal().map(mask));
-        let [retrieval_context, context, retrieved] =
-            [input.retrieval_context, input.context, input.retrieved].map(mask_all);
         let input = EvalInput {
-            ground_truth: ground_truth.as_deref(),
-            retrieval_context: retrieval_context.as_deref(),
-            context: context.as_deref(),
-            retrieved: retrieved.as_deref(),
             conversation: Some(&turns),
-            goal: goal.as_deref(),
-            ..input
+            goal: case.goal(),
+            ..subject.eval_input(&calls)
         };
+        let input = MaskedInput::new(input, redactor, known);
         Some(Ok(grader.ask(&input, computed, kept, asked, gates_met).await))
+    }
+
+    fn conversation_grader(&self, case: &TestCase) -> Result<Grader, Failure> {
+        let configs = &case.conversation_evaluations;
+        match Grader::for_conversation(configs) {
+            Ok(grader) => Ok(grader.on_masked(configs, self.on_masked)),
+            Err(error) => Err(Failure::new(FailureKind::Checks, error.to_string())),
+        }
     }
 
     /// Adds the results of the metrics of the conversation to the verdict on it.
@@ -251,9 +264,4 @@ pub(super) fn whole_expectations(case: &TestCase) -> Expectations<'_> {
         evaluations: &case.conversation_evaluations,
         ..Expectations::default()
     }
-}
-
-fn conversation_grader(case: &TestCase) -> Result<Grader, Failure> {
-    Grader::for_conversation(&case.conversation_evaluations)
-        .map_err(|error| Failure::new(FailureKind::Checks, error.to_string()))
 }

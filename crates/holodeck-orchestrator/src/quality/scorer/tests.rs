@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use holodeck_eval::{JudgeAnswer, JudgeRequest, NoPrograms};
+use holodeck_turn::TurnRecord;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -125,22 +126,46 @@ async fn a_metric_that_cannot_be_computed_is_a_scorer_error_and_not_zero() {
 }
 
 #[tokio::test]
-async fn a_judge_sees_no_secret() {
-    let redactor = Arc::new(Redactor::new(["hunter22-very-secret".to_owned()]));
-    let parts = ScorerParts::new(
-        Vec::new(),
-        Some(loop_judge(1)),
-        None,
-        Arc::new(NoPrograms),
-        redactor,
-    );
-    let judge = Judged::answering([verdict(60, false)]);
-    let scorer = Arc::new(parts.unwrap()).for_task("q", Arc::clone(&judge) as Arc<dyn CountingJudge>);
-    scorer
-        .score(&LoopOutput::new("it is hunter22-very-secret"))
-        .await
-        .unwrap();
-    assert!(!judge.prompts.lock().unwrap().concat().contains("hunter22"));
+async fn a_judge_sees_no_secret_and_scores_a_masked_answer_only_if_that_is_accepted() {
+    let secret = "hunter22-very-secret";
+    let parts = |on_masked| {
+        let redactor = Arc::new(Redactor::new([secret.to_owned()]));
+        let judge = Some(loop_judge(1));
+        let parts = ScorerParts::new(Vec::new(), judge, None, Arc::new(NoPrograms), redactor);
+        Arc::new(parts.unwrap().on_masked(on_masked))
+    };
+    let leaking = format!("it is {secret}");
+    let mut replayed = TurnRecord::default();
+    "it is ***".clone_into(&mut replayed.result.response);
+    replayed.redacted.answer = true;
+    for (task, output, place) in [
+        ("q", LoopOutput::new(leaking.as_str()), "the answer held a secret"),
+        (leaking.as_str(), LoopOutput::new("a"), "the task held a secret"),
+        (
+            "q",
+            LoopOutput {
+                turn: Some(Arc::new(replayed)),
+                ..LoopOutput::new("it is ***")
+            },
+            "the answer held a secret",
+        ),
+    ] {
+        for on_masked in [OnMasked::Error, OnMasked::Accept] {
+            let judge = Judged::answering([verdict(60, false)]);
+            let scorer = parts(on_masked).for_task(task, Arc::clone(&judge) as Arc<dyn CountingJudge>);
+            let scored = scorer.score(&output).await;
+            let prompts = judge.prompts.lock().unwrap().concat();
+            assert!(!prompts.contains("hunter22"));
+            match on_masked {
+                OnMasked::Error => {
+                    let error = scored.unwrap_err().reason;
+                    assert!(error.contains(place) && !error.contains("hunter22"), "{error}");
+                    assert_eq!(prompts, "", "the judge is not asked");
+                }
+                OnMasked::Accept => assert_eq!(scored.unwrap().score, Some(60.0)),
+            }
+        }
+    }
 }
 
 #[test]

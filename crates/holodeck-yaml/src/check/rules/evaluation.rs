@@ -80,13 +80,14 @@ const OLD_JUDGE_FIELDS: [&str; 5] = [
     "timeout_ms",
     "custom_prompt",
 ];
-const NEW_JUDGE_FIELDS: [&str; 6] = [
+const NEW_JUDGE_FIELDS: [&str; 7] = [
     "judges",
     "min_judges",
     "aggregate",
     "judge_repeats",
     "when",
     "require_calibrated",
+    "on_masked",
 ];
 
 fn is_judge(metric: &str) -> bool {
