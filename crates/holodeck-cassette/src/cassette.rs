@@ -9,7 +9,7 @@ use std::{
 };
 
 use holodeck_backend_api::ModelRequest;
-use holodeck_model::{is_later_trial, open_input};
+use holodeck_model::{is_later_trial, is_repeated_unit, open_input};
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -191,21 +191,23 @@ impl Cassette {
         &self.path
     }
 
-    /// Places of the entries with `key`, in the order of the recording: those of `unit` if it has any, else all.
+    /// Places of the entries with `key`, in the order of the recording: those of `unit` if it has any, else those
+    /// that may answer several units.
     pub(crate) fn candidates(&self, key: &str, unit: Option<&str>) -> Vec<usize> {
         let all = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
+        let unit_of = |place: usize| self.places.get(place)?.unit.as_deref();
         let own: Vec<usize> = all
             .iter()
             .copied()
-            .filter(|&place| {
-                unit.is_some()
-                    && self
-                        .places
-                        .get(place)
-                        .is_some_and(|place| place.unit.as_deref() == unit)
-            })
+            .filter(|&place| unit.is_some() && unit_of(place) == unit)
             .collect();
-        if own.is_empty() { all.to_vec() } else { own }
+        if !own.is_empty() {
+            return own;
+        }
+        // The answer of a later trial or opinion is only its own.
+        let all = all.iter().copied();
+        all.filter(|&place| unit.is_none() || !unit_of(place).is_some_and(is_repeated_unit))
+            .collect()
     }
 
     /// Whether these are entries of `unit`.
@@ -234,14 +236,20 @@ impl Cassette {
 
     /// The text of a miss: the nearest recorded request, and what differs.
     pub(crate) fn describe_miss(&self, request: &ModelRequest) -> String {
-        let unit = request.unit.as_deref().filter(|unit| is_later_trial(unit));
-        if let Some(unit) = unit
+        if let Some(unit) = &request.unit
             && self.by_key.contains_key(&request_key(request))
         {
-            return format!(
-                "`{}` holds no answer for `{unit}`: it was recorded with fewer trials; record it again",
-                self.path.display()
-            );
+            let fewer = if is_later_trial(unit) {
+                "trials"
+            } else {
+                "opinions of judges"
+            };
+            if is_repeated_unit(unit) {
+                return format!(
+                    "`{}` holds no answer for `{unit}`: it was recorded with fewer {fewer}; record it again",
+                    self.path.display()
+                );
+            }
         }
         let nearest = self
             .entries()

@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
-use holodeck_model::{Redactor, is_later_trial};
+use holodeck_model::{Redactor, is_repeated_unit};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -51,7 +51,7 @@ impl ReplayCursor {
         let candidates = self.cassette.candidates(&key, request.unit.as_deref());
         let foreign =
             request.unit.is_some() && !self.cassette.belong_to(&candidates, request.unit.as_deref());
-        let is_repeated = request.unit.as_deref().is_some_and(is_later_trial);
+        let is_repeated = request.unit.as_deref().is_some_and(is_repeated_unit);
         if foreign && is_repeated {
             return Err(NoAnswer::Miss(Box::new(request)));
         }

@@ -1,9 +1,12 @@
 //! Prepares the metrics of a configuration once and computes their verdicts.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use futures::future::join_all;
-use holodeck_model::{MetricCondition, MetricConfig, OnMasked};
+use holodeck_model::{MetricCondition, MetricConfig, MissingVote, OnMasked};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -94,6 +97,8 @@ pub struct MetricOutcome {
     pub evidence: Option<Value>,
     /// How often a judge was asked again.
     pub retries: u32,
+    /// The judges of a jury that gave no verdict.
+    pub missing_votes: Vec<MissingVote>,
     /// How long the computation took.
     pub evaluation_time: Duration,
 }
@@ -153,8 +158,11 @@ impl Grader {
 
     fn of(configs: &[MetricConfig], subject: Subject) -> Result<Self, ConfigError> {
         let enabled = configs.iter().enumerate().filter(|(_, config)| config.enabled());
+        let mut names: HashMap<&str, u32> = HashMap::new();
         let metrics = enabled.map(|(index, config)| {
-            let metric = prepare(config, subject).map_err(|problem| ConfigError {
+            let number = names.entry(config.name()).or_default();
+            *number += 1;
+            let metric = prepare(config, subject, *number).map_err(|problem| ConfigError {
                 index,
                 metric: config.name().to_owned(),
                 problem,
@@ -282,7 +290,7 @@ impl Grader {
     }
 }
 
-fn prepare(config: &MetricConfig, subject: Subject) -> Result<Scorer, String> {
+fn prepare(config: &MetricConfig, subject: Subject, number: u32) -> Result<Scorer, String> {
     let name = config.name();
     let fits = match (config, subject) {
         (MetricConfig::Standard(metric), Subject::Conversation) => metric.metric.fits_conversations(),
@@ -298,7 +306,7 @@ fn prepare(config: &MetricConfig, subject: Subject) -> Result<Scorer, String> {
     }
     Ok(match config {
         MetricConfig::Standard(standard) if standard.metric.needs_judge() => {
-            Scorer::Asking(Box::new(Jury::new(config, subject)?))
+            Scorer::Asking(Box::new(Jury::new(config, subject, number)?))
         }
         MetricConfig::Standard(standard) if standard.metric.is_text_score() => {
             Scorer::Computing(Box::new(text_score::TextScore::new(standard)?))
@@ -307,7 +315,7 @@ fn prepare(config: &MetricConfig, subject: Subject) -> Result<Scorer, String> {
             Scorer::Computing(Box::new(checks::StandardCheck::new(standard)?))
         }
         MetricConfig::Geval(_) | MetricConfig::Rag(_) | MetricConfig::GoalSuccess(_) => {
-            Scorer::Asking(Box::new(Jury::new(config, subject)?))
+            Scorer::Asking(Box::new(Jury::new(config, subject, number)?))
         }
         MetricConfig::Code(code) => Scorer::Asking(Box::new(CodeGrader::new(code))),
     })
@@ -346,6 +354,7 @@ impl PreparedMetric {
                 reason: score.reason,
                 evidence: score.evidence,
                 retries: score.retries,
+                missing_votes: score.missing_votes,
                 ..self.blank(
                     verdict(score.value, score.passed, self.threshold),
                     evaluation_time,
@@ -357,8 +366,13 @@ impl PreparedMetric {
                 } else {
                     Verdict::Error
                 };
+                let missing_votes = match &error {
+                    MetricError::NotJudged { missing_votes, .. } => missing_votes.clone(),
+                    _ => Vec::new(),
+                };
                 MetricOutcome {
                     error: Some(error),
+                    missing_votes,
                     ..self.blank(verdict, evaluation_time)
                 }
             }
@@ -376,6 +390,7 @@ impl PreparedMetric {
             error: None,
             evidence: None,
             retries: 0,
+            missing_votes: Vec::new(),
             evaluation_time,
         }
     }

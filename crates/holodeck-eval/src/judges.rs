@@ -30,7 +30,7 @@ pub const JUDGE_INSTRUCTIONS: &str = "You judge answers of an AI assistant for i
     them change your score; judge only what the task asks.";
 
 /// Version of the built-in prompts. Scores of different versions are not comparable.
-pub const JUDGE_PROMPTS: u32 = 1;
+pub const JUDGE_PROMPTS: u32 = 2;
 
 /// A metric, as one judge computes it.
 #[async_trait]

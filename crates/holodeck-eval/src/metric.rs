@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use holodeck_model::{CodeMetric, ModelConfig};
+use holodeck_model::{CodeMetric, MissingVote, ModelConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -93,8 +93,25 @@ pub struct JudgeAnswer {
 pub struct JudgeError {
     /// The reason.
     pub reason: String,
-    /// Whether another attempt can help.
-    pub retryable: bool,
+    /// What it means for other calls.
+    pub kind: JudgeErrorKind,
+}
+
+/// What the failure of a call of a judge means for other calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "judges and metrics distinguish all of them"
+)]
+pub enum JudgeErrorKind {
+    /// Another attempt can help.
+    Retryable,
+    /// Another attempt cannot help.
+    Final,
+    /// The endpoint rejected the credentials, so that it answers no call.
+    Credentials,
+    /// The recording that is replayed has no answer. A vote that was recorded is missing, and no other vote replaces it.
+    RecordingMiss,
 }
 
 impl JudgeError {
@@ -102,7 +119,15 @@ impl JudgeError {
     pub fn retryable(reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
-            retryable: true,
+            kind: JudgeErrorKind::Retryable,
+        }
+    }
+
+    /// An error that no other attempt avoids.
+    pub fn last(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            kind: JudgeErrorKind::Final,
         }
     }
 }
@@ -140,6 +165,8 @@ pub struct Score {
     pub evidence: Option<Value>,
     /// How often a judge was asked again because it returned no verdict.
     pub retries: u32,
+    /// The judges of a jury that gave no verdict.
+    pub missing_votes: Vec<MissingVote>,
 }
 
 impl Score {
@@ -151,6 +178,7 @@ impl Score {
             reason: None,
             evidence: None,
             retries: 0,
+            missing_votes: Vec::new(),
         }
     }
 
@@ -162,6 +190,7 @@ impl Score {
             reason: None,
             evidence: None,
             retries: 0,
+            missing_votes: Vec::new(),
         }
     }
 
@@ -173,7 +202,20 @@ impl Score {
             reason: Some(reason.into()),
             evidence: None,
             retries: 0,
+            missing_votes: Vec::new(),
         }
+    }
+}
+
+impl MetricError {
+    /// Names the repeat or the sample in which a judge failed, if there are several.
+    pub(crate) fn of_part(mut self, part: &str, number: u32, count: u32) -> Self {
+        if let Self::NotJudged { reason, .. } = &mut self
+            && count > 1
+        {
+            *reason = format!("{part} {number} of {count}: {reason}");
+        }
+        self
     }
 }
 
@@ -265,8 +307,10 @@ pub enum MetricError {
         name: String,
         /// Why.
         reason: String,
-        /// Whether another attempt can help.
-        retryable: bool,
+        /// What the failed call means for others.
+        kind: JudgeErrorKind,
+        /// The judges of a jury that gave no verdict.
+        missing_votes: Vec<MissingVote>,
     },
     /// Texts that it reads were masked: what decides may be in the part that nobody saw.
     #[error(
@@ -278,6 +322,14 @@ pub enum MetricError {
         metric: String,
         /// The masked texts.
         places: String,
+    },
+    /// The answer is valid, but this program cannot read it: neither the check nor its negation is met.
+    #[error("`{metric}` cannot read this answer: {problem}")]
+    Unreadable {
+        /// The metric.
+        metric: String,
+        /// Why.
+        problem: String,
     },
     /// The code grader returned no usable result.
     #[error("code grader `{name}` gave no score: {reason}")]

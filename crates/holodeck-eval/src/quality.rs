@@ -1,6 +1,6 @@
 //! Asks a judge how good an answer is and what would make it better.
 
-use holodeck_model::ModelConfig;
+use holodeck_model::{ModelConfig, Opinion};
 use serde::Deserialize;
 
 use crate::{Judge, JudgeError, JudgeRequest, VerdictFormat, judges::material::Material};
@@ -40,7 +40,7 @@ impl QualityQuestion<'_> {
     pub async fn ask(&self, judge: &dyn Judge) -> Result<QualityVerdict, JudgeError> {
         let round = match self.repeat {
             0 | 1 => String::new(),
-            repeat => format!(" · repeat {repeat}"),
+            repeat => Opinion::Repeat.mark(repeat),
         };
         let request = JudgeRequest {
             model: self.model,

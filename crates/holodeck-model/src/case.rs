@@ -59,6 +59,51 @@ pub fn is_later_trial(unit: &str) -> bool {
     ends.any(|end| end.starts_with(|c: char| c.is_ascii_digit()))
 }
 
+/// An opinion of a judge beside others on the same answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "recordings know all of them")]
+pub enum Opinion {
+    /// That of one judge of a jury.
+    Judge,
+    /// A repeated judgement.
+    Repeat,
+    /// A sampled score.
+    Sample,
+    /// That of one of several metrics with the same name.
+    Metric,
+}
+
+impl Opinion {
+    const ALL: [Self; 4] = [Self::Judge, Self::Repeat, Self::Sample, Self::Metric];
+
+    fn start(self) -> &'static str {
+        match self {
+            Self::Judge => " · judge ",
+            Self::Repeat => " · repeat ",
+            Self::Sample => ", sample ",
+            Self::Metric => " · metric ",
+        }
+    }
+
+    /// What names an opinion, from 1, in a recording.
+    pub fn mark(self, number: u32) -> String {
+        format!("{}{number}", self.start())
+    }
+}
+
+/// Whether a unit of a recording belongs to a trial, or to an opinion of a judge, after the first. Only its own answers
+/// may answer it, and they answer nothing else: one answer for several would make all of them equal.
+pub fn is_repeated_unit(unit: &str) -> bool {
+    let later = |opinion: Opinion| {
+        let mut ends = unit.split(opinion.start()).skip(1);
+        ends.any(|end| {
+            let digits = end.split(|c: char| !c.is_ascii_digit()).next();
+            digits.is_some_and(|digits| !digits.is_empty() && digits != "1")
+        })
+    };
+    is_later_trial(unit) || Opinion::ALL.into_iter().any(later)
+}
+
 /// The identity of a case, and of what it asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CaseIdentity {

@@ -41,8 +41,8 @@ pub use agent_doc::{AgentDoc, AgentDocPlaces, Boost, FocusArea, RoutingCase, Tas
 pub use approval::{ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate};
 pub use call_details::{CallDetails, CallRefusal, Passage};
 pub use case::{
-    CaseContent, CaseId, CaseIdentity, InvalidCaseId, UnitKey, equal_cases, identify_cases, is_later_trial,
-    match_cases, recorded_trial_name,
+    CaseContent, CaseId, CaseIdentity, InvalidCaseId, Opinion, UnitKey, equal_cases, identify_cases,
+    is_later_trial, is_repeated_unit, match_cases, recorded_trial_name,
 };
 pub use cli_version::CliVersion;
 pub use code::Code;

@@ -529,6 +529,35 @@ pub struct MetricResult {
     /// What the score was computed from, such as the verdicts on single claims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
+    /// The judges of a jury that gave no verdict.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_votes: Vec<MissingVote>,
+    /// What a failed call of a judge says about other calls, beside `error`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge_failure: Option<JudgeFailure>,
+}
+
+/// A judge of a jury that gave no verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::exhaustive_structs, reason = "juries construct it as a literal")]
+pub struct MissingVote {
+    /// Its name.
+    pub judge: String,
+    /// Its number in `judges`, from 1.
+    pub number: usize,
+    /// Why it gave none.
+    pub reason: String,
+}
+
+/// A failure of a judge that is one of the run, and not of the metric: the exit code is that of an execution error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(clippy::exhaustive_enums, reason = "a run distinguishes all of them")]
+pub enum JudgeFailure {
+    /// The endpoint rejected the credentials.
+    Credentials,
+    /// The recording that is replayed has no answer.
+    RecordingMiss,
 }
 
 /// A judge of a metric.
@@ -568,6 +597,9 @@ pub struct ReportSummary {
     /// Failed cases of which some trials passed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub flaky: usize,
+    /// How many verdicts of juries lack the vote of a judge, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub missing_votes: BTreeMap<String, usize>,
     /// Cases without a verdict.
     #[serde(default)]
     pub errors: usize,

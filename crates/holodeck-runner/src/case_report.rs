@@ -5,7 +5,8 @@ use std::{borrow::Cow, collections::HashMap};
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_model::{
     ApprovalDetail, CaseDeciders, CaseState, Digest, ExecutionState, ExpectedApproval, ExpectedTool, Failure,
-    LoopSummary, MetricConfig, MetricResult, OneOrMany, Redactor, ResolvedAgent, TokenUsage, case_label,
+    LoopSummary, MetricConfig, MetricResult, MissingVote, OneOrMany, Redactor, ResolvedAgent, TokenUsage,
+    case_label,
 };
 use holodeck_turn::TurnRecord;
 use serde_json::Value;
@@ -289,6 +290,26 @@ impl CaseReport {
         once.into_iter().chain(of_trials)
     }
 
+    /// Whether a judge failed in a way that is a failure of the run.
+    pub(crate) fn has_judge_failure(&self) -> bool {
+        let quality = self.unit.quality_loop.as_ref();
+        let mut metrics = self.metrics_of_trials();
+        quality.is_some_and(|quality| quality.judge_failure.is_some())
+            || metrics.any(|metrics| metrics.iter().any(|metric| metric.judge_failure.is_some()))
+    }
+
+    /// The judges without a vote, each with the name of its metric.
+    pub fn missing_votes(&self) -> Vec<(String, MissingVote)> {
+        let mut missing: Vec<(String, MissingVote)> = Vec::new();
+        for metrics in self.metrics_of_trials() {
+            for metric in metrics.iter() {
+                let votes = metric.missing_votes.iter().cloned();
+                missing.extend(votes.map(|vote| (metric.label().into_owned(), vote)));
+            }
+        }
+        missing
+    }
+
     /// Whether all expectations about tools were met; absent when there are none.
     pub fn tools_matched(&self) -> Option<bool> {
         let turns = self.turns().filter_map(|turn| turn.grade.tools_matched);
@@ -445,6 +466,17 @@ fn mean(group: &[&MetricResult]) -> Option<MetricResult> {
     // Each turn may have its own texts to compare with.
     let expectations = group.iter().filter_map(|metric| metric.identity.expectation);
     result.identity.expectation = Digest::of_all(expectations);
+    result.judge_failure = group.iter().find_map(|metric| metric.judge_failure);
+    result.missing_votes = group
+        .iter()
+        .flat_map(|metric| metric.missing_votes.clone())
+        .collect();
+    let mut judges: Vec<&str> = Vec::new();
+    for voted in group.iter().filter_map(|metric| metric.model_used.as_deref()) {
+        let more = voted.split(", ").filter(|name| !judges.contains(name));
+        judges.extend(more.collect::<Vec<_>>());
+    }
+    result.model_used = (!judges.is_empty()).then(|| judges.join(", "));
     result.skipped = group.iter().all(|metric| metric.skipped);
     Some(result)
 }

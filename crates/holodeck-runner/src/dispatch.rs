@@ -318,8 +318,9 @@ impl Dispatcher<'_> {
                 }
             };
             let (unit, record, grade) = finished;
+            let of_judge = Blocker::of_judge(&grade);
             let passed = self.finish(unit, *record, grade, &mut work)?;
-            let blocker = work.blockers.remove(&unit);
+            let blocker = work.blockers.remove(&unit).or(of_judge);
             unreachable = match blocker {
                 Some(Blocker::Unreachable(_)) => unreachable + 1,
                 _ => 0,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use holodeck_backend_api::{AgentBackend, BackendError, BackendEvent};
 use holodeck_model::{
-    CaseIdentity, Failure, FailureKind, TaskRoute, TaskRouter, TestCase, TokenUsage, UnitKey,
+    CaseIdentity, Failure, FailureKind, JudgeFailure, TaskRoute, TaskRouter, TestCase, TokenUsage, UnitKey,
 };
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner, describe_error};
 use jiff::Timestamp;
@@ -283,6 +283,19 @@ impl Executor {
 }
 
 impl Blocker {
+    /// Whether one case shows it.
+    pub(crate) fn is_certain(&self) -> bool {
+        matches!(self, Self::Credentials(_))
+    }
+
+    /// A judge whose credentials are rejected judges no other case either.
+    pub(crate) fn of_judge(grade: &Grade) -> Option<Self> {
+        let mut metrics = grade.metrics();
+        let rejected = metrics.find(|metric| metric.judge_failure == Some(JudgeFailure::Credentials))?;
+        let reason = rejected.error.clone().unwrap_or_default();
+        Some(Self::Credentials(reason))
+    }
+
     pub(crate) fn from_error(error: &BackendError) -> Option<Self> {
         if error.is_credentials() {
             Some(Self::Credentials(error.to_string()))

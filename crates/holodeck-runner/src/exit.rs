@@ -50,7 +50,11 @@ impl ExitCode {
             CaseState::Passed | CaseState::Unchecked => None,
             CaseState::Failed | CaseState::Flaky => Some(Self::Failed),
             // Every turn was executed; only the checks have no result.
-            CaseState::Error if case.execution() == ExecutionState::Completed => Some(Self::Metric),
+            CaseState::Error
+                if case.execution() == ExecutionState::Completed && !case.has_judge_failure() =>
+            {
+                Some(Self::Metric)
+            }
             CaseState::Error => Some(Self::Execution),
         }
     }

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_eval::{
-    ApprovalsOutcome, Asked, CalledTool, EvalInput, Grader, InputText, MaskedInput, MaskedText,
+    ApprovalsOutcome, Asked, CalledTool, EvalInput, Grader, InputText, MaskedInput, MaskedText, MetricError,
     MetricOutcome, Verdict,
 };
 use holodeck_model::{
@@ -30,7 +30,10 @@ use expectations::{ToolCheck, masked_error};
 pub(crate) use kept::CannotKeep;
 pub use kept::Renew;
 
-use crate::record::{Grade, TurnGrade, UnitRecord};
+use crate::{
+    judging::judge_failure,
+    record::{Grade, TurnGrade, UnitRecord},
+};
 
 /// The checks of an agent. Shared checks are prepared once; a case's own checks are prepared when it is graded, so that
 /// memory does not grow with the number of cases.
@@ -547,7 +550,12 @@ fn metric_result(outcome: MetricOutcome) -> MetricResult {
         threshold: outcome.threshold,
         passed,
         scale: "0-1".to_owned(),
+        judge_failure: match &outcome.error {
+            Some(MetricError::NotJudged { kind, .. }) => judge_failure(*kind),
+            _ => None,
+        },
         error: outcome.error.map(|error| error.to_string()),
+        missing_votes: outcome.missing_votes,
         retry_count: outcome.retries,
         evaluation_time_ms: Some(outcome.evaluation_time.as_secs_f64() * 1e3),
         model_used: None,

@@ -231,19 +231,38 @@ impl GradingStage {
                 if config.judging().is_none() {
                     continue;
                 }
-                metric.model_used = self.judges_of(config);
+                let names = self.judges_of(config);
+                for missing in &mut metric.missing_votes {
+                    if let Some(name) = missing.number.checked_sub(1).and_then(|place| names.get(place)) {
+                        missing.judge.clone_from(name);
+                    }
+                }
+                let has_voted = |number| {
+                    metric
+                        .missing_votes
+                        .iter()
+                        .all(|missing| missing.number != number)
+                };
+                let voted = names
+                    .into_iter()
+                    .enumerate()
+                    .filter(|(place, _)| has_voted(place + 1));
+                let voted: Vec<String> = voted.map(|(_, name)| name).collect();
+                metric.model_used = (!voted.is_empty()).then(|| voted.join(", "));
             }
         }
     }
 
-    /// The names of the judges of a metric.
-    fn judges_of(&self, config: &MetricConfig) -> Option<String> {
-        let judging = config.judging()?;
-        if judging.judges.is_empty() {
-            return self.judge.name(None);
+    /// The names of the judges of a metric, in their order.
+    fn judges_of(&self, config: &MetricConfig) -> Vec<String> {
+        let judges = config.judging().map_or(&[][..], |judging| judging.judges);
+        if judges.is_empty() {
+            return self.judge.name(None).into_iter().collect();
         }
-        let names = judging.judges.iter().map(|model| self.judge.name(Some(model)));
-        Some(names.collect::<Option<Vec<_>>>()?.join(", "))
+        judges
+            .iter()
+            .filter_map(|model| self.judge.name(Some(model)))
+            .collect()
     }
 
     /// Whether a unit can be graded synchronously without delaying others.

@@ -9,7 +9,7 @@ use std::sync::{
 use async_trait::async_trait;
 use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeRequest};
 use holodeck_model::{
-    ExecutionState, Failure, FailureKind, FileInput, LoopSummary, Redactor, TestCase, UnitKey,
+    ExecutionState, Failure, FailureKind, FileInput, JudgeFailure, LoopSummary, Redactor, TestCase, UnitKey,
 };
 use holodeck_turn::TurnRecord;
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     JudgeSettings,
-    execute::{Conversation, Executor},
-    judging::{JudgeUsage, RunJudge},
+    execute::{Blocker, Conversation, Executor},
+    judging::{JudgeUsage, RunJudge, judge_failure},
 };
 
 /// Improves the answers of cases.
@@ -67,6 +67,9 @@ pub struct LoopRecord {
     pub used: JudgeUsage,
     /// Wall time of the first answer and the loop.
     pub elapsed_ms: u64,
+    /// What a failed call of its judge says about other calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge_failure: Option<JudgeFailure>,
     /// Why the verdict on the case is an error: the scorer failed, or a score was not a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
@@ -139,6 +142,13 @@ impl Executor {
         };
         let ImprovedAnswer { turn, record } = answer_loop.improve(first, cancel).await?;
         conversation.turns.push(turn);
+        if let Some(failure) = record
+            .failure
+            .as_ref()
+            .filter(|_| record.judge_failure == Some(JudgeFailure::Credentials))
+        {
+            conversation.blocker = Some(Blocker::Credentials(failure.text.clone()));
+        }
         conversation.quality_loop = Some(Box::new(record));
         Some(conversation)
     }
@@ -169,6 +179,7 @@ pub struct JudgeCalls {
     cancel: CancellationToken,
     iteration: AtomicU32,
     used: std::sync::Mutex<(JudgeUsage, JudgeUsage)>,
+    failure: std::sync::Mutex<Option<JudgeFailure>>,
 }
 
 impl JudgeCalls {
@@ -180,6 +191,7 @@ impl JudgeCalls {
             cancel,
             iteration: AtomicU32::new(0),
             used: std::sync::Mutex::default(),
+            failure: std::sync::Mutex::default(),
         }
     }
 
@@ -196,6 +208,14 @@ impl JudgeCalls {
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let taken = std::mem::take(&mut used.0);
         (taken.model_calls > 0).then_some(taken)
+    }
+
+    /// What a failed call says about other calls, if one does.
+    pub fn failure(&self) -> Option<JudgeFailure> {
+        *self
+            .failure
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// What was used in all.
@@ -217,6 +237,13 @@ impl Judge for JudgeCalls {
             .0
             .for_unit(UnitKey::NO_CASE, name, Vec::new(), self.cancel.clone());
         let answer = unit.ask(request).await;
+        if let Some(failure) = answer.as_ref().err().and_then(|error| judge_failure(error.kind)) {
+            let mut first = self
+                .failure
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            first.get_or_insert(failure);
+        }
         if let Some(usage) = unit.usage() {
             let mut used = self
                 .used

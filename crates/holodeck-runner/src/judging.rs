@@ -10,8 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{AgentBackend, BackendError, NumberOdds, TurnRequest};
-use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeRequest, VerdictFormat};
-use holodeck_model::{ModelConfig, Redactor, TokenUsage, UnitKey, hex_prefix};
+use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, VerdictFormat};
+use holodeck_model::{JudgeFailure, ModelConfig, Redactor, TokenUsage, UnitKey, hex_prefix};
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -223,10 +223,7 @@ pub(crate) struct DeferredJudge;
 #[async_trait]
 impl Judge for DeferredJudge {
     async fn ask(&self, _: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
-        Err(JudgeError {
-            reason: "not judged yet".to_owned(),
-            retryable: false,
-        })
+        Err(JudgeError::last("not judged yet"))
     }
 }
 
@@ -261,10 +258,7 @@ impl UnitJudge<'_> {
 
     /// Calls the judge and records its answer.
     async fn call(&self, request: JudgeRequest<'_>, question: String) -> Result<JudgeAnswer, JudgeError> {
-        let stopped = |reason: &str| JudgeError {
-            reason: reason.to_owned(),
-            retryable: false,
-        };
+        let stopped = |reason: &str| JudgeError::last(reason);
         let Some(settings) = self.judge.settings.as_ref() else {
             return Err(stopped("no judge is configured"));
         };
@@ -277,8 +271,8 @@ impl UnitJudge<'_> {
         };
         let opened = settings.judges.open(request.model, request.format).await;
         let OpenJudge { backend, turns } = opened.map_err(|error| JudgeError {
+            kind: kind_of(&error).unwrap_or(JudgeErrorKind::Final),
             reason: error.to_string(),
-            retryable: false,
         })?;
         let unit = if request.shared {
             request.label.clone()
@@ -325,7 +319,9 @@ pub(crate) fn read_answer(
     record: TurnRecord,
     error: Option<&BackendError>,
 ) -> Result<JudgeAnswer, JudgeError> {
-    if record.truncated {
+    // It says more about the call than what there is of an answer.
+    let known = error.and_then(kind_of);
+    if record.truncated && known.is_none() {
         return Err(JudgeError::retryable(
             "the answer of the judge was cut off at max_tokens",
         ));
@@ -333,9 +329,13 @@ pub(crate) fn read_answer(
     if let Some(failure) = record.failures.first() {
         return Err(JudgeError {
             reason: failure.text.clone(),
-            // Without an error of the backend, the judge answered with something else.
-            retryable: error
-                .is_none_or(|error| error.is_retryable() || matches!(error, BackendError::Timeout { .. })),
+            kind: known.unwrap_or_else(|| match error {
+                Some(error) if !error.is_retryable() && !matches!(error, BackendError::Timeout { .. }) => {
+                    JudgeErrorKind::Final
+                }
+                // Without an error of the backend, the judge answered with something else.
+                _ => JudgeErrorKind::Retryable,
+            }),
         });
     }
     match record.result.structured_output {
@@ -345,6 +345,24 @@ pub(crate) fn read_answer(
             model: record.result.model,
         }),
         None => Err(JudgeError::retryable("the judge returned no verdict")),
+    }
+}
+
+/// The kind of an error that says something about all calls.
+fn kind_of(error: &BackendError) -> Option<JudgeErrorKind> {
+    match error {
+        BackendError::ReplayMiss(_) => Some(JudgeErrorKind::RecordingMiss),
+        error if error.is_credentials() => Some(JudgeErrorKind::Credentials),
+        _ => None,
+    }
+}
+
+/// The failure of a judge that is one of the run.
+pub(crate) fn judge_failure(kind: JudgeErrorKind) -> Option<JudgeFailure> {
+    match kind {
+        JudgeErrorKind::Credentials => Some(JudgeFailure::Credentials),
+        JudgeErrorKind::RecordingMiss => Some(JudgeFailure::RecordingMiss),
+        JudgeErrorKind::Retryable | JudgeErrorKind::Final => None,
     }
 }
 

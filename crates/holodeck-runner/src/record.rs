@@ -301,6 +301,12 @@ impl Grade {
         }
     }
 
+    /// All results of metrics.
+    pub(crate) fn metrics(&self) -> impl Iterator<Item = &MetricResult> {
+        let turns = self.turns.iter().chain(self.conversation.as_deref());
+        turns.flat_map(|turn| &turn.metrics)
+    }
+
     /// Adds the verdict on the conversation as a whole. The worse verdict decides.
     pub(crate) fn with_conversation(self, conversation: TurnGrade) -> Self {
         Self {
@@ -331,6 +337,9 @@ impl Grade {
             for metric in &mut turn.metrics {
                 mask_optional(redactor, &mut metric.reasoning);
                 mask_optional(redactor, &mut metric.error);
+                for missing in &mut metric.missing_votes {
+                    redactor.mask_text(&mut missing.reason);
+                }
                 if let Some(details) = &mut metric.details {
                     redactor.value(details);
                 }

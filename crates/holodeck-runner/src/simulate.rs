@@ -31,6 +31,8 @@ struct Player<'a> {
     exchanges: Vec<(String, String)>,
     calls: usize,
     record: UserRecord,
+    /// An error of the model that plays the user and will affect other cases.
+    rejected: Option<Blocker>,
 }
 
 /// Why there is no next message.
@@ -66,6 +68,7 @@ impl Executor {
             exchanges: Vec::new(),
             calls: 0,
             record: UserRecord::default(),
+            rejected: None,
         };
         let mut conversation = Conversation::default();
         let ended = self.converse(case, &mut player, &mut conversation, cancel).await;
@@ -74,6 +77,7 @@ impl Executor {
             Err(NoMessage::Stopped) => return None,
             Err(NoMessage::Failed(failure)) => player.record.failure = Some(failure),
         }
+        conversation.blocker = conversation.blocker.or(player.rejected);
         conversation.user = Some(player.record);
         Some(conversation)
     }
@@ -259,6 +263,10 @@ impl Player<'_> {
         };
         let used = JudgeUsage::of(&record);
         self.record.used.get_or_insert_default().add(&used);
+        self.rejected = error
+            .as_ref()
+            .and_then(Blocker::from_error)
+            .filter(Blocker::is_certain);
         let described = record.failures.first().cloned();
         read_answer(*record, error.as_ref()).map_err(|unusable| {
             // It is not the agent that failed.

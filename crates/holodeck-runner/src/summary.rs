@@ -84,6 +84,9 @@ impl SummaryFold {
 
     fn observe_metric(&mut self, metric: &MetricResult) {
         let summary = &mut self.summary;
+        for missing in &metric.missing_votes {
+            *summary.missing_votes.entry(missing.judge.clone()).or_default() += 1;
+        }
         match metric.score {
             Some(score) => {
                 let name = metric.label().into_owned();

@@ -11,9 +11,9 @@ use async_trait::async_trait;
 use holodeck_backend_api::{AgentBackend, BackendError};
 use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeRequest};
 use holodeck_model::{
-    AfterSideEffects, ClaudeConfig, ExecutionState, FileInput, LoopStrategy, LoopSummary, MetricConfig,
-    Occasion, Provider, QualityLoopConfig, ResolvedAgent, SideEffectGate, SideEffects, TerminationReason,
-    ToolConfig, UsageMetadata,
+    AfterSideEffects, ClaudeConfig, ExecutionState, FileInput, JudgeFailure, LoopStrategy, LoopSummary,
+    MetricConfig, Occasion, Provider, QualityLoopConfig, ResolvedAgent, SideEffectGate, SideEffects,
+    TerminationReason, ToolConfig, UsageMetadata,
 };
 use holodeck_orchestrator::{
     AnswerScorer, Assessment, CountingJudge, ImproveError, Improver, InvalidRule, LoopControl, LoopOutput,
@@ -206,6 +206,7 @@ impl AgentLoop {
             report,
             used,
             beyond_first,
+            judge_failure: judge.0.failure(),
             elapsed: before.saturating_add(started.elapsed()),
         }
     }
@@ -264,6 +265,8 @@ pub(crate) struct LoopedTurn {
     pub(crate) used: JudgeUsage,
     /// What was used beyond the first answer.
     pub(crate) beyond_first: JudgeUsage,
+    /// What a failed call of a judge says about other calls.
+    pub(crate) judge_failure: Option<JudgeFailure>,
     pub(crate) elapsed: Duration,
 }
 
@@ -302,6 +305,7 @@ impl AnswerLoop for AgentLoop {
             summary: ended.summary(),
             used: ended.used,
             elapsed_ms: u64::try_from(ended.elapsed.as_millis()).unwrap_or(u64::MAX),
+            judge_failure: ended.judge_failure,
             failure: None,
         };
         // In a test, a score that is not known is never a verdict.

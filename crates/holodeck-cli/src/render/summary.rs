@@ -61,7 +61,7 @@ pub(crate) fn summary(run: &Summary<'_>, failures: FailureList, width: usize) ->
         .head
         .provenance()
         .into_iter()
-        .chain(words::truncated(&run.head.summary))
+        .chain(words::doubts(&run.head.summary))
         .chain(words::loops(&run.head.summary))
     {
         shown.push_str(&one_line(&line));

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use holodeck_model::StandardMetric;
 use jsonschema::{Retrieve, Uri, Validator};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::{Answer, Check, Finding};
@@ -21,10 +22,10 @@ impl Check for JsonValid {
         let parsed = match answer.path {
             // A list or an object at the path is JSON; a string may contain JSON.
             Some(path) => match path.value(answer.input)?.as_ref() {
-                Value::String(text) => parse(text).map(drop),
+                Value::String(text) => parse(text, answer)?.map(drop),
                 _ => Ok(()),
             },
-            None => parse(answer.input.response).map(drop),
+            None => parse(answer.input.response, answer)?.map(drop),
         };
         Ok(match parsed {
             Ok(()) => Finding::met("the answer is JSON"),
@@ -33,8 +34,21 @@ impl Check for JsonValid {
     }
 }
 
-fn parse(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("the answer is not JSON ({error}): {}", quote(text)))
+/// Parses JSON, or says why a text is none. JSON that the parser cannot hold, such as deeply nested lists or numbers that
+/// are out of range, is an error: it is neither proven to be JSON that can be used, nor is it something else.
+fn parse(text: &str, answer: &Answer<'_>) -> Result<Result<Value, String>, MetricError> {
+    let error = match serde_json::from_str(text) {
+        Ok(value) => return Ok(Ok(value)),
+        Err(error) => error,
+    };
+    // This reads the grammar only, without limits.
+    match serde_json::from_str::<IgnoredAny>(text) {
+        Ok(_) => Err(MetricError::Unreadable {
+            metric: answer.metric.to_string(),
+            problem: error.to_string(),
+        }),
+        Err(_) => Ok(Err(format!("the answer is not JSON ({error}): {}", quote(text)))),
+    }
 }
 
 /// The answer is JSON that follows the schema.
@@ -59,7 +73,7 @@ impl Check for JsonSchema {
     fn find(&self, answer: &Answer<'_>) -> Result<Finding, MetricError> {
         let value = match answer.path {
             Some(path) => path.value(answer.input)?,
-            None => match parse(answer.input.response) {
+            None => match parse(answer.input.response, answer)? {
                 Ok(value) => Cow::Owned(value),
                 Err(problem) => return Ok(Finding::missed(problem)),
             },

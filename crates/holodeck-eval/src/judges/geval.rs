@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use async_trait::async_trait;
-use holodeck_model::{EvalParam, GevalMetric, RubricLevel};
+use holodeck_model::{EvalParam, GevalMetric, Opinion, RubricLevel};
 use serde_json::json;
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     template,
     transcript::{EXPLANATION, Transcript},
 };
-use crate::{EvalInput, InputText, MetricError, Score, VerdictFormat};
+use crate::{EvalInput, InputText, JudgeErrorKind, MetricError, Score, VerdictFormat};
 
 /// The highest score. Rubrics are written for it.
 const TOP: u32 = 10;
@@ -73,7 +73,10 @@ impl Geval {
         );
         let steps = questions.shared_items("steps", prompt).await?;
         if steps.is_empty() {
-            return Err(questions.not_judged("the judge derived no steps from the criteria".to_owned(), true));
+            return Err(questions.not_judged(
+                "the judge derived no steps from the criteria".to_owned(),
+                JudgeErrorKind::Retryable,
+            ));
         }
         Ok(steps)
     }
@@ -210,7 +213,7 @@ impl Geval {
     ) -> Result<Sample, MetricError> {
         let step = match sample {
             1 => "score".to_owned(),
-            _ => format!("score, sample {sample}"),
+            _ => format!("score{}", Opinion::Sample.mark(sample)),
         };
         let (min, max) = self.range();
         let format = VerdictFormat::Score { min, max };
@@ -271,11 +274,14 @@ impl JudgedMetric for Geval {
             None => self.steps(questions).await?,
         };
         let prompt = self.build_prompt(input, &steps)?;
-        let first = self.sample(&prompt, 1, questions).await?;
+        let first = self.sample(&prompt, 1, questions).await;
+        let first = first.map_err(|error| error.of_part("sample", 1, self.samples))?;
         let mut scores = vec![first.score];
         if !first.weighted {
             for sample in 2..=self.samples {
-                scores.push(self.sample(&prompt, sample, questions).await?.score);
+                let sampled = self.sample(&prompt, sample, questions).await;
+                let sampled = sampled.map_err(|error| error.of_part("sample", sample, self.samples));
+                scores.push(sampled?.score);
             }
         }
         let mean = scores.iter().sum::<f64>() / scores.len() as f64;

@@ -1,15 +1,13 @@
 //! Several judges, repetitions and retries of one metric.
 
-use std::fmt::Write as _;
-
 use async_trait::async_trait;
 use futures::future::join_all;
-use holodeck_model::{Aggregate, Judging, MetricConfig, ModelConfig};
+use holodeck_model::{Aggregate, Judging, MetricConfig, MissingVote, ModelConfig, Opinion};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{JudgedMetric, Subject, questions::Questions};
-use crate::{Asked, AskingMetric, EvalInput, InputText, MetricError, Score};
+use crate::{Asked, AskingMetric, EvalInput, InputText, JudgeErrorKind, MetricError, Score};
 
 /// A judged metric with its judges: one, or a jury.
 pub(crate) struct Jury {
@@ -42,6 +40,8 @@ struct Juror {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(skip)]
+    failure: Option<JudgeErrorKind>,
+    #[serde(skip)]
     reason: Option<String>,
     #[serde(skip)]
     evidence: Option<Value>,
@@ -50,12 +50,17 @@ struct Juror {
 }
 
 impl Jury {
-    pub(crate) fn new(config: &MetricConfig, subject: Subject) -> Result<Self, String> {
+    /// `number` counts the metrics with this name, from 1.
+    pub(crate) fn new(config: &MetricConfig, subject: Subject, number: u32) -> Result<Self, String> {
         let name = config.name().to_owned();
         let jury = Self {
-            label: match subject {
-                Subject::Answer => name.clone(),
-                Subject::Conversation => format!("conversation · {name}"),
+            label: match (subject, number) {
+                (Subject::Answer, 1) => name.clone(),
+                (Subject::Answer, number) => format!("{name}{}", Opinion::Metric.mark(number)),
+                (Subject::Conversation, 1) => format!("conversation · {name}"),
+                (Subject::Conversation, number) => {
+                    format!("conversation · {name}{}", Opinion::Metric.mark(number))
+                }
             },
             name,
             metric: super::prepare(config, subject)?,
@@ -88,17 +93,13 @@ impl Jury {
         for repeat in 1..=judging.repeats {
             let mut attempt = 1;
             loop {
-                let mut round = String::new();
-                for (word, number, several) in [
-                    ("judge", place + 1, judging.judges.len() > 1),
-                    ("repeat", repeat as usize, repeat > 1),
-                    ("attempt", attempt as usize, attempt > 1),
-                ] {
-                    if several {
-                        // Writing to a string cannot fail.
-                        let _ = write!(round, " · {word} {number}");
-                    }
-                }
+                let number = u32::try_from(place + 1).unwrap_or(u32::MAX);
+                let round = [
+                    (judging.judges.len() > 1).then(|| Opinion::Judge.mark(number)),
+                    (repeat > 1).then(|| Opinion::Repeat.mark(repeat)),
+                    (attempt > 1).then(|| format!(" · attempt {attempt}")),
+                ];
+                let round: String = round.into_iter().flatten().collect();
                 let questions = Questions {
                     judge: asked.judge,
                     metric: &self.name,
@@ -113,28 +114,39 @@ impl Jury {
                         first.get_or_insert(score);
                         break;
                     }
-                    Err(MetricError::NotJudged { retryable: true, .. }) if attempt <= judging.retries => {
+                    Err(MetricError::NotJudged {
+                        kind: JudgeErrorKind::Retryable,
+                        ..
+                    }) if attempt <= judging.retries => {
                         attempt += 1;
                         retries += 1;
                     }
-                    // A missing text is missing for every judge.
-                    Err(error @ MetricError::NotJudged { .. }) => {
-                        return Ok(Juror {
-                            retries,
-                            error: Some(match &error {
-                                MetricError::NotJudged { reason, .. } => reason.clone(),
-                                _ => error.to_string(),
-                            }),
-                            ..Juror::named(model)
-                        });
-                    }
-                    Err(error) => return Err(error),
+                    // Another error is that of a missing text, which is missing for every judge.
+                    Err(error) => match error.of_part("repeat", repeat, judging.repeats) {
+                        MetricError::NotJudged { reason, kind, .. } => {
+                            return Ok(Juror {
+                                retries,
+                                error: Some(reason),
+                                failure: Some(kind),
+                                ..Juror::named(model)
+                            });
+                        }
+                        other => return Err(other),
+                    },
                 }
             }
         }
         let score = median(&scores);
         let passes = |score: f64| self.config.threshold().map(|threshold| score >= threshold);
-        let passed = score.and_then(passes);
+        let votes = |passed| {
+            scores
+                .iter()
+                .filter(|&&score| passes(score) == Some(passed))
+                .count()
+        };
+        let (yes, no) = (votes(true), votes(false));
+        // A tie of repeats fails, as one of judges does.
+        let passed = (yes + no > 0).then_some(yes > no);
         let differing = scores.iter().filter(|&&score| passes(score) != passed).count();
         let several = judging.repeats > 1;
         let first = first.unwrap_or_else(|| Score::graded(0.0));
@@ -143,7 +155,16 @@ impl Jury {
             passed,
             differing: (several && passed.is_some()).then_some(differing),
             scores: if several { scores } else { Vec::new() },
-            reason: first.reason,
+            reason: if several && yes + no > 0 && yes == no {
+                let tie = format!("{yes} of {} repeats pass it, a tie, which fails", yes + no);
+                Some(
+                    first
+                        .reason
+                        .map_or_else(|| tie.clone(), |reason| format!("{tie}; {reason}")),
+                )
+            } else {
+                first.reason
+            },
             evidence: first.evidence,
             retries,
             ..Juror::named(model)
@@ -151,10 +172,15 @@ impl Jury {
     }
 
     fn not_judged(&self, reason: String) -> MetricError {
+        self.failed(reason, JudgeErrorKind::Final, Vec::new())
+    }
+
+    fn failed(&self, reason: String, kind: JudgeErrorKind, missing_votes: Vec<MissingVote>) -> MetricError {
         MetricError::NotJudged {
             name: self.name.clone(),
             reason,
-            retryable: false,
+            kind,
+            missing_votes,
         }
     }
 }
@@ -168,6 +194,7 @@ impl Juror {
             scores: Vec::new(),
             differing: None,
             error: None,
+            failure: None,
             reason: None,
             evidence: None,
             retries: 0,
@@ -181,11 +208,12 @@ impl Juror {
     fn into_score(self, value: f64) -> Score {
         let noise = (!self.scores.is_empty()).then(|| json!({"judges": [&self]}));
         Score {
-            value,
-            passed: None,
+            // One score is compared with the threshold alone.
+            passed: self.passed.filter(|_| noise.is_some()),
             reason: self.reason,
             evidence: noise.or(self.evidence),
             retries: self.retries,
+            ..Score::graded(value)
         }
     }
 }
@@ -213,7 +241,11 @@ impl AskingMetric for Jury {
             };
             return match (juror.score, juror.error.clone()) {
                 (Some(value), None) => Ok(juror.into_score(value)),
-                (_, error) => Err(self.not_judged(error.unwrap_or_else(|| "there is no score".to_owned()))),
+                (_, error) => Err(self.failed(
+                    error.unwrap_or_else(|| "there is no score".to_owned()),
+                    juror.failure.unwrap_or(JudgeErrorKind::Final),
+                    Vec::new(),
+                )),
             };
         }
         let retries = jurors.iter().map(|juror| juror.retries).sum();
@@ -222,13 +254,25 @@ impl AskingMetric for Jury {
             .iter()
             .filter_map(|juror| Some(format!("{}: {}", juror.label(), juror.error.as_ref()?)))
             .collect();
+        let missing = missing_votes(&jurors);
+        let fails_with = |kind| jurors.iter().any(|juror| juror.failure == Some(kind));
+        // A vote that is not in the recording may have decided otherwise than the others.
+        if fails_with(JudgeErrorKind::RecordingMiss) {
+            return Err(self.failed(errors.join("; "), JudgeErrorKind::RecordingMiss, missing));
+        }
         if voting.len() < judging.min_judges {
-            return Err(self.not_judged(format!(
+            let kind = if fails_with(JudgeErrorKind::Credentials) {
+                JudgeErrorKind::Credentials
+            } else {
+                JudgeErrorKind::Final
+            };
+            let reason = format!(
                 "{} of {count} judges returned a verdict, {} are needed; {}",
                 voting.len(),
                 judging.min_judges,
                 errors.join("; ")
-            )));
+            );
+            return Err(self.failed(reason, kind, missing));
         }
         let scores: Vec<f64> = voting.iter().filter_map(|juror| juror.score).collect();
         let value = match judging.aggregate {
@@ -243,13 +287,26 @@ impl AskingMetric for Jury {
         // A tie fails. With the mean, the threshold decides alone.
         let passed = (judging.aggregate == Aggregate::Median && yes + no > 0).then_some(yes > no);
         Ok(Score {
-            value,
             passed,
             reason: Some(explain(&voting, &errors, (yes, no))),
             evidence: Some(json!({"judges": jurors})),
             retries,
+            missing_votes: missing,
+            ..Score::graded(value)
         })
     }
+}
+
+/// The jurors without a verdict.
+fn missing_votes(jurors: &[Juror]) -> Vec<MissingVote> {
+    let missing = jurors.iter().enumerate().filter_map(|(place, juror)| {
+        Some(MissingVote {
+            judge: juror.label().to_owned(),
+            number: place + 1,
+            reason: juror.error.clone()?,
+        })
+    });
+    missing.collect()
 }
 
 /// The votes, who had no verdict, and the first reason of each side.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use holodeck_model::ModelConfig;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::{Judge, JudgeAnswer, JudgeRequest, MetricError, VerdictFormat};
+use crate::{Judge, JudgeAnswer, JudgeErrorKind, JudgeRequest, MetricError, VerdictFormat};
 
 /// Asks one judge on behalf of one metric.
 #[derive(Clone, Copy)]
@@ -75,7 +75,7 @@ impl Questions<'_> {
             timeout: self.timeout,
         };
         let answer = self.judge.ask(request).await;
-        answer.map_err(|error| self.not_judged(error.reason, error.retryable))
+        answer.map_err(|error| self.not_judged(error.reason, error.kind))
     }
 
     /// Asks, and asks once more if `read` finds that the answer does not fit.
@@ -125,7 +125,10 @@ impl Questions<'_> {
                 Ok(read) => return Ok(read),
                 Err(reason) if problem.is_none() => problem = Some(reason),
                 Err(reason) => {
-                    return Err(self.not_judged(format!("the judge's answer does not fit: {reason}"), true));
+                    return Err(self.not_judged(
+                        format!("the judge's answer does not fit: {reason}"),
+                        JudgeErrorKind::Retryable,
+                    ));
                 }
             }
         }
@@ -216,11 +219,12 @@ impl Questions<'_> {
         .await
     }
 
-    pub(super) fn not_judged(&self, reason: String, retryable: bool) -> MetricError {
+    pub(super) fn not_judged(&self, reason: String, kind: JudgeErrorKind) -> MetricError {
         MetricError::NotJudged {
             name: self.metric.to_owned(),
             reason,
-            retryable,
+            kind,
+            missing_votes: Vec::new(),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{
     questions::{NumberedVerdict, Question, Questions, VerdictWord},
     ready_made::passages,
 };
-use crate::{EvalInput, InputText, MetricError, Score, VerdictFormat};
+use crate::{EvalInput, InputText, JudgeErrorKind, MetricError, Score, VerdictFormat};
 
 /// How many verdicts a reason quotes.
 const QUOTED: usize = 3;
@@ -261,6 +261,7 @@ impl Rag {
                     .into_iter()
                     .map(|statement| match statement.verdict {
                         VerdictWord::Idk => Err("`idk` is not a verdict here".to_owned()),
+                        _ if statement.text.trim().is_empty() => Err("a statement is empty".to_owned()),
                         verdict => Ok(Judged {
                             item: statement.text,
                             verdict,
@@ -320,7 +321,7 @@ impl Rag {
 
 /// Without anything to judge there is no share; 1 would pass an answer that says nothing.
 fn nothing(questions: &Questions<'_>, what: &str) -> MetricError {
-    questions.not_judged(format!("the judge found no {what}"), true)
+    questions.not_judged(format!("the judge found no {what}"), JudgeErrorKind::Retryable)
 }
 
 fn join(items: Vec<String>, verdicts: Vec<NumberedVerdict>) -> Vec<Judged> {

@@ -66,7 +66,8 @@ impl AskingMetric for Length {
         let answer = answer.map_err(|error| MetricError::NotJudged {
             name: self.name().to_owned(),
             reason: error.reason,
-            retryable: error.retryable,
+            kind: error.kind,
+            missing_votes: Vec::new(),
         })?;
         let length = u8::try_from(answer.value.as_str().unwrap().len()).unwrap();
         Ok(Score::graded(f64::from(length) / 10.0))

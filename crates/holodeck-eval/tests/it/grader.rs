@@ -721,3 +721,50 @@ proptest! {
         prop_assert_eq!(found.score.is_none(), found.verdict == Verdict::Error);
     }
 }
+
+#[test]
+fn json_that_the_parser_cannot_hold_is_neither_json_nor_its_negation() {
+    let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+    let in_object = format!("{{\"a\": {}}}", deep(300));
+    let unreadable = [deep(200).as_str(), &in_object, "1e999", "[-1e400]", r#""\ud800""#].map(str::to_owned);
+    let not_json = [
+        "",
+        "no",
+        "{",
+        "[1,]",
+        "NaN",
+        "01",
+        "{'a': 1}",
+        "[1] 2",
+        "\u{feff}{}",
+    ]
+    .map(str::to_owned);
+    let mut broken = deep(200);
+    broken.pop();
+    for check in [
+        json!({"metric": "json_valid"}),
+        json!({"metric": "json_schema", "schema": {"type": "array"}}),
+    ] {
+        for negate in [false, true] {
+            let mut check = check.clone();
+            check["negate"] = negate.into();
+            let grader = Grader::new(&[config(check.clone())]).unwrap();
+            for text in &unreadable {
+                let outcome = outcomes(&grader, &answer(text, "")).remove(0);
+                assert_eq!(outcome.verdict, Verdict::Error, "{check} {}", &text[..5]);
+                assert!(
+                    outcome
+                        .error
+                        .unwrap()
+                        .to_string()
+                        .contains("cannot read this answer")
+                );
+            }
+            for text in not_json.iter().chain([&broken]) {
+                let outcome = outcomes(&grader, &answer(text, "")).remove(0);
+                let verdict = if negate { Verdict::Passed } else { Verdict::Failed };
+                assert_eq!(outcome.verdict, verdict, "{check} {text}");
+            }
+        }
+    }
+}

@@ -7,10 +7,10 @@ use std::{
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use holodeck_eval::model::Redactor;
+use holodeck_eval::model::{MissingVote, Redactor};
 use holodeck_eval::{
-    Asked, EvalInput, Grader, Judge, JudgeAnswer, JudgeError, JudgeRequest, MaskedInput, MetricConfig,
-    MetricOutcome, NoPrograms, Verdict, VerdictFormat,
+    Asked, EvalInput, Grader, Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, MaskedInput,
+    MetricConfig, MetricError, MetricOutcome, NoPrograms, Verdict, VerdictFormat,
 };
 use serde_json::{Value, json};
 
@@ -296,6 +296,9 @@ fn no_broken_answer_becomes_a_score() {
         json!({"verdicts": [{"number": 1, "verdict": "maybe", "reason": "r"}]}),
         json!({"statements": []}),
         json!({"statements": [{"statement": "s", "verdict": "idk", "reason": "r"}]}),
+        json!({"statements": [{"statement": "", "verdict": "yes", "reason": "r"}]}),
+        json!({"statements": [{"statement": "s", "verdict": "yes", "reason": "r"},
+            {"statement": " \n", "verdict": "yes", "reason": "r"}]}),
     ];
     for config in all() {
         for answer in &broken {
@@ -450,6 +453,142 @@ fn the_majority_of_a_jury_decides() {
         [Some(9), Some(8), Some(4), Some(0)],
     );
     assert_eq!((outcome.score, outcome.verdict), (Some(0.525), Verdict::Passed));
+}
+
+/// Asks a jury of `a`, `b` and `c`; `answers` has each one's score or error.
+fn ask_jury(more: Value, answers: [Result<u32, JudgeErrorKind>; 3]) -> MetricOutcome {
+    let names = ["a", "b", "c"];
+    let mut config = json!({"type": "geval", "name": "g", "criteria": "c", "evaluation_steps": ["s"],
+        "threshold": 0.5, "judges": names.map(|name| json!({"provider": "openai", "name": name}))});
+    config
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    let scripted = Scripted::new(move |request: &JudgeRequest<'_>| {
+        let name = request.model.unwrap().name.as_str();
+        let place = names.iter().position(|other| *other == name).unwrap();
+        match answers[place] {
+            Ok(score) => value(json!({"score": score, "reason": "r"})),
+            Err(kind) => Err(JudgeError {
+                reason: format!("{kind:?} of {name}"),
+                kind,
+            }),
+        }
+    });
+    judge(config, &full_input(&passages()), &scripted)
+}
+
+#[test]
+fn every_judge_without_a_vote_is_named_and_a_miss_in_a_recording_is_no_lost_vote() {
+    use JudgeErrorKind::{Credentials, Final, RecordingMiss, Retryable};
+    for kind in [Credentials, Final, RecordingMiss, Retryable] {
+        for place in 0..3 {
+            for min_judges in [1, 2, 3] {
+                let mut answers = [Ok(9), Ok(8), Ok(7)];
+                answers[place] = Err(kind);
+                let outcome = ask_jury(json!({"min_judges": min_judges}), answers);
+                let name = ["a", "b", "c"][place];
+                let expected = MissingVote {
+                    judge: name.to_owned(),
+                    number: place + 1,
+                    reason: format!("{kind:?} of {name}"),
+                };
+                assert_eq!(outcome.missing_votes, [expected]);
+                let is_met = kind != RecordingMiss && min_judges < 3;
+                let verdict = if is_met { Verdict::Passed } else { Verdict::Error };
+                assert_eq!(outcome.verdict, verdict, "{kind:?} {place} {min_judges}");
+                let text = outcome
+                    .reason
+                    .into_iter()
+                    .chain(outcome.error.as_ref().map(ToString::to_string));
+                let text: String = text.collect();
+                assert!(text.contains(&format!("{name}: {kind:?} of {name}")), "{text}");
+                if let Some(MetricError::NotJudged { kind: found, .. }) = outcome.error {
+                    // An error that another attempt could avoid was repeated already.
+                    assert_eq!(found, if kind == Retryable { Final } else { kind });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tie_of_repeats_fails_as_a_tie_of_judges_does() {
+    for (scores, verdict) in [
+        (vec![9, 1], Verdict::Failed),
+        (vec![1, 9], Verdict::Failed),
+        (vec![9, 9], Verdict::Passed),
+        (vec![9, 1, 9], Verdict::Passed),
+        (vec![10, 10, 1, 4], Verdict::Failed),
+        (vec![9, 9, 9, 1], Verdict::Passed),
+    ] {
+        let next = Mutex::new(VecDeque::from(scores.clone()));
+        let scripted = Scripted::new(move |_: &JudgeRequest<'_>| {
+            let score = next.lock().unwrap().pop_front().unwrap();
+            value(json!({"score": score, "reason": "r"}))
+        });
+        let config = json!({"type": "geval", "name": "g", "criteria": "c", "evaluation_steps": ["s"],
+            "threshold": 0.5, "judge_repeats": scores.len()});
+        let outcome = judge(config, &full_input(&passages()), &scripted);
+        assert_eq!(outcome.verdict, verdict, "{scores:?}");
+        let is_tie = scores.iter().filter(|score| **score >= 5).count() * 2 == scores.len();
+        assert_eq!(
+            outcome.reason.unwrap().contains("a tie, which fails"),
+            is_tie,
+            "{scores:?}"
+        );
+    }
+}
+
+#[test]
+fn the_repeat_and_the_sample_that_failed_are_named() {
+    for (field, part, number) in [("judge_repeats", "repeat", 2), ("samples", "sample", 3)] {
+        let scripted = Scripted::new(move |request: &JudgeRequest<'_>| {
+            if request.label.ends_with(&format!("{part} {number}")) {
+                return Err(JudgeError::last("refused"));
+            }
+            value(json!({"score": 9, "reason": "r"}))
+        });
+        let config =
+            json!({"type": "geval", "name": "g", "criteria": "c", "evaluation_steps": ["s"], field: 4});
+        let outcome = judge(config, &full_input(&passages()), &scripted);
+        assert_eq!(outcome.verdict, Verdict::Error);
+        let error = outcome.error.unwrap().to_string();
+        assert!(
+            error.contains(&format!("{part} {number} of 4: refused")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn no_two_opinions_have_one_name_in_a_recording() {
+    let params = json!({"type": "geval", "name": "g", "criteria": "c", "evaluation_steps": ["s"], "judge_repeats": 2,
+        "samples": 2, "judges": [{"provider": "openai", "name": "a"}, {"provider": "openai", "name": "a"}]});
+    let scripted = Scripted::new(|_: &JudgeRequest<'_>| value(json!({"score": 9, "reason": "r"})));
+    let configs = [metric(params.clone()), metric(params)];
+    let grader = Grader::new(&configs).unwrap();
+    let passages = passages();
+    let input = full_input(&passages);
+    let asked = Asked {
+        judge: &scripted,
+        programs: &NoPrograms,
+    };
+    let masked = MaskedInput::new(input, &Redactor::default(), Vec::new());
+    let outcomes = grader.ask(&masked, grader.compute(&input), &[], &asked, true);
+    assert_eq!(outcomes.now_or_never().unwrap().len(), 2);
+    let labels = scripted.labels();
+    assert_eq!(labels.len(), 16);
+    for (place, label) in labels.iter().enumerate() {
+        assert!(!labels[..place].contains(label), "{label}");
+        let is_first = !label.contains("judge 2") && !label.contains("repeat") && !label.contains("sample");
+        let is_first = is_first && !label.contains("metric 2");
+        assert_eq!(
+            holodeck_eval::model::is_repeated_unit(label),
+            !is_first,
+            "{label}"
+        );
+    }
 }
 
 #[test]

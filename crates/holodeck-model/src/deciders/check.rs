@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::{CheckIdentity, Digest, Digests};
 use crate::{
-    CodeMetric, EvalParam, GevalMetric, JsonMap, MetricConfig, ModelConfig, OnMasked, RagMetricType, Redactor,
-    ResolvedAgent, RougeVariant, StandardMetric, canonical, variable_secrets,
+    CodeMetric, EvalParam, GevalMetric, JsonMap, MetricConfig, ModelConfig, OnMasked, RagMetricType,
+    Redactor, ResolvedAgent, RougeVariant, StandardMetric, canonical, variable_secrets,
 };
 
 /// The digest of the files of each grader program, by [`CheckIdentities::program`].
@@ -40,13 +40,7 @@ const NEUTRAL: [&str; 5] = [
 ];
 
 /// Fields of a judged metric that say what is expected; all others say who judges, and how.
-const EXPECTED_OF_JUDGED: [&str; 5] = [
-    "type",
-    "metric",
-    "metric_type",
-    "fail_on_error",
-    "when",
-];
+const EXPECTED_OF_JUDGED: [&str; 5] = ["type", "metric", "metric_type", "fail_on_error", "when"];
 
 /// Fields of a code grader that are its program; all others say what is expected.
 const PROGRAM: [&str; 4] = ["grader", "command", "args", "env"];

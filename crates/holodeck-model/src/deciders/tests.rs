@@ -9,7 +9,13 @@ use crate::{MetricConfig, ModelConfig, Redactor};
 /// An agent's checks, with this model as the default judge.
 fn checks(judge: Value) -> CheckIdentities {
     let judge: ModelConfig = serde_json::from_value(judge).unwrap();
-    CheckIdentities::of_metrics(&[], &judge, 1, Arc::new(Redactor::default()), GraderFiles::new())
+    CheckIdentities::of_metrics(
+        &[],
+        (&judge, OnMasked::Error),
+        1,
+        Arc::new(Redactor::default()),
+        GraderFiles::new(),
+    )
 }
 
 fn default_judge() -> Value {
@@ -206,7 +212,7 @@ fn every_parameter_of_the_default_judge_is_part_of_its_identity() {
     }
     let prompts = CheckIdentities::of_metrics(
         &[],
-        &serde_json::from_value(default_judge()).unwrap(),
+        (&serde_json::from_value(default_judge()).unwrap(), OnMasked::Error),
         2,
         Arc::default(),
         GraderFiles::new(),
@@ -287,7 +293,7 @@ fn another_file_of_a_grader_is_another_grader() {
             .map(|(name, text)| ((*name).to_owned(), Digest::of(&json!(text))));
         let files = [(CheckIdentities::program(&code), digests.collect())].into();
         let judge = serde_json::from_value(default_judge()).unwrap();
-        CheckIdentities::of_metrics(&[], &judge, 1, Arc::default(), files)
+        CheckIdentities::of_metrics(&[], (&judge, OnMasked::Error), 1, Arc::default(), files)
             .check(&metric(config.clone()), reads())
     };
     let before = with_files(&[("m.py", "a"), ("helper.py", "b")]);

@@ -11,8 +11,8 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_eval::{
-    Asked, CalledTool, EvalInput, Grader, InputText, Judge, JudgeError, MaskedInput, MaskedText, MetricError,
-    MetricOutcome, Programs, QualityQuestion, QualityVerdict, Verdict,
+    Asked, CalledTool, EvalInput, Grader, InputText, Judge, JudgeError, JudgeErrorKind, MaskedInput,
+    MaskedText, MetricError, MetricOutcome, Programs, QualityQuestion, QualityVerdict, Verdict,
 };
 use holodeck_model::{LoopJudge, MetricConfig, OnMasked, Redactor, UsageMetadata};
 use holodeck_turn::TurnRecord;
@@ -285,9 +285,10 @@ impl AnswerScorer {
     async fn ask_twice(&self, question: QualityQuestion<'_>) -> Result<QualityVerdict, ScorerError> {
         let failed = |error: JudgeError| ScorerError::new(format!("the judge gave no score: {error}"));
         match question.ask(self.judge.as_ref()).await {
-            Err(JudgeError { retryable: true, .. }) => {
-                question.ask(self.judge.as_ref()).await.map_err(failed)
-            }
+            Err(JudgeError {
+                kind: JudgeErrorKind::Retryable,
+                ..
+            }) => question.ask(self.judge.as_ref()).await.map_err(failed),
             other => other.map_err(failed),
         }
     }

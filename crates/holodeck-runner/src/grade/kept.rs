@@ -157,6 +157,7 @@ fn outcome(config: &MetricConfig, result: &MetricResult) -> MetricOutcome {
         error: result.error.clone().map(MetricError::Earlier),
         evidence: result.details.clone(),
         retries: result.retry_count,
+        missing_votes: result.missing_votes.clone(),
         evaluation_time: Duration::try_from_secs_f64(result.evaluation_time_ms.unwrap_or_default() / 1e3)
             .unwrap_or_default(),
     }

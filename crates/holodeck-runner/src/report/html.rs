@@ -217,7 +217,7 @@ fn notes(head: &ReportHead) -> Vec<(&'static str, String)> {
     let warnings = head.warnings.iter().map(|warning| format!("warning: {warning}"));
     let provenance = head.provenance().into_iter().chain(unknown);
     let because = head.ended_because.clone().into_iter();
-    let doubts = because.chain(words::truncated(summary)).chain(warnings);
+    let doubts = because.chain(words::doubts(summary)).chain(warnings);
     let provenance = provenance.map(|note| ("unchecked", note));
     provenance.chain(doubts.map(|note| ("error", note))).collect()
 }

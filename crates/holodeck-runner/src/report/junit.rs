@@ -43,6 +43,7 @@ pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), Repo
     let notes: Vec<String> = early
         .into_iter()
         .chain(head.provenance())
+        .chain(words::missing_votes(&head.summary))
         .chain(warnings)
         .collect();
     if !notes.is_empty() {
@@ -106,7 +107,9 @@ fn case(case: &CaseReport, head: &ReportHead, out: &mut dyn Write) -> std::io::R
         let trials = case.trials.as_deref().map(words::trials);
         let ended = words::conversation_end(case);
         let remarks = trials.into_iter().chain(truncated).chain(ended);
-        let remarks = remarks.chain(failed_calls(case));
+        let remarks = remarks
+            .chain(words::missing_votes_on(case))
+            .chain(failed_calls(case));
         let remarks: Vec<String> = remarks.collect();
         if remarks.is_empty() {
             return writeln!(out, "/>");

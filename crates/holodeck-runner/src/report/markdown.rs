@@ -55,8 +55,8 @@ fn headline(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
     if let Some(loops) = words::loops(summary) {
         writeln!(out, "{}\n", inline(&loops))?;
     }
-    if let Some(truncated) = words::truncated(summary) {
-        writeln!(out, "⚠️ {}\n", inline(&truncated))?;
+    for doubt in words::doubts(summary) {
+        writeln!(out, "⚠️ {}\n", inline(&doubt))?;
     }
     for warning in &head.warnings {
         writeln!(out, "⚠️ {}\n", inline(warning))?;

@@ -100,6 +100,8 @@ fn metric(name: &str, score: Option<f64>) -> MetricResult {
         retry_count: 0,
         evaluation_time_ms: Some(0.1),
         model_used: None,
+        missing_votes: Vec::new(),
+        judge_failure: None,
         reasoning: None,
     }
 }

@@ -67,7 +67,11 @@ pub fn notes(case: &CaseReport) -> Vec<String> {
     let trials = case.trials.as_deref().map(describe_trials);
     let notes = trials.into_iter().chain(truncated).chain(redacted);
     let ended = conversation_end(case);
-    notes.chain(model).chain(ended).collect()
+    notes
+        .chain(model)
+        .chain(ended)
+        .chain(missing_votes_on(case))
+        .collect()
 }
 
 /// How a conversation with a simulated user ended: `ended by gave_up after 3 turns; the user wrote: Forget it.`.
@@ -153,6 +157,28 @@ pub fn truncated(summary: &ReportSummary) -> Option<String> {
         1 => Some("1 answer truncated at max_tokens".to_owned()),
         more => Some(format!("{more} answers truncated at max_tokens")),
     }
+}
+
+/// What makes the verdicts of a run less certain: truncated answers, and judges that gave no vote.
+pub fn doubts(summary: &ReportSummary) -> impl Iterator<Item = String> {
+    truncated(summary).into_iter().chain(missing_votes(summary))
+}
+
+/// The judges without a vote: ``judge `b` gave no vote in 2 verdicts``.
+pub fn missing_votes(summary: &ReportSummary) -> impl Iterator<Item = String> {
+    let missing = summary.missing_votes.iter();
+    missing.map(|(judge, number)| format!("judge `{judge}` gave no vote in {}", count(*number, "verdict")))
+}
+
+/// The judges without a vote on a case, with the reasons.
+pub fn missing_votes_on(case: &CaseReport) -> impl Iterator<Item = String> {
+    let missing = case.missing_votes().into_iter();
+    missing.map(|(metric, vote)| {
+        format!(
+            "judge {} (`{}`) gave no vote on `{metric}`: {}",
+            vote.number, vote.judge, vote.reason
+        )
+    })
 }
 
 /// What the quality loops bought: `quality loop: 4 cases, +12.3 points on average for $0.04 (1230.0 points per dollar)`.
