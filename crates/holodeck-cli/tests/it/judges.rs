@@ -190,7 +190,9 @@ fn no_broken_judge_gives_a_verdict() {
                        timeout_ms: 1500}\n    - {type: standard, metric: contains}\n";
         let project = project(&agent.url(), &judge.url(), metrics, ONE_CASE);
         let output = project.run(&["test"]);
-        assert_eq!(output.code, Some(4), "{problem}: {}", output.all());
+        // Rejected credentials are a failure of the run.
+        let code = if problem == "401" { 3 } else { 4 };
+        assert_eq!(output.code, Some(code), "{problem}: {}", output.all());
         assert!(
             output.all().contains(problem),
             "no {problem:?} in {}",
@@ -299,7 +301,7 @@ fn a_recording_contains_the_judges_answers() {
     // Another question to the judge is not in the recording: an error, never a score.
     let yaml = project.read("agent.yaml").replace("Is it polite?", "Is it kind?");
     project.write("agent.yaml", yaml);
-    project.run(&["test", "--replay", "run.jsonl"]).exits(4);
+    project.run(&["test", "--replay", "run.jsonl"]).exits(3);
 }
 
 #[test]
@@ -358,7 +360,7 @@ fn a_recording_has_the_judges_answers_about_each_trial() {
     assert_eq!(kept.len(), lines.lines().count() - 1);
     project.write("run.jsonl", kept.join("\n") + "\n");
     // It could have been the one that passes, so the case has no verdict.
-    project.run(&replay).exits(4);
+    project.run(&replay).exits(3);
 }
 
 #[test]
@@ -579,12 +581,25 @@ fn a_judge_sees_no_secret_of_the_file() {
     let cases = "  - name: code\n    input: What is the code?\n    ground_truth: The code is ${SERVICE_TOKEN}.\n    \
                  retrieval_context: [\"Our code is ${SERVICE_TOKEN}.\"]\n";
     let project = project(&agent.url(), &judge.url(), ALL_METRICS, cases);
-    let output = project
-        .command(&["test", "-v"])
-        .env("SERVICE_TOKEN", SECRET)
-        .output()
-        .unwrap();
-    CommandOutput::of(&output).exits(0);
+    let test = |args: &[&str]| {
+        let output = project
+            .command(args)
+            .env("SERVICE_TOKEN", SECRET)
+            .output()
+            .unwrap();
+        CommandOutput::of(&output)
+    };
+    // Nobody can say what the hidden part means, so nothing is judged.
+    test(&["test", "-v"])
+        .exits(4)
+        .says("held a secret and was masked")
+        .says("on_masked");
+    let yaml = project.read("agent.yaml");
+    project.write(
+        "agent.yaml",
+        yaml.replace("evaluations:\n", "evaluations:\n  on_masked: accept\n"),
+    );
+    test(&["test", "-v"]).exits(0);
     let judged = judge.finish();
     assert!(!judged.is_empty());
     for request in judged {

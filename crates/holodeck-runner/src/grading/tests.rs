@@ -250,7 +250,7 @@ async fn a_stopped_judge_call_gives_no_grade() {
 }
 
 #[tokio::test]
-async fn a08_a_judge_sees_no_secret_and_checks_keep_what_they_saw() {
+async fn a_judge_is_not_asked_about_a_masked_answer_and_checks_keep_what_they_saw() {
     let judge = ScriptedBackend::answering(|asked| {
         assert!(!asked.message.contains(KEY), "{}", asked.message);
         good(asked)
@@ -277,7 +277,12 @@ async fn a08_a_judge_sees_no_secret_and_checks_keep_what_they_saw() {
         .iter()
         .map(|metric| metric.passed)
         .collect();
-    assert_eq!((passed, judge.turns()), (vec![Some(false), Some(true)], 1));
+    assert_eq!((passed, judge.turns()), (vec![Some(false), None], 0));
+    let error = grade.turns[0].metrics[1].error.clone().unwrap();
+    assert!(
+        error.contains("the answer held a secret and was masked"),
+        "{error}"
+    );
     assert_eq!((grade.state, grade.unjudged), (CaseState::Failed, false));
     // Without the grade from before masking, the verdict is unknown.
     let (_, grade) = Arc::clone(&stage)

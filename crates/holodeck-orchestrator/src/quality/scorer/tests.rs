@@ -183,6 +183,7 @@ fn noise_is_zero_where_the_score_is_computed_and_unknown_for_programs() {
         error: None,
         evidence: Some(evidence),
         retries: 0,
+        missing_votes: Vec::new(),
         evaluation_time: Duration::ZERO,
     };
     assert_eq!(metric_noise(&contains, &outcome(Value::Null)), Some(0.0));
