@@ -4,6 +4,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::OnMasked;
 use crate::{MetricConfig, ModelConfig, Redactor};
 
 /// An agent's checks, with this model as the default judge.
@@ -278,6 +279,44 @@ fn a_check_is_another_only_if_a_text_that_it_reads_changed() {
         let before = checks.check(&config, reads());
         let found = [truth, context, turn_config].map(|reads| checks.check(&config, reads) != before);
         assert_eq!(found, expected, "{config:?}");
+    }
+}
+
+#[test]
+fn accepting_masked_texts_is_expected_of_what_reads_them_wherever_it_is_written() {
+    let judge: ModelConfig = serde_json::from_value(default_judge()).unwrap();
+    let with = |on_masked| {
+        CheckIdentities::of_metrics(&[], (&judge, on_masked), 1, Arc::default(), GraderFiles::new())
+    };
+    let (error, accept) = (with(OnMasked::Error), with(OnMasked::Accept));
+    for (config, sees_masked) in [
+        (
+            json!({"type": "standard", "metric": "contains", "value": "a"}),
+            false,
+        ),
+        (
+            json!({"type": "standard", "metric": "relevance", "threshold": 0.5}),
+            true,
+        ),
+        (json!({"type": "geval", "name": "g", "criteria": "c"}), true),
+        (json!({"type": "rag", "metric_type": "faithfulness"}), true),
+        (json!({"type": "code", "grader": "m:f"}), true),
+        (json!({"type": "goal_success"}), true),
+    ] {
+        let identity = |checks: &CheckIdentities, own: Value| {
+            checks.check(&metric(super::tests::with(&config, "on_masked", own)), reads())
+        };
+        let before = error.check(&metric(config.clone()), reads());
+        // The default is left out.
+        assert_eq!(identity(&error, json!("error")), before);
+        assert_eq!(identity(&accept, json!("error")), before);
+        if sees_masked {
+            let accepted = accept.check(&metric(config.clone()), reads());
+            assert_eq!(identity(&error, json!("accept")), accepted);
+            assert_eq!(before.differences(&accepted).unwrap(), EXPECTATION, "{config}");
+        } else {
+            assert_eq!(accept.check(&metric(config.clone()), reads()), before);
+        }
     }
 }
 
