@@ -1,17 +1,17 @@
 //! Why a command failed: errors of the library as a cause, details, a hint and an exit code.
 
-use std::{io, path::Path};
+use std::io;
 
 use holodeck::{
     AnswerError, AskError, CassetteError, EnvironmentError, OpenError, PrepareError, TestError,
     ToolSetupError, UncalibratedJudges,
     backend_api::{BackendError, Explanation},
     index::{IndexError, IndexErrorKind},
-    model::closest,
+    model::{Combination, closest},
     runner::{ExitCode, LockError, MergeError, PlanError, RunError, StoreError},
 };
 
-use crate::command::{as_argument, shell_word};
+use crate::command::shell_word;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -131,15 +131,50 @@ impl Subject {
             PrepareError::Uncalibrated(judges) => self.uncalibrated(&judges),
             PrepareError::Plan(error) => plan(&error),
             PrepareError::Run(error) => self.run(&error),
-            PrepareError::Store(StoreError::Io { .. }) => Problem::execution(error.to_string()),
-            PrepareError::Store(StoreError::NoRuns { .. }) => Problem::config(error.to_string())
-                .with_hint(format!("`holodeck test{}` creates one", self.argument)),
+            PrepareError::Store(error) => self.store(&error),
             PrepareError::Grader { .. } => Problem::config(error.to_string()).with_hint(
                 "the module is looked for beside the agent's YAML file, then among installed packages",
             ),
-            PrepareError::Store(_) | PrepareError::FlagDiffers { .. } => Problem::config(error.to_string()),
+            PrepareError::FlagDiffers { .. } => Problem::config(error.to_string()),
             other => Problem::execution(other.to_string()),
         }
+    }
+
+    /// Converts the error of a name that means no run of the agent.
+    pub(crate) fn store(&self, error: &StoreError) -> Problem {
+        let mut problem = Problem::config(error.to_string());
+        if let StoreError::SeveralMembers { members } | StoreError::NotAMember { members } = error {
+            problem.details = members.iter().map(Combination::to_string).collect();
+        }
+        match error {
+            StoreError::Io { .. } => problem.exit = ExitCode::Execution,
+            StoreError::NoRuns { .. } => {
+                return problem.with_hint(format!("`holodeck test{}` creates one", self.argument));
+            }
+            StoreError::Unreadable { .. } => {
+                return problem.with_hint("name the run by its id, or move the journal away");
+            }
+            StoreError::OtherAgent { owner, .. } => {
+                return problem.with_hint(format!("name its agent file, `{}`", owner.file()));
+            }
+            StoreError::SeveralMembers { .. } => {
+                return problem.with_hint("name one with `--matrix PATH=VALUE`, or give its run id");
+            }
+            StoreError::NotAMember { members } => {
+                return problem.with_hint(match members.len() {
+                    0 => "the run is not one of a matrix",
+                    _ => "these are the combinations",
+                });
+            }
+            StoreError::MemberNotRun { .. } => {
+                return problem.with_hint(format!(
+                    "`holodeck test{} --matrix PATH=VALUE` runs it",
+                    self.argument
+                ));
+            }
+            _ => {}
+        }
+        problem
     }
 
     /// Converts the refusal of judges that are not calibrated.
@@ -170,7 +205,9 @@ impl Subject {
     pub(crate) fn merge(&self, error: PrepareError) -> Problem {
         match error {
             // A shard that is not there must not look like an error of the command line.
-            PrepareError::Store(StoreError::Ambiguous { .. }) => Problem::config(error.to_string()),
+            PrepareError::Store(error @ (StoreError::Ambiguous { .. } | StoreError::OtherAgent { .. })) => {
+                self.store(&error)
+            }
             PrepareError::Store(error) => Problem::execution(error.to_string()).with_hint(
                 "give the run ids of all shards, the paths of their journals, or a folder with them",
             ),
@@ -231,10 +268,7 @@ impl Subject {
                  `--accept-changes` resumes and marks every report",
                 self.argument
             )),
-            RunError::OtherAgent { run_id, agent_path, .. } => {
-                let other = as_argument(Path::new(agent_path));
-                Problem::config(message).with_hint(format!("`holodeck test resume {run_id}{other}` resumes it"))
-            }
+            RunError::Store(error) => self.store(error),
             RunError::PlanChanged { .. } => Problem::config(message).with_hint(format!(
                 "`holodeck test{0}` runs everything again; `holodeck test regrade` grades the old answers again",
                 self.argument

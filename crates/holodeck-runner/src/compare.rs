@@ -23,7 +23,7 @@ use holodeck_model::CaseState;
 use serde::Serialize;
 
 pub(crate) use baseline::write_baseline;
-pub use baseline::{DEFAULT_NAME, check_baseline_name, is_baseline};
+pub use baseline::{DEFAULT_NAME, check_baseline_name, is_baseline, other_owner};
 pub use gate::{Gate, GateOptions, GateReason, GateReasonKind, GateResult};
 pub use html::write_comparison_html;
 pub use markdown::write_comparison_markdown;

@@ -6,6 +6,7 @@
 //!
 //! Start reading at [`run_tests`], then `Dispatcher::run`, then `Executor::run`.
 
+mod agent_runs;
 mod budget;
 mod calibrate;
 mod case_report;
@@ -33,6 +34,7 @@ mod store;
 mod summary;
 mod trials;
 
+pub use agent_runs::{AgentRuns, FoundRun, LATEST, Member, RunOwner, RunUse, is_path};
 pub use budget::Budget;
 pub use calibrate::{
     CalibratedJudge, CalibrationRequest, CalibrationRun, JudgedLabel, JudgedSubject, VerdictSource,
@@ -44,8 +46,8 @@ pub use compare::{
     DEFAULT_NAME as DEFAULT_BASELINE, Gate, GateOptions, GateReason, GateReasonKind, GateResult,
     JudgeIdentity, MetricTest, Outcome, ReadRunError, RunInfo, RunKind, RunReader, TestMethod, TrialTally,
     UnpairedCase, VerdictTest, check_baseline_name, compare, comparison_json, describe_metric, describe_run,
-    describe_side, describe_verdicts, headline, is_baseline, write_comparison_html,
-    write_comparison_markdown,
+    describe_side, describe_verdicts, headline, is_baseline, other_owner as other_baseline_owner,
+    write_comparison_html, write_comparison_markdown,
 };
 pub use dispatch::{OnFailure, RunControl, Stop};
 pub use event::{RunEvent, RunSink};
@@ -58,10 +60,7 @@ pub use journal::{
 };
 pub use judging::{JudgeSettings, JudgeUsage, Judges, OpenJudge};
 pub use lock::{LockError, RunLock};
-pub use matrix::{
-    Sibling, SiblingState, SiblingsError, journals_of, new_group, pass_rate_interval, siblings,
-    stored_combination,
-};
+pub use matrix::{Sibling, SiblingState, SiblingsError, new_group, pass_rate_interval, siblings};
 pub use merge::{MergeError, MergeRequest, merge_shards};
 pub use plan::{Plan, PlanError, Selection};
 pub use record::{Grade, TurnGrade, UnitRecord, UserRecord};

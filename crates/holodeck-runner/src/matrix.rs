@@ -1,54 +1,16 @@
-//! The runs of a matrix: one for each combination of its values, found by the first lines of their journals.
+//! The runs of a matrix: one for each combination of its values.
 
-use std::{
-    io::BufRead as _,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 use holodeck_eval::stats::wilson;
 use holodeck_model::{Combination, ReportSummary};
 use jiff::Timestamp;
 
-use crate::{Journal, JournalError, RunStore, StoreError, StoredCombination, store::new_run_id};
+use crate::{AgentRuns, Journal, JournalError, StoreError, StoredCombination, store::new_run_id};
 
 /// The identity of a new group of runs.
 pub fn new_group() -> String {
     new_run_id(Timestamp::now())
-}
-
-/// The parts of a journal's first line that are needed to find it.
-#[derive(Default, serde::Deserialize)]
-struct Sketch {
-    #[serde(default)]
-    run_id: String,
-    #[serde(default)]
-    combination: Option<StoredCombination>,
-    #[serde(default)]
-    regrades: Option<String>,
-    #[serde(default)]
-    merged_from: Vec<String>,
-}
-
-fn sketch(journal: &Path) -> std::io::Result<Sketch> {
-    let mut line = Vec::new();
-    std::io::BufReader::new(std::fs::File::open(journal)?).read_until(b'\n', &mut line)?;
-    Ok(serde_json::from_slice(&line)?)
-}
-
-/// The combination of the run in this journal. Reads only its first line; a journal without a valid one has no
-/// combination, and opening it reports the error.
-pub fn stored_combination(journal: &Path) -> Option<StoredCombination> {
-    sketch(journal).ok()?.combination
-}
-
-/// The journals of the runs with this combination, newest first; without one, of those that are not of a matrix.
-pub fn journals_of(store: &RunStore, combination: Option<&Combination>) -> Result<Vec<PathBuf>, StoreError> {
-    let mut journals = store.journals()?;
-    journals.retain(|journal| {
-        let stored = stored_combination(journal);
-        stored.as_ref().map(|stored| &stored.values) == combination
-    });
-    Ok(journals)
 }
 
 /// A run that the same command started, or was to start.
@@ -83,26 +45,15 @@ pub enum SiblingState {
     Passed,
 }
 
-/// The other runs of the group of a run, in the order of the matrix, as their journals show them.
-pub fn siblings(store: &RunStore, own: &StoredCombination) -> Result<Vec<Sibling>, SiblingsError> {
-    let mut runs = Vec::new();
-    for path in store.journals()? {
-        // A damaged journal cannot be one of a run that ended.
-        let sketch = sketch(&path).unwrap_or_default();
-        let is_own_group = |stored: &StoredCombination| stored.group == own.group;
-        if sketch.regrades.is_none()
-            && sketch.merged_from.is_empty()
-            && let Some(stored) = sketch.combination.filter(is_own_group)
-        {
-            runs.push((stored.values, sketch.run_id, path));
-        }
-    }
+/// The other runs of the group of a run of the agent, in the order of the matrix, as their journals show them.
+pub fn siblings(runs: &AgentRuns, own: &StoredCombination) -> Result<Vec<Sibling>, SiblingsError> {
+    let members = runs.members_of(own)?;
     let others = own.planned.iter().filter(|values| **values != own.values);
     let states = others.map(|values| {
-        let run = runs.iter().find(|(other, ..)| other == values);
+        let run = members.iter().find(|(other, _)| other == values);
         let state = match run {
             None => SiblingState::NotRun,
-            Some((_, run_id, path)) => state_of(run_id, path)?,
+            Some((_, run_id)) => state_of(run_id, &runs.store().journal_path(run_id))?,
         };
         Ok(Sibling {
             values: values.clone(),

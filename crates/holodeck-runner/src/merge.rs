@@ -17,10 +17,10 @@ use holodeck_model::{
 use jiff::Timestamp;
 use serde_json::Value;
 
-use self::shards::Shards;
+use self::shards::{ShardJournal, Shards};
 use crate::{
     JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunControl, RunEnd, RunError, RunEvent, RunLock,
-    RunOutcome, RunSink, RunStore, Stop,
+    RunOutcome, RunOwner, RunSink, RunStore, Stop,
     plan::digest_cases,
     run::{PlannedCases, check_combination, check_run_file, finish},
     store::new_run_id,
@@ -179,6 +179,11 @@ fn find_cases(request: &MergeRequest, shards: &Shards) -> Result<Vec<usize>, Mer
     if header.agent_name != request.agent.config.name {
         return Err(changed("its name"));
     }
+    let owner = RunOwner::of(&request.agent);
+    let is_own = |shard: &ShardJournal| owner.is_same(&RunOwner::of_run(shard.journal.header()));
+    if !shards.iter().all(is_own) {
+        return Err(changed("the name of its file"));
+    }
     if header.metadata.agent_config != request.metadata.agent_config {
         return Err(changed("its configuration"));
     }
@@ -227,6 +232,7 @@ fn merged_header(request: &MergeRequest, shards: &Shards) -> JournalHeader {
         run_id: new_run_id(now),
         started_at: started.map_or_else(|| now.to_string(), String::clone),
         agent_path: request.agent_path.clone(),
+        agent_file: RunOwner::of(&request.agent).file().to_owned(),
         shard: None,
         merged_from: shards
             .iter()

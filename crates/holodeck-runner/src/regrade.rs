@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::{
     Budget, JOURNAL_VERSION, Journal, JournalHeader, JudgeSettings, OnFailure, Renew, RunControl, RunEnd,
-    RunEndKind, RunError, RunEvent, RunLock, RunOutcome, RunSink, RunStore,
+    RunEndKind, RunError, RunEvent, RunLock, RunOutcome, RunOwner, RunSink, RunStore,
     dispatch::Dispatcher,
     grade::{CannotKeep, Graders},
     grading::GradingStage,
@@ -248,6 +248,7 @@ fn regrade_header(
         run_id: new_run_id(now),
         started_at: now.to_string(),
         agent_path: request.agent_path.clone(),
+        agent_file: RunOwner::of(&request.agent).file().to_owned(),
         regrades: Some(old.header().run_id.clone()),
         plan: select(&request.identities, &indices),
         trials: if is_once { Vec::new() } else { trials },

@@ -22,8 +22,8 @@ use serde_json::{Value, json};
 use crate::{
     AnswerLoop, Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JudgeSettings,
     Judges, LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl, RunEvent,
-    RunFlags, RunLock, RunSink, RunStore, RunView, Selection, StoredCombination, StoredSelection,
-    StoredShard,
+    RunFlags, RunLock, RunOwner, RunSink, RunStore, RunView, Selection, StoreError, StoredCombination,
+    StoredSelection, StoredShard,
     compare::write_baseline,
     dispatch::Dispatcher,
     execute::Executor,
@@ -123,7 +123,8 @@ impl RunOutcome {
 
     /// Writes its verdicts and scores as a baseline for later comparisons.
     pub fn write_baseline(&self, out: &mut dyn std::io::Write) -> Result<(), ReportError> {
-        self.with_view(|view| write_baseline(view, &self.cases.redactor, out))
+        let owner = RunOwner::of(&self.cases.agent);
+        self.with_view(|view| write_baseline(view, &owner, &self.cases.redactor, out))
     }
 
     /// Whether every planned case has a result.
@@ -239,16 +240,9 @@ pub enum RunError {
         /// What changed.
         parts: Vec<String>,
     },
-    /// The run belongs to another agent file.
-    #[error("run `{run_id}` belongs to another agent: `{agent_name}` in `{agent_path}`")]
-    OtherAgent {
-        /// The run.
-        run_id: String,
-        /// The agent of the run.
-        agent_name: String,
-        /// The file of that agent, as given on the command line.
-        agent_path: String,
-    },
+    /// The run belongs to another agent.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The test cases changed since the run started.
     #[error("the test cases of run `{run_id}` changed since it started")]
     PlanChanged {
@@ -434,6 +428,7 @@ fn open_journal(request: &TestRequest, store: &RunStore) -> Result<(Journal, Vec
         started_at: now.to_string(),
         agent_name: request.agent.config.name.clone(),
         agent_path: request.agent_path.clone(),
+        agent_file: RunOwner::of(&request.agent).file().to_owned(),
         model: describe_model(&request.agent),
         regrades: None,
         combination: request.combination.clone(),
@@ -470,8 +465,7 @@ pub(crate) fn select(identities: &Arc<[CaseIdentity]>, indices: &[usize]) -> Arc
 fn reopen_journal(request: &TestRequest, journal: Journal) -> Result<(Journal, Vec<usize>), RunError> {
     let changed = check_resumable(
         &journal,
-        &request.agent.config.name,
-        &request.agent_path,
+        &RunOwner::of(&request.agent),
         &request.fingerprint,
         request.accept_changes,
     )?;
@@ -503,8 +497,7 @@ fn reopen_journal(request: &TestRequest, journal: Journal) -> Result<(Journal, V
 /// changes are accepted.
 pub fn check_resumable(
     journal: &Journal,
-    agent_name: &str,
-    agent_path: &str,
+    owner: &RunOwner,
     fingerprint: &BTreeMap<String, String>,
     accept_changes: bool,
 ) -> Result<Vec<String>, RunError> {
@@ -526,19 +519,16 @@ pub fn check_resumable(
             "an earlier version of holodeck recorded it; it can be regraded",
         ));
     }
+    let run_owner = RunOwner::of_run(header);
+    if !owner.is_same(&run_owner) {
+        return Err(RunError::Store(StoreError::OtherAgent {
+            run_id: header.run_id.clone(),
+            owner: run_owner,
+        }));
+    }
     let parts = changed_parts(&header.agent, fingerprint);
     if accept_changes {
         return Ok(parts);
-    }
-    // Agents in one folder share its runs. After renaming only the file, it is still the same agent.
-    let file = |path: &str| Path::new(path).file_name().map(ToOwned::to_owned);
-    let is_same_file = file(&header.agent_path) == file(agent_path);
-    if !is_same_file && (header.agent_name != agent_name || !parts.is_empty()) {
-        return Err(RunError::OtherAgent {
-            run_id: header.run_id.clone(),
-            agent_name: header.agent_name.clone(),
-            agent_path: header.agent_path.clone(),
-        });
     }
     if parts.is_empty() {
         return Ok(parts);

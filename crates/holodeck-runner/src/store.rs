@@ -1,15 +1,14 @@
-//! Finds and names the files of an agent's runs: journals, run files, baselines and the lock.
-//!
-//! Reads no content beyond the first line of a journal.
+//! The files of the runs of a folder: journals, run files, baselines and the lock. It must not choose between runs; that
+//! is [`AgentRuns`](crate::AgentRuns).
 
-use std::{
-    io::BufRead as _,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
+use holodeck_model::Combination;
 use jiff::{Timestamp, tz::TimeZone};
 
-/// The folders with the runs of an agent: `.holodeck/` and `results/` beside its file.
+use crate::RunOwner;
+
+/// The folders with runs beside an agent file, `.holodeck/` and `results/`. All agents in the folder share them.
 #[derive(Clone, Debug)]
 pub struct RunStore {
     dir: PathBuf,
@@ -27,11 +26,65 @@ pub enum StoreError {
         /// The cause.
         source: std::io::Error,
     },
-    /// The folder contains no run.
-    #[error("there is no run in `{path}` yet")]
+    /// The agent has no run.
+    #[error("there is no run of {owner} in `{path}` yet")]
     NoRuns {
         /// The folder.
         path: String,
+        /// The agent.
+        owner: RunOwner,
+    },
+    /// A folder contains no journal.
+    #[error("there is no run in `{path}`")]
+    NoJournals {
+        /// The folder.
+        path: String,
+    },
+    /// A path names no file.
+    #[error("there is no file `{path}`")]
+    NoFile {
+        /// The path.
+        path: String,
+    },
+    /// The first line of a journal cannot be read, so that it may be the newest run of any agent.
+    #[error("the journal `{path}` does not say whose run it is: {reason}")]
+    Unreadable {
+        /// The journal.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// The run belongs to another agent.
+    #[error("run `{run_id}` belongs to another agent: {owner}")]
+    OtherAgent {
+        /// The run.
+        run_id: String,
+        /// Its agent.
+        owner: RunOwner,
+    },
+    /// The agent file cannot be read, and the runs are of several agents.
+    #[error("`{file}` had agents of several names, and which one it has now cannot be read")]
+    UnknownAgent {
+        /// The agent file.
+        file: String,
+    },
+    /// The newest run is one of several of a matrix.
+    #[error("`latest` is one of the {} runs of a matrix", members.len())]
+    SeveralMembers {
+        /// Their combinations.
+        members: Vec<Combination>,
+    },
+    /// The matrix has no such combination.
+    #[error("no run has these values of `--matrix`")]
+    NotAMember {
+        /// The combinations of the newest run.
+        members: Vec<Combination>,
+    },
+    /// The command that was to run the combination ended before.
+    #[error("combination {member} was not run by the newest command that was to run it")]
+    MemberNotRun {
+        /// The combination.
+        member: Combination,
     },
     /// No run matches the name.
     #[error("there is no run `{name}`; the newest are {}", newest.iter().map(|run| format!("`{run}`")).collect::<Vec<_>>().join(", "))]
@@ -110,89 +163,19 @@ impl RunStore {
         Ok(runs)
     }
 
-    /// The journals of all runs, newest first.
-    pub fn journals(&self) -> Result<Vec<PathBuf>, StoreError> {
-        let runs = self.runs()?;
-        if runs.is_empty() {
-            return Err(StoreError::NoRuns {
-                path: self.runs_dir().display().to_string(),
-            });
-        }
-        Ok(runs.iter().rev().map(|run| self.journal_path(run)).collect())
-    }
-
-    /// The journal for `name`: a path, a run id or its beginning, or `latest`.
-    pub fn find(&self, name: &str) -> Result<PathBuf, StoreError> {
-        if Path::new(name)
-            .extension()
-            .is_some_and(|extension| extension == "jsonl")
-            && Path::new(name).exists()
-        {
-            return Ok(PathBuf::from(name));
-        }
-        let runs = self.runs()?;
-        let Some(latest) = runs.last() else {
-            return Err(StoreError::NoRuns {
-                path: self.runs_dir().display().to_string(),
-            });
-        };
-        if name == "latest" {
-            return Ok(self.journal_path(latest));
-        }
-        if name == LATEST_RESUMABLE {
-            let resumable = runs
-                .iter()
-                .rev()
-                .map(|run| self.journal_path(run))
-                .find(|path| is_resumable(path));
-            return resumable.ok_or_else(|| StoreError::NoRuns {
-                path: self.runs_dir().display().to_string(),
-            });
-        }
-        let matching: Vec<_> = runs.iter().filter(|run| run.starts_with(name)).collect();
-        match matching.as_slice() {
-            [run] => Ok(self.journal_path(run)),
-            [] => Err(StoreError::Unknown {
-                name: name.to_owned(),
-                newest: runs.iter().rev().take(3).cloned().collect(),
-            }),
-            several => Err(StoreError::Ambiguous {
-                name: name.to_owned(),
-                count: several.len(),
-            }),
-        }
-    }
-
-    /// As [`RunStore::find`] for several runs, each also a folder: then all journals in it and in its folders.
-    pub fn find_shards(&self, names: &[String]) -> Result<Vec<PathBuf>, StoreError> {
+    /// The journals in a folder and in its folders, sorted.
+    pub(crate) fn journals_in(&self, folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
         let mut found = Vec::new();
-        for name in names {
-            let path = Path::new(name);
-            if path.is_dir() {
-                let before = found.len();
-                add_journals(path, &mut found).map_err(|source| StoreError::Io {
-                    path: name.clone(),
-                    source,
-                })?;
-                found.get_mut(before..).unwrap_or_default().sort();
-                if found.len() == before {
-                    return Err(StoreError::NoRuns { path: name.clone() });
-                }
-            } else if name.contains('/') && !path.exists() {
-                return Err(StoreError::Io {
-                    path: name.clone(),
-                    source: std::io::ErrorKind::NotFound.into(),
-                });
-            } else {
-                found.push(self.find(name)?);
-            }
+        let path = folder.display().to_string();
+        add_journals(folder, &mut found).map_err(|source| StoreError::Io {
+            path: path.clone(),
+            source,
+        })?;
+        found.sort();
+        if found.is_empty() {
+            return Err(StoreError::NoJournals { path });
         }
         Ok(found)
-    }
-
-    /// As [`RunStore::find`], for a run to resume: `latest` is the newest run that is neither a regrade nor merged.
-    pub fn find_resumable(&self, name: &str) -> Result<PathBuf, StoreError> {
-        self.find(if name == "latest" { LATEST_RESUMABLE } else { name })
     }
 
     /// Removes journals of processes that were killed before the journal was renamed. The caller must hold the lock.
@@ -206,7 +189,7 @@ impl RunStore {
         }
     }
 
-    fn runs_dir(&self) -> PathBuf {
+    pub(crate) fn runs_dir(&self) -> PathBuf {
         self.dir.join(".holodeck/runs")
     }
 }
@@ -233,30 +216,6 @@ fn is_report(path: &Path) -> bool {
         .and_then(|file| std::io::Read::read_to_string(&mut std::io::Read::take(file, 64), &mut beginning));
     // Opening a damaged journal reports the error.
     read.is_ok() && !beginning.is_empty() && !beginning.contains("\"holodeck_journal\"")
-}
-
-/// No run has this id.
-const LATEST_RESUMABLE: &str = "latest resumable";
-
-/// Whether the run of a journal is neither a regrade nor merged of shards.
-fn is_resumable(journal: &Path) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Sketch {
-        #[serde(default)]
-        regrades: Option<String>,
-        #[serde(default)]
-        merged_from: Vec<String>,
-    }
-    let Ok(file) = std::fs::File::open(journal) else {
-        return false;
-    };
-    let mut line = Vec::new();
-    let read = std::io::BufReader::new(file).read_until(b'\n', &mut line);
-    // For an unreadable journal, opening it reports the error.
-    read.is_err()
-        || serde_json::from_slice::<Sketch>(&line).map_or(true, |header| {
-            header.regrades.is_none() && header.merged_from.is_empty()
-        })
 }
 
 /// The id of a new run: its time, so that ids sort, and random characters, so that it is unique.
@@ -302,30 +261,6 @@ mod tests {
         assert_eq!(slug("Customer Support — v2!"), "customer-support-v2");
         assert_eq!(slug("日本"), "agent");
         assert_eq!(slug(&"long name ".repeat(40)).len(), 99);
-    }
-
-    #[test]
-    fn runs_are_found_by_beginning_and_latest() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = RunStore::new(dir.path());
-        assert!(matches!(store.find("latest"), Err(StoreError::NoRuns { .. })));
-        std::fs::create_dir_all(dir.path().join(".holodeck/runs")).unwrap();
-        for run in ["20260101T000000000-aaaaaa", "20260102T000000000-bbbbbb"] {
-            std::fs::write(store.journal_path(run), "").unwrap();
-        }
-        assert_eq!(
-            store.find("latest").unwrap(),
-            store.journal_path("20260102T000000000-bbbbbb")
-        );
-        assert_eq!(
-            store.find("20260101").unwrap(),
-            store.journal_path("20260101T000000000-aaaaaa")
-        );
-        assert!(matches!(
-            store.find("2026"),
-            Err(StoreError::Ambiguous { count: 2, .. })
-        ));
-        assert!(matches!(store.find("nope"), Err(StoreError::Unknown { .. })));
     }
 
     #[test]

@@ -5,7 +5,9 @@
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 use holodeck_model::{CaseId, DiskFiles, Redactor, identify_cases};
-use holodeck_runner::{Comparison, GateOptions, ReadRunError, RunReader, RunStore, compare};
+use holodeck_runner::{
+    AgentRuns, Comparison, GateOptions, LATEST, ReadRunError, RunOwner, RunReader, RunStore, compare, is_path,
+};
 
 use crate::{EnvironmentError, environment, load, redactor};
 
@@ -22,6 +24,9 @@ pub enum CompareError {
         /// The agent file.
         path: String,
     },
+    /// `--matrix` was given, and neither run is `latest`.
+    #[error("`--matrix` chooses the run that `latest` means, and neither run is `latest`")]
+    NoLatest,
     /// One of the runs.
     #[error(transparent)]
     Read(#[from] ReadRunError),
@@ -38,37 +43,59 @@ pub struct Compared {
 }
 
 /// Compares two runs of the agent in the file `agent`, each a run id, its beginning, `latest`, `baseline`,
-/// `baseline:NAME` or a path. The agent does not have to be valid, and if both runs are files, it does not have to
+/// `baseline:NAME` or a path. Of a matrix, `matrix` says which run `latest` means, as `--matrix` does. The agent does not have to be valid, and if both runs are files, it does not have to
 /// exist: its secrets and the names of its cases are used as far as they are known.
 pub fn compare_runs(
     agent: &Path,
     before: &str,
     after: &str,
+    matrix: &[(String, String)],
     options: &GateOptions,
 ) -> Result<Compared, CompareError> {
-    let are_files = [before, after].iter().all(|run| Path::new(run).is_file());
+    if !matrix.is_empty() && before != LATEST && after != LATEST {
+        return Err(CompareError::NoLatest);
+    }
+    let are_files = [before, after]
+        .iter()
+        .all(|run| is_path(run) && Path::new(run).is_file());
     if !agent.is_file() && !are_files {
         return Err(CompareError::NoAgent {
             path: agent.display().to_string(),
         });
     }
-    let (redactor, names) = known_parts(agent)?;
+    let Known {
+        redactor,
+        names,
+        owner,
+    } = known_parts(agent)?;
     let folder = agent.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let store = RunStore::new(folder.unwrap_or(Path::new(".")));
-    let reader = RunReader::new(&store, &redactor, names);
-    let (before, after) = (reader.read(before)?, reader.read(after)?);
+    let runs = AgentRuns::new(RunStore::new(folder.unwrap_or(Path::new("."))), owner);
+    let reader = RunReader::new(&runs, &redactor, names);
+    let (before, after) = (reader.read(before, matrix)?, reader.read(after, matrix)?);
     let comparison = compare(&reader, &before, &after, options)?;
     Ok(Compared { comparison, redactor })
 }
 
-/// The secrets of the agent and the names of its cases.
-fn known_parts(agent: &Path) -> Result<(Arc<Redactor>, HashMap<CaseId, String>), CompareError> {
-    if !agent.is_file() {
-        return Ok((Arc::default(), HashMap::new()));
+/// What is known about an agent that does not have to be valid.
+struct Known {
+    redactor: Arc<Redactor>,
+    names: HashMap<CaseId, String>,
+    owner: RunOwner,
+}
+
+/// The secrets of the agent, the names of its cases, and its own name.
+fn known_parts(path: &Path) -> Result<Known, CompareError> {
+    let unknown = || Known {
+        redactor: Arc::default(),
+        names: HashMap::new(),
+        owner: RunOwner::new(path, None),
+    };
+    if !path.is_file() {
+        return Ok(unknown());
     }
-    let env = environment(agent)?;
-    let Some(agent) = load(agent, &env).agent else {
-        return Ok((Arc::default(), HashMap::new()));
+    let env = environment(path)?;
+    let Some(agent) = load(path, &env).agent else {
+        return Ok(unknown());
     };
     let cases = &agent.config.test_cases;
     let identities = identify_cases(cases, &DiskFiles);
@@ -76,5 +103,9 @@ fn known_parts(agent: &Path) -> Result<(Arc<Redactor>, HashMap<CaseId, String>),
     let names = names
         .filter_map(|(index, identity)| Some((identity.id, cases.name(index)?.to_owned())))
         .collect();
-    Ok((redactor(&agent, &env), names))
+    Ok(Known {
+        redactor: redactor(&agent, &env),
+        names,
+        owner: RunOwner::of(&agent),
+    })
 }

@@ -4,7 +4,7 @@
 
 use holodeck_model::{ResolvedAgent, TokenUsage};
 use holodeck_orchestrator::LoopRules;
-use holodeck_runner::{CaseTrials, Journal, Plan, RunStore, journals_of};
+use holodeck_runner::{AgentRuns, CaseTrials, Journal, Plan};
 use holodeck_turn::Prices;
 
 use crate::{index::chat_rerankers, judges, quality};
@@ -139,7 +139,7 @@ fn most_user_calls(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) ->
 /// Multiplies the mean token usage of a trial in the newest run by the number of trials.
 fn from_last_run(agent: &ResolvedAgent, planned: u64) -> Option<(TokenUsage, String)> {
     // Another model or other instructions use other numbers of tokens.
-    let journals = journals_of(&RunStore::new(&agent.dir), agent.combination.as_ref());
+    let journals = AgentRuns::of(agent).journals_of(agent.combination.as_ref());
     let journal = Journal::open(journals.ok()?.first()?).ok()?;
     let mut usage = TokenUsage::default();
     let mut units = 0;

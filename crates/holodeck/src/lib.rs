@@ -78,7 +78,7 @@ pub use holodeck_yaml as yaml;
 pub use inputs::{RunInputs, is_recording};
 pub use live::ask_briefly;
 pub use load::{check_equal_cases, doctor, load, load_combination};
-pub use matrix::{MatrixRun, ShardGroups, find_run, shards_by_combination};
+pub use matrix::{ShardGroups, shards_by_combination};
 pub use open::{OpenAgent, OpenError, OpenOptions, Preparing};
 pub use quality::LoopSetupError;
 pub use recorded_case::{RecordedCase, RecordedCaseError, recorded_case};

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use holodeck_backend_api::Outcome;
 use holodeck_chat::PastTurn;
-use holodeck_model::{CaseState, ExecutionState, case_label, closest};
+use holodeck_model::{CaseState, ExecutionState, ResolvedAgent, case_label, closest};
 use holodeck_runner::{
-    CaseReport, Expected, Journal, JournalError, RunStore, StoreError, UnitRecord, changed_parts,
-    explain_in_a_line,
+    AgentRuns, CaseReport, Expected, Journal, JournalError, Member, RunUse, StoreError, UnitRecord,
+    changed_parts, explain_in_a_line, is_path,
     words::{count, state},
 };
 use holodeck_turn::TurnRecord;
@@ -88,18 +88,14 @@ pub enum RecordedCaseError {
     },
 }
 
-/// Finds the case `from`, in the form `RUN:CASE`, among the runs of the agent in this file. RUN is a run id, its beginning,
+/// Finds the case `from`, in the form `RUN:CASE`, among the runs of the agent. RUN is a run id, its beginning,
 /// `latest`, or the path of a journal or of a report; CASE is the name of a case, or `#3` for the third. Of several
 /// trials, the first that did not pass.
-pub fn recorded_case(agent_file: &Path, from: &str) -> Result<RecordedCase, RecordedCaseError> {
+pub fn recorded_case(agent: &ResolvedAgent, from: &str) -> Result<RecordedCase, RecordedCaseError> {
     let (run, name) = split(from).ok_or_else(|| RecordedCaseError::Form {
         given: from.to_owned(),
     })?;
-    let folder = agent_file
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let store = RunStore::new(folder.unwrap_or(Path::new(".")));
-    let journal = Journal::open(&find_journal(&store, run)?)?;
+    let journal = Journal::open(&find_journal(&AgentRuns::of(agent), run)?)?;
     let place = find_case(&journal, name)?;
     let run = journal.header().run_id.clone();
     let missing = || RecordedCaseError::NotRun {
@@ -149,14 +145,18 @@ fn split(from: &str) -> Option<(&str, &str)> {
     let mut colons = from.match_indices(':').map(|(at, _)| at);
     let at = colons
         .clone()
-        .find(|at| from.get(..*at).is_some_and(|run| Path::new(run).is_file()))
+        .find(|at| from.get(..*at).is_some_and(is_file))
         .or_else(|| colons.next())?;
     let (run, case) = from.split_at_checked(at)?;
     let case = case.get(1..)?.trim();
     (!run.is_empty() && !case.is_empty()).then_some((run, case))
 }
 
-fn find_journal(store: &RunStore, run: &str) -> Result<PathBuf, RecordedCaseError> {
+fn is_file(run: &str) -> bool {
+    is_path(run) && Path::new(run).is_file()
+}
+
+fn find_journal(runs: &AgentRuns, run: &str) -> Result<PathBuf, RecordedCaseError> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Head {
@@ -169,10 +169,11 @@ fn find_journal(store: &RunStore, run: &str) -> Result<PathBuf, RecordedCaseErro
     struct Report {
         run_id: Option<String>,
     }
-    let path = Path::new(run);
-    if !path.is_file() {
-        return Ok(store.find(run)?);
+    let find = |run: &str| runs.find(run, RunUse::Read, Member::With(&[]));
+    if !is_file(run) {
+        return Ok(find(run)?.journal);
     }
+    let path = Path::new(run);
     let not_a_run = || RecordedCaseError::NotARun { path: run.to_owned() };
     let text = holodeck_model::read_text_input(path, MAX_REPORT).map_err(|_| not_a_run())?;
     // A journal has one object a line.
@@ -186,7 +187,7 @@ fn find_journal(store: &RunStore, run: &str) -> Result<PathBuf, RecordedCaseErro
         })) => Ok(path.to_owned()),
         Some(Ok(head)) => {
             let id = head.run_id.or(head.report.run_id).ok_or_else(not_a_run)?;
-            Ok(store.find(&id)?)
+            Ok(find(&id)?.journal)
         }
         _ => Err(not_a_run()),
     }

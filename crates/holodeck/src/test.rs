@@ -14,10 +14,10 @@ use holodeck_model::{
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_runner::{
-    AnswerLoop, Budget, CaseTrials, Journal, JournalHeader, MergeRequest, OnFailure, Plan, PlanError,
-    RegradeRequest, Renew, RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore,
-    Selection, StoreError, StoredCombination, TestRequest, VerdictSource, check_resumable, journals_of,
-    new_group, plan_trials, run_tests,
+    AgentRuns, AnswerLoop, Budget, CaseTrials, Journal, JournalHeader, Member, MergeRequest, OnFailure, Plan,
+    PlanError, RegradeRequest, Renew, RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink,
+    RunUse, Selection, StoreError, StoredCombination, TestRequest, VerdictSource, check_resumable, new_group,
+    plan_trials, run_tests,
 };
 use holodeck_turn::{FileReader, Prices, TurnRunner};
 use holodeck_yaml::LoadedAgent;
@@ -164,14 +164,15 @@ pub async fn prepare_test(
     env: &Env,
     options: &TestOptions,
 ) -> Result<PreparedTest, PrepareError> {
-    let store = RunStore::new(&agent.dir);
+    let runs = AgentRuns::of(&agent);
     let mut options = options.clone();
     let mut warnings = Vec::new();
     let resume = options
         .resume
         .as_deref()
-        .map(|name| store.find_resumable(name))
-        .transpose()?;
+        .map(|name| runs.find(name, RunUse::Resume, Member::Of(agent.combination.as_ref())))
+        .transpose()?
+        .map(|run| run.journal);
     let journal = resume.as_deref().map(Journal::open).transpose()?;
     if let Some(journal) = &journal {
         warnings.extend(restore_options(&mut options, journal.header(), &agent)?);
@@ -180,7 +181,7 @@ pub async fn prepare_test(
     let selection = Selection {
         filter: options.filter.clone(),
         limit: options.limit,
-        failed_in: failed_in(&agent, options, &store)?,
+        failed_in: failed_in(&agent, options, &runs)?,
         shard: options.shard,
     };
     let identities: Arc<[CaseIdentity]> = identify_cases(&agent.config.test_cases, &DiskFiles).into();
@@ -210,13 +211,7 @@ pub async fn prepare_test(
     let fingerprint = fingerprint(&checked.agent, env, checked.answers());
     if let Some(journal) = &journal {
         // Checked before servers are started and indexes are built.
-        check_resumable(
-            journal,
-            &checked.agent.config.name,
-            &options.agent_path,
-            &fingerprint,
-            options.accept_changes,
-        )?;
+        check_resumable(journal, runs.owner(), &fingerprint, options.accept_changes)?;
     }
     let programs = GraderPrograms::new(&checked.agent.dir, env);
     programs.check(&checked.agent, Some(planned)).await?;
@@ -309,12 +304,12 @@ fn stored(open: &OpenAgent, options: &TestOptions) -> Option<StoredCombination> 
 fn failed_in(
     agent: &ResolvedAgent,
     options: &TestOptions,
-    store: &RunStore,
+    runs: &AgentRuns,
 ) -> Result<Option<Vec<PathBuf>>, StoreError> {
     if !options.failed {
         return Ok(None);
     }
-    let journals = journals_of(store, agent.combination.as_ref())?;
+    let journals = runs.journals_of(agent.combination.as_ref())?;
     Ok((!journals.is_empty()).then_some(journals))
 }
 
@@ -334,7 +329,8 @@ pub fn prepare_regrade(
     run: &str,
     renew: Renew,
 ) -> Result<PreparedRegrade, PrepareError> {
-    let old = RunStore::new(&agent.dir).find(run)?;
+    let member = Member::Of(agent.combination.as_ref());
+    let old = AgentRuns::of(&agent).find(run, RunUse::Regrade, member)?.journal;
     let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
     let (mut judge, mut redactor) = (None, redactor(&agent, env));
     let mut telemetry = Telemetry::off();
@@ -429,7 +425,8 @@ pub fn prepare_merge(
     options: &TestOptions,
     runs: &[String],
 ) -> Result<PreparedMerge, PrepareError> {
-    let journals = RunStore::new(&agent.dir).find_shards(runs)?;
+    let found = AgentRuns::of(&agent).find_shards(runs)?.into_iter();
+    let journals = found.map(|run| run.journal).collect();
     let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
     let redactor = redactor(&agent, env);
     refuse_uncalibrated(

@@ -22,7 +22,7 @@ use holodeck::{
     index::IndexSink,
     model::{Agent, Env, Presence, Provider, ResolvedAgent, printable},
     open_events, recorded_case,
-    runner::ExitCode,
+    runner::{ExitCode, StoreError},
 };
 
 use super::{as_argument, build_runtime, load, parse_seconds};
@@ -179,8 +179,8 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
     let subject = Subject {
         argument: as_argument(&args.agent),
     };
-    let recorded = args.from.as_deref().map(|from| recorded_case(&args.agent, from));
-    let recorded = recorded.transpose().map_err(|error| no_case(&error))?;
+    let recorded = args.from.as_deref().map(|from| recorded_case(&agent, from));
+    let recorded = recorded.transpose().map_err(|error| no_case(&error, &subject))?;
     let once = args.once.as_deref().map(read_message).transpose()?;
     let is_interactive = once.is_none() && terminal.is_interactive() && args.output() == Output::Text;
     let style = ProgressStyle::fitting(terminal, env.get("TERM"));
@@ -383,9 +383,16 @@ async fn find_session(
 }
 
 /// A case that cannot be continued.
-fn no_case(error: &RecordedCaseError) -> Problem {
+fn no_case(error: &RecordedCaseError, subject: &Subject) -> Problem {
     let problem = Problem::config(error.to_string());
     match error {
+        RecordedCaseError::Run(error) => {
+            let problem = subject.store(error);
+            match error {
+                StoreError::SeveralMembers { .. } => problem.with_hint("give the id of one of its runs"),
+                _ => problem,
+            }
+        }
         RecordedCaseError::Form { .. } => {
             problem.with_hint("write `--from RUN:CASE`, for instance `--from 'latest:refund policy'`")
         }

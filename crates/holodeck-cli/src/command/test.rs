@@ -17,7 +17,7 @@ use holodeck::{
     DryRun, RunInputs, TestError, TestOptions,
     index::IndexSink,
     model::{Combination, Env, ReportHead, closest},
-    runner::{ExitCode, Renew, RunControl, RunOutcome, words},
+    runner::{AgentRuns, ExitCode, Member, Renew, RunControl, RunOutcome, RunOwner, RunUse, words},
     yaml::LoadedAgent,
 };
 use serde_json::json;
@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 use self::{
     calibrate::CalibrateArgs,
     compare::CompareArgs,
-    flags::{HowArgs, OutputArgs, WhatArgs},
+    flags::{HowArgs, OutputArgs, WhatArgs, parse_axis},
     targets::{Reports, check_baseline, check_recording, write_baseline},
 };
 use super::{as_argument, build_runtime, load, load_combination};
@@ -126,6 +126,9 @@ struct RegradeArgs {
     /// Renew only the verdicts of judges and graders that are errors.
     #[arg(long)]
     errors: bool,
+    /// Of the runs of a `matrix`, grade the one with this value, as in `model.name=gpt-4o`. May be repeated.
+    #[arg(long, value_name = "PATH=VALUE", value_parser = parse_axis)]
+    matrix: Vec<(String, String)>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -194,35 +197,40 @@ fn resume(args: &ResumeArgs, terminal: &mut Terminal) -> Result<ExitCode, Failur
     let (run, agent) = args.run.parts();
     options.resume = Some(run.to_owned());
     options.accept_changes = args.accept_changes;
-    if let Some(found) = matrix::find(agent, run, true) {
-        return matrix::resume(&found, agent, &args.output, options, terminal);
+    let session = Session::open(agent, &args.output, options, terminal)?;
+    let found = session.runs().find_resumable(run);
+    let found = found.map_err(|error| session.subject.store(&error))?;
+    if found.iter().any(|run| run.combination.is_some()) {
+        return matrix::resume(&session, &found, terminal);
     }
-    Session::open(agent, &args.output, options, terminal)?.execute(Kind::Run, terminal)
+    session.execute(Kind::Run, terminal)
 }
 
 fn regrade(args: &RegradeArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
-    let options = TestOptions::default();
     let (run, agent) = args.run.parts();
-    let session = match matrix::find(agent, run, false) {
-        Some(found) => {
-            Session::open_combination(agent, &args.output, options, &found.stored.values, terminal)?
-        }
-        None => Session::open(agent, &args.output, options, terminal)?,
+    let session = Session::open(agent, &args.output, TestOptions::default(), terminal)?;
+    let found = session
+        .runs()
+        .find(run, RunUse::Regrade, Member::With(&args.matrix))
+        .map_err(|error| session.subject.store(&error))?;
+    let session = match &found.combination {
+        Some(stored) => session.with_combination(&stored.values, terminal)?,
+        None => session,
     };
     let renew = match (args.errors, args.metric.as_slice()) {
         (true, _) => Renew::Errors,
         (false, []) => Renew::All,
         (false, names) => Renew::Metrics(names.to_vec()),
     };
-    session.execute(Kind::Regrade(run, &renew), terminal)
+    session.execute(Kind::Regrade(&found.name, &renew), terminal)
 }
 
 fn merge(args: &MergeArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let (agent, runs) = args.parts()?;
-    if let Some(exit) = matrix::merge(agent, &runs, &args.output, terminal)? {
+    let session = Session::open(agent, &args.output, TestOptions::default(), terminal)?;
+    if let Some(exit) = matrix::merge(&session, &runs, terminal)? {
         return Ok(exit);
     }
-    let session = Session::open(agent, &args.output, TestOptions::default(), terminal)?;
     session.execute(Kind::Merge(&runs), terminal)
 }
 
@@ -255,34 +263,12 @@ impl<'a> Session<'a> {
     fn open(
         path: &'a Path,
         output: &'a OutputArgs,
-        options: TestOptions,
-        terminal: &mut Terminal,
-    ) -> Result<Self, Failure> {
-        Self::open_with(path, output, options, |env| load(path, env, terminal))
-    }
-
-    /// As [`Session::open`], with a combination of the agent's matrix.
-    fn open_combination(
-        path: &'a Path,
-        output: &'a OutputArgs,
-        options: TestOptions,
-        combination: &Combination,
-        terminal: &mut Terminal,
-    ) -> Result<Self, Failure> {
-        Self::open_with(path, output, options, |env| {
-            load_combination(path, env, combination, true, terminal)
-        })
-    }
-
-    fn open_with(
-        path: &'a Path,
-        output: &'a OutputArgs,
         mut options: TestOptions,
-        load: impl FnOnce(&Env) -> Result<LoadedAgent, Failure>,
+        terminal: &mut Terminal,
     ) -> Result<Self, Failure> {
         let reports = output.reports()?;
         let env = holodeck::environment(path).map_err(Problem::from)?;
-        let agent = load(&env)?;
+        let agent = load(path, &env, terminal)?;
         options.agent_path = path.display().to_string();
         options.cli_args = std::env::args_os()
             .skip(1)
@@ -301,6 +287,17 @@ impl<'a> Session<'a> {
         })
     }
 
+    /// The same session with a combination of the agent's matrix.
+    fn with_combination(self, combination: &Combination, terminal: &mut Terminal) -> Result<Self, Failure> {
+        let agent = load_combination(self.path, &self.env, combination, true, terminal)?;
+        Ok(Self { agent, ..self })
+    }
+
+    /// The runs of the agent.
+    fn runs(&self) -> AgentRuns {
+        AgentRuns::of(&self.agent)
+    }
+
     /// Refuses targets that must not be overwritten, before anything runs.
     fn check_targets(&self) -> Result<(), Failure> {
         let inputs = RunInputs::new(&self.agent, &self.env, &self.options);
@@ -310,7 +307,9 @@ impl<'a> Session<'a> {
             check_recording(path, &inputs, overwrite)?;
         }
         if let Some(path) = self.output.baseline(&self.agent.dir)? {
-            check_baseline(&path, &inputs, overwrite)?;
+            let owner = RunOwner::of(&self.agent);
+            let redactor = holodeck::redactor(&self.agent, &self.env);
+            check_baseline(&path, &owner, &redactor, &inputs, overwrite)?;
         }
         Ok(())
     }

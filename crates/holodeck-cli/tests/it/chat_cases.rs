@@ -213,6 +213,10 @@ fn a_case_is_found_in_every_way_and_what_is_not_found_is_explained() {
     project.write("agent.yaml", changed);
     project
         .run(&["chat", "--from", "latest:fine", "--once", "go on"])
+        .exits(2)
+        .says("there is no run of `other`");
+    project
+        .run(&["chat", "--from", &format!("{relative}:fine"), "--once", "go on"])
         .exits(0)
         .says("the run is of agent `support`, and this is `other`");
     server.finish();

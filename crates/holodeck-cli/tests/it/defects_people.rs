@@ -337,26 +337,6 @@ fn e10_warnings_read_like_other_messages() {
 }
 
 #[test]
-fn e11_a_run_of_another_agent_is_named() {
-    let server = half_correct_server();
-    let project = Project::with(&agent(&server.url(), TWO_CASES));
-    project.write(
-        "other.yaml",
-        agent(&server.url(), TWO_CASES).replace("name: support", "name: other"),
-    );
-    project.run(&["test"]).exits(1);
-    let ran = project.run(&["test", "resume", "latest", "other.yaml"]).exits(2);
-    assert!(
-        ran.stderr
-            .contains("belongs to another agent: `support` in `agent.yaml`"),
-        "{}",
-        ran.stderr
-    );
-    assert!(!ran.stderr.contains("changed"), "{}", ran.stderr);
-    server.finish();
-}
-
-#[test]
 fn e11_a_server_that_dies_shows_what_it_wrote_last() {
     let server = ModelServer::answering(|request| {
         if request.texts("tool").is_empty() {

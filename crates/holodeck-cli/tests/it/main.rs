@@ -78,4 +78,5 @@ mod terminal;
 mod trials;
 mod validate;
 mod verdicts;
+mod which_run;
 mod wizard;

@@ -398,7 +398,7 @@ async fn a_resumed_combination_does_not_hide_that_another_one_was_not_run() {
         .says("`holodeck test --matrix model.name=third` runs it");
     assert_eq!(combinations(&project), ["first", "second"]);
     project
-        .run(&["test", "regrade"])
+        .run(&["test", "regrade", "--matrix", "model.name=second"])
         .exits(0)
         .says("combination model.name=second");
 }
@@ -419,8 +419,8 @@ async fn a_changed_matrix_is_refused() {
             "agent.yaml",
             format!("{}{matrix}", agent(&server.url(), TWO_CASES)),
         );
-        for command in ["resume", "regrade"] {
-            let ran = project.run(&["test", command]).exits(2);
+        for command in [&["resume"][..], &["regrade", "--matrix", "model.name=second"]] {
+            let ran = project.run(&[&["test"], command].concat()).exits(2);
             assert!(
                 ran.stderr
                     .contains("`matrix` does not have the combination model.name=second"),

@@ -55,6 +55,16 @@ impl Combination {
         self.0.get(path)
     }
 
+    /// Whether it has these values of `--matrix PATH=VALUE`: values of one path are alternatives, and every path is one
+    /// of its axes.
+    pub fn has(&self, wanted: &[(String, String)]) -> bool {
+        wanted.iter().all(|(path, _)| {
+            let value = self.get(path).map(axis_value);
+            let mut of_path = wanted.iter().filter(|(other, _)| other == path);
+            value.is_some_and(|value| of_path.any(|(_, wanted)| *wanted == value))
+        })
+    }
+
     /// The number of axes.
     pub fn len(&self) -> usize {
         self.0.len()

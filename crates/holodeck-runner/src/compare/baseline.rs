@@ -1,6 +1,11 @@
 //! Baselines: the small, sorted file that a repository keeps to compare later runs with.
 
-use std::{collections::BTreeMap, io::Write};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{BufReader, Write},
+    path::Path,
+};
 
 use holodeck_model::{CaseContent, CaseState, Redactor};
 use serde::{Deserialize, Serialize};
@@ -9,7 +14,7 @@ use super::run::{
     ComparedCase, ComparedScore, JudgeIdentity, MetricIdentity, MetricKey, Metrics, TrialTally,
     answer_digest, scores_of,
 };
-use crate::{CaseReport, ReportError, RunView, explain_in_a_line, words};
+use crate::{CaseReport, ReportError, RunOwner, RunView, explain_in_a_line, words};
 
 /// The name of a baseline without a name.
 pub const DEFAULT_NAME: &str = "baseline";
@@ -158,6 +163,7 @@ impl BaselineMetric {
 /// Writes a baseline: one line per case, sorted, so that a change of one case changes one line.
 pub(crate) fn write_baseline(
     view: &RunView<'_>,
+    owner: &RunOwner,
     redactor: &Redactor,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
@@ -182,9 +188,14 @@ pub(crate) fn write_baseline(
     let head = view.head;
     writeln!(out, "{{\n\"holodeck_baseline\": {BASELINE_VERSION},")?;
     writeln!(out, "\"agent\": {},", text(&head.agent_name)?)?;
+    writeln!(out, "\"agent_file\": {},", text(owner.file())?)?;
     writeln!(out, "\"model\": {},", text(view.model)?)?;
     writeln!(out, "\"run\": {},", text(&head.run_id)?)?;
     writeln!(out, "\"saved_at\": {},", text(&head.timestamp)?)?;
+    if let Some(combination) = &head.combination {
+        let combination = serde_json::to_string(combination).map_err(std::io::Error::from)?;
+        writeln!(out, "\"combination\": {combination},")?;
+    }
     if let Some(replayed) = &head.replayed {
         let replayed = serde_json::to_string(replayed).map_err(std::io::Error::from)?;
         writeln!(out, "\"replayed\": {replayed},")?;
@@ -196,6 +207,23 @@ pub(crate) fn write_baseline(
     }
     writeln!(out, "\n]\n}}")?;
     Ok(())
+}
+
+/// The agent of the baseline in this file, if it is another one than `own`. A baseline of an earlier version names only
+/// the agent, not its file; a file that cannot be read is not known to be of another agent.
+pub fn other_owner(path: &Path, own: &RunOwner, redactor: &Redactor) -> Option<RunOwner> {
+    #[derive(Deserialize)]
+    struct Head {
+        agent: String,
+        agent_file: Option<String>,
+    }
+    let file = BufReader::with_capacity(1 << 16, File::open(path).ok()?);
+    let head: Head = serde_json::from_reader(file).ok()?;
+    // It was masked when it was written.
+    let own = own.masked(redactor);
+    let file = head.agent_file.unwrap_or_else(|| own.file().to_owned());
+    let owner = RunOwner::new(Path::new(&file), Some(&head.agent));
+    (!own.is_same(&owner)).then_some(owner)
 }
 
 /// Whether a file with this beginning is a baseline, which a new one may replace.

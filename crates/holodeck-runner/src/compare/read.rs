@@ -7,10 +7,10 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fs::File,
     io::{BufRead as _, BufReader, Read as _},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
-use holodeck_model::{CaseId, Redactor};
+use holodeck_model::{CaseId, Combination, Redactor};
 
 use super::{
     baseline,
@@ -20,8 +20,8 @@ use super::{
     },
 };
 use crate::{
-    CaseReport, Expected, Journal, JournalError, RunStore, StoreError, explain_in_a_line, trials::fold_case,
-    words,
+    AgentRuns, CaseReport, Expected, Journal, JournalError, LATEST, Member, RunOwner, RunUse, StoreError,
+    explain_in_a_line, trials::fold_case, words,
 };
 
 /// Why a run cannot be read.
@@ -48,6 +48,14 @@ pub enum ReadRunError {
         /// Its file.
         path: String,
     },
+    /// The baseline is one of another agent.
+    #[error("the baseline `{path}` is of another agent: {owner}")]
+    OtherBaseline {
+        /// Its file.
+        path: String,
+        /// Its agent.
+        owner: RunOwner,
+    },
     /// The content is not that of a run.
     #[error("`{path}` is not a run: {reason}")]
     Malformed {
@@ -60,8 +68,7 @@ pub enum ReadRunError {
 
 /// Finds and reads the runs of an agent.
 pub struct RunReader<'a> {
-    /// The runs and baselines of the agent.
-    store: &'a RunStore,
+    runs: &'a AgentRuns,
     redactor: &'a Redactor,
     /// Names of the agent's current cases, for journals that do not record them.
     names: HashMap<CaseId, String>,
@@ -83,18 +90,23 @@ pub struct CaseTexts {
 const TEXT_CHARS: usize = 1_500;
 
 impl<'a> RunReader<'a> {
-    /// A reader for the runs in `store`.
-    pub fn new(store: &'a RunStore, redactor: &'a Redactor, names: HashMap<CaseId, String>) -> Self {
+    /// A reader for the runs and baselines of an agent.
+    pub fn new(runs: &'a AgentRuns, redactor: &'a Redactor, names: HashMap<CaseId, String>) -> Self {
         Self {
-            store,
+            runs,
             redactor,
             names,
         }
     }
 
-    /// Reads the run `name`: `baseline`, `baseline:NAME`, the path of a file, a run id, its beginning, or `latest`.
-    pub fn read(&self, name: &str) -> Result<ComparedRun, ReadRunError> {
-        let path = self.find(name)?;
+    /// Reads the run `name`: `baseline`, `baseline:NAME`, the path of a file, a run id, its beginning, or `latest`, of a
+    /// matrix that with these values of `--matrix`.
+    pub fn read(&self, name: &str, matrix: &[(String, String)]) -> Result<ComparedRun, ReadRunError> {
+        if let Some(baseline) = baseline_name(name) {
+            return self.read_baseline(name, baseline);
+        }
+        let member = if name == LATEST { matrix } else { &[] };
+        let path = self.runs.find(name, RunUse::Read, Member::With(member))?.journal;
         let unreadable = |source| ReadRunError::Io {
             path: path.display().to_string(),
             source,
@@ -112,30 +124,17 @@ impl<'a> RunReader<'a> {
         file::read(name, &path, self.redactor)
     }
 
-    fn find(&self, name: &str) -> Result<PathBuf, ReadRunError> {
-        let baseline = match name.strip_prefix("baseline:") {
-            Some(baseline) => Some(baseline),
-            None => (name == baseline::DEFAULT_NAME).then_some(name),
-        };
-        if let Some(baseline) = baseline {
-            let path = self.store.baseline_path(baseline);
-            if !path.is_file() {
-                return Err(ReadRunError::NoBaseline {
-                    path: path.display().to_string(),
-                });
-            }
-            return Ok(path);
+    fn read_baseline(&self, name: &str, baseline: &str) -> Result<ComparedRun, ReadRunError> {
+        let path = self.runs.store().baseline_path(baseline);
+        let shown = || path.display().to_string();
+        if !path.is_file() {
+            return Err(ReadRunError::NoBaseline { path: shown() });
         }
-        if Path::new(name).is_file() {
-            return Ok(PathBuf::from(name));
+        let run = file::read(name, &path, self.redactor)?;
+        match baseline::other_owner(&path, self.runs.owner(), self.redactor) {
+            Some(owner) => Err(ReadRunError::OtherBaseline { path: shown(), owner }),
+            None => Ok(run),
         }
-        if Path::new(name).extension().is_some() {
-            return Err(ReadRunError::Io {
-                path: name.to_owned(),
-                source: std::io::ErrorKind::NotFound.into(),
-            });
-        }
-        Ok(self.store.find(name)?)
     }
 
     fn read_journal(&self, name: &str, path: &Path) -> Result<ComparedRun, ReadRunError> {
@@ -154,6 +153,10 @@ impl<'a> RunReader<'a> {
         let shard = header.shard.as_ref();
         let shard = shard.map(|shard| shard.part.describe(header.plan.len()));
         let provenance = header.replayed.iter().map(holodeck_model::Replayed::describe);
+        let combination = header
+            .combination
+            .iter()
+            .map(|stored| describe_combination(&stored.values));
         let regraded = header.regrades.iter().map(|run| format!("regraded from {run}"));
         let info = RunInfo {
             name: name.to_owned(),
@@ -164,7 +167,11 @@ impl<'a> RunReader<'a> {
             model: Some(header.model.clone()).filter(|model| !model.is_empty()),
             at: header.started_at.clone(),
             unfinished: ended.filter(|_| unfinished).or(no_end),
-            provenance: provenance.chain(regraded).chain(shard).collect(),
+            provenance: provenance
+                .chain(combination)
+                .chain(regraded)
+                .chain(shard)
+                .collect(),
             states: BTreeMap::new(),
         };
         Ok(ComparedRun::new(info, cases, Source::Journal(Box::new(journal))))
@@ -222,6 +229,19 @@ impl<'a> RunReader<'a> {
             }
         }
         Ok(texts)
+    }
+}
+
+/// The combination of a matrix that a run had.
+fn describe_combination(values: &Combination) -> String {
+    format!("combination {values}")
+}
+
+/// The name of the baseline that `name` means.
+fn baseline_name(name: &str) -> Option<&str> {
+    match name.strip_prefix("baseline:") {
+        Some(baseline) => Some(baseline),
+        None => (name == baseline::DEFAULT_NAME).then_some(name),
     }
 }
 

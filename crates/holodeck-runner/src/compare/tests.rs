@@ -1,13 +1,13 @@
 //! Attacks on the gate: each hides a regression in a way that a comparison by position or by counts would not see.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use holodeck_model::Redactor;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{ExitCode, RunStore};
+use crate::{AgentRuns, ExitCode, RunOwner, RunStore};
 
 mod browser;
 
@@ -23,6 +23,12 @@ impl Bench {
         }
     }
 
+    /// The runs of the agent `support`.
+    fn runs(&self) -> AgentRuns {
+        let owner = RunOwner::new(Path::new("agent.yaml"), Some("support"));
+        AgentRuns::new(RunStore::new(self.dir.path()), owner)
+    }
+
     fn write(&self, name: &str, content: &str) -> PathBuf {
         let path = self.dir.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -32,10 +38,10 @@ impl Bench {
 
     fn compare(&self, before: &str, after: &str, options: &GateOptions) -> Comparison {
         let (before, after) = (self.write("a.json", before), self.write("b.json", after));
-        let store = RunStore::new(self.dir.path());
+        let runs = self.runs();
         let redactor = Redactor::default();
-        let reader = RunReader::new(&store, &redactor, [].into());
-        let read = |path: PathBuf| reader.read(path.to_str().unwrap()).unwrap();
+        let reader = RunReader::new(&runs, &redactor, [].into());
+        let read = |path: PathBuf| reader.read(path.to_str().unwrap(), &[]).unwrap();
         compare(&reader, &read(before), &read(after), options).unwrap()
     }
 }
@@ -475,9 +481,9 @@ fn a_run_file_of_holodeck_0_7_is_read() {
         json!({"report": report, "metadata": {"agent_config": {}}}).to_string(),
     ] {
         let path = bench.write("old.json", &text);
-        let (store, redactor) = (RunStore::new(bench.dir.path()), Redactor::default());
-        let reader = RunReader::new(&store, &redactor, [].into());
-        let run = reader.read(path.to_str().unwrap()).unwrap();
+        let (runs, redactor) = (bench.runs(), Redactor::default());
+        let reader = RunReader::new(&runs, &redactor, [].into());
+        let run = reader.read(path.to_str().unwrap(), &[]).unwrap();
         assert_eq!(run.info().kind, RunKind::Original);
         let states: Vec<_> = run.cases.iter().map(|case| state_word(case.state)).collect();
         assert_eq!(states, ["passed", "failed", "error", "error", "unchecked"]);
@@ -506,9 +512,9 @@ fn a_run_file_of_holodeck_0_7_is_read() {
 #[test]
 fn what_is_not_a_run_is_refused() {
     let bench = Bench::new();
-    let (store, redactor) = (RunStore::new(bench.dir.path()), Redactor::default());
-    let reader = RunReader::new(&store, &redactor, [].into());
-    let error = |name: &str| reader.read(name).unwrap_err().to_string();
+    let (runs, redactor) = (bench.runs(), Redactor::default());
+    let reader = RunReader::new(&runs, &redactor, [].into());
+    let error = |name: &str| reader.read(name, &[]).unwrap_err().to_string();
     for (text, reason) in [
         ("", "EOF"),
         ("[]", "expected an object"),

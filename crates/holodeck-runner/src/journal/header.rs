@@ -21,6 +21,9 @@ pub struct JournalHeader {
     pub agent_name: String,
     /// Its file as typed.
     pub agent_path: String,
+    /// The name of its file; empty in journals of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub agent_file: String,
     /// Provider and model, for display.
     #[serde(default)]
     pub model: String,

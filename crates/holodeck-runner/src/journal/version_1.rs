@@ -66,6 +66,7 @@ pub(super) fn header(line: &[u8]) -> serde_json::Result<JournalHeader> {
         started_at: header.started_at,
         agent_name: header.agent_name,
         agent_path: header.agent_path,
+        agent_file: String::new(),
         model: String::new(),
         regrades: None,
         combination: None,

@@ -3,7 +3,7 @@
 use std::fs;
 
 use holodeck_model::CaseState;
-use holodeck_runner::{RunError, RunStore, Selection};
+use holodeck_runner::{RunError, Selection};
 use holodeck_testkit::{ScriptedBackend, ScriptedTurn};
 use pretty_assertions::assert_eq;
 
@@ -34,7 +34,7 @@ fn backend() -> ScriptedBackend {
 
 /// Truncates the journal of a finished run after some lines and bytes, as a killed process would leave it.
 fn cut(project: &Project, lines: usize, bytes: usize) -> std::path::PathBuf {
-    let journal = RunStore::new(project.dir.path()).find("latest").unwrap();
+    let journal = project.latest();
     let text = fs::read_to_string(&journal).unwrap();
     let mut rest = text.split_inclusive('\n');
     let mut start: String = rest.by_ref().take(1 + lines).collect();
@@ -182,7 +182,7 @@ async fn a_moved_case_is_identified_by_its_content() {
 async fn answers_without_a_verdict_of_the_current_checks_are_graded_without_a_model_call() {
     let project = Project::new(&tests("contains"));
     project.run(&backend()).await;
-    let journal = RunStore::new(project.dir.path()).find("latest").unwrap();
+    let journal = project.latest();
     project.write(&tests("starts_with, negate: true"));
     let again = backend();
     let mut request = project.request(&again);
@@ -206,7 +206,7 @@ async fn a08_a_changed_check_does_not_pass_a_masked_answer() {
     for (forbidden, code) in [("sk-proj", 1), ("AbCdEf", 4)] {
         project.write(&tests(forbidden));
         let mut request = project.request(&leaking);
-        request.resume = Some(RunStore::new(project.dir.path()).find("latest").unwrap());
+        request.resume = Some(project.latest());
         request.accept_changes = true;
         assert_eq!(run(request).await.unwrap().code(), code, "{forbidden}");
     }

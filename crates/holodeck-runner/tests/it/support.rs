@@ -1,6 +1,11 @@
 //! An agent in a temporary folder with a scripted backend, and what its run wrote.
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use holodeck_backend_api::AgentBackend;
 use holodeck_eval::{JUDGE_PROMPTS, NoPrograms};
@@ -9,8 +14,8 @@ use holodeck_model::{
     identify_cases,
 };
 use holodeck_runner::{
-    RegradeRequest, Renew, RunControl, RunError, RunEvent, RunOutcome, RunSettings, RunSink, Selection,
-    TestRequest, regrade, run_tests,
+    AgentRuns, LATEST, Member, RegradeRequest, Renew, RunControl, RunError, RunEvent, RunOutcome,
+    RunSettings, RunSink, RunUse, Selection, TestRequest, regrade, run_tests,
 };
 use holodeck_testkit::ScriptedBackend;
 use holodeck_turn::documents::{Converter, Isolation};
@@ -43,6 +48,14 @@ impl Project {
         let load = load_agent(&self.dir.path().join("agent.yaml"), &Env::empty(), &DiskFiles);
         let loaded = load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics));
         loaded.agent
+    }
+
+    /// The journal of the newest run.
+    pub(crate) fn latest(&self) -> PathBuf {
+        let runs = AgentRuns::of(&self.agent());
+        runs.find(LATEST, RunUse::Read, Member::With(&[]))
+            .unwrap()
+            .journal
     }
 
     pub(crate) fn request(&self, backend: &ScriptedBackend) -> TestRequest {

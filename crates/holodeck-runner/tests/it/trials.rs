@@ -10,7 +10,7 @@ use std::{
 use holodeck_backend_api::BackendError;
 use holodeck_model::{CaseState, ExecutionState, TestResult, TokenUsage};
 use holodeck_runner::{
-    Budget, Format, Journal, OnFailure, PlanError, RunError, RunEvent, RunStore, Selection, write_report,
+    AgentRuns, Budget, Format, Journal, OnFailure, PlanError, RunError, RunEvent, Selection, write_report,
 };
 use holodeck_testkit::{ScriptedBackend, ScriptedTurn};
 use pretty_assertions::assert_eq;
@@ -239,7 +239,7 @@ async fn a_case_is_reported_once_after_its_last_trial() {
 
 /// Truncates the newest journal after some lines below its header.
 fn cut(project: &Project, lines: usize) -> PathBuf {
-    let journal = RunStore::new(project.dir.path()).find("latest").unwrap();
+    let journal = project.latest();
     let text = fs::read_to_string(&journal).unwrap();
     let start: String = text.split_inclusive('\n').take(1 + lines).collect();
     fs::write(&journal, start).unwrap();
@@ -318,11 +318,11 @@ async fn only_a_failed_case_stops_the_run_not_a_failed_trial() {
 async fn failed_selects_by_the_verdict_over_all_trials() {
     let project = project("trials: 2", &["", ", min_passes: 1"]);
     run(project.request(&scripted("pf"))).await.unwrap();
-    let store = RunStore::new(project.dir.path());
+    let runs = AgentRuns::of(&project.agent());
     let backend = scripted("p");
     let mut request = project.request(&backend);
     request.selection = Selection {
-        failed_in: Some(store.journals().unwrap()),
+        failed_in: Some(runs.journals_of(None).unwrap()),
         ..Selection::default()
     };
     let again = run(request).await.unwrap();

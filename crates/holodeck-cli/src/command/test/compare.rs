@@ -9,15 +9,16 @@ use clap::ValueEnum;
 use holodeck::{
     CompareError, RunInputs, compare_runs,
     runner::{
-        Comparison, ExitCode, GateOptions, ReadRunError, comparison_json, write_comparison_html,
+        Comparison, ExitCode, GateOptions, ReadRunError, StoreError, comparison_json, write_comparison_html,
         write_comparison_markdown,
     },
 };
 
+use super::flags::parse_axis;
 use super::targets::{Overwrite, Target, check, read_beginning, replace};
 use crate::{
     command::as_argument,
-    failure::{Failure, Problem},
+    failure::{Failure, Problem, Subject},
     render,
     terminal::{Terminal, set_redactor},
 };
@@ -35,6 +36,9 @@ pub(super) struct CompareArgs {
     /// The agent file that the runs belong to.
     #[arg(value_name = "AGENT", default_value = "agent.yaml")]
     agent: PathBuf,
+    /// Of the runs of a `matrix`, `latest` is the one with this value, as in `model.name=gpt-4o`. May be repeated.
+    #[arg(long, value_name = "PATH=VALUE", value_parser = parse_axis)]
+    matrix: Vec<(String, String)>,
     /// Exit 1 if B is significantly worse than A or has new errors, 4 if that cannot be decided.
     #[arg(long, help_heading = "Gate")]
     gate: bool,
@@ -117,7 +121,7 @@ pub(super) fn run(args: &CompareArgs, terminal: &mut Terminal) -> Result<ExitCod
         allow_missing: args.allow_missing,
         max_new_failures: args.max_new_failures,
     };
-    let compared = compare_runs(&args.agent, &args.before, &args.after, &options)
+    let compared = compare_runs(&args.agent, &args.before, &args.after, &args.matrix, &options)
         .map_err(|error| problem(&error, &args.agent))?;
     set_redactor(compared.redactor);
     let comparison = compared.comparison;
@@ -182,8 +186,24 @@ impl CompareArgs {
 /// A run that cannot be read is an error of the command line, whatever the reason.
 fn problem(error: &CompareError, agent: &Path) -> Problem {
     let problem = Problem::config(error.to_string());
-    let agent = as_argument(agent);
+    let subject = Subject {
+        argument: as_argument(agent),
+    };
+    let agent = &subject.argument;
     match error {
+        CompareError::Read(ReadRunError::Store(error)) => {
+            let problem = subject.store(error);
+            match error {
+                StoreError::OtherAgent { .. } => {
+                    problem.with_hint("to compare runs of two agents, give the path of the other one's journal")
+                }
+                _ => problem,
+            }
+        }
+        CompareError::Read(ReadRunError::OtherBaseline { .. }) => problem.with_hint(format!(
+            "`holodeck test{agent} --save-baseline NAME` writes one for this agent; to compare two agents, give \
+             the path of the baseline"
+        )),
         CompareError::Read(ReadRunError::NoBaseline { .. }) => {
             problem.with_hint(format!("`holodeck test{agent} --save-baseline` writes one"))
         }

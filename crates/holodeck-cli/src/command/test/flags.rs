@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use holodeck::{
     AnswerSource, OpenOptions, TestOptions,
     index::Rebuild,
-    model::{Env, Shard, ShardError, SideEffectGate},
+    model::{Combination, Env, Shard, ShardError, SideEffectGate},
     runner::{Budget, DEFAULT_BASELINE, Format, MAX_TRIALS, OnFailure, RunStore, check_baseline_name},
 };
 
@@ -227,12 +227,17 @@ impl OutputArgs {
     }
 
     /// Refuses what only one run can write.
-    pub(super) fn check_several(&self, options: &TestOptions) -> Result<(), Problem> {
+    pub(super) fn check_several<'c>(
+        &self,
+        options: &TestOptions,
+        combinations: impl Iterator<Item = &'c Combination>,
+    ) -> Result<(), Problem> {
         let refuse = |flag: &str, why: &str| {
-            Err(Problem::config(format!(
+            let mut problem = Problem::config(format!(
                 "`{flag}` cannot be used with several combinations: {why}"
-            ))
-            .with_hint("select one combination with `--matrix PATH=VALUE`"))
+            ));
+            problem.details = combinations.map(Combination::to_string).collect();
+            Err(problem.with_hint("select one combination with `--matrix PATH=VALUE`"))
         };
         if self.save_baseline.is_some() {
             return refuse("--save-baseline", "a baseline is that of one run");
@@ -305,7 +310,7 @@ fn parse_shard(text: &str) -> Result<ShardArg, String> {
         .map_err(|error: ShardError| error.to_string())
 }
 
-fn parse_axis(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_axis(text: &str) -> Result<(String, String), String> {
     let parts = text.split_once('=').filter(|(path, _)| !path.is_empty());
     let (path, value) = parts.ok_or("expected PATH=VALUE, as in `model.name=gpt-4o`")?;
     Ok((path.to_owned(), value.to_owned()))

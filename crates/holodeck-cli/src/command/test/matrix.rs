@@ -1,21 +1,19 @@
 //! The `matrix` of an agent: one run for each combination of its values, one after the other.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::{path::PathBuf, time::Instant};
 
 use holodeck::{
-    DryRun, MatrixGroup, MatrixRun, TestOptions,
+    DryRun, MatrixGroup, TestOptions,
     model::{Combination, Matrix, ReportHead, TokenUsage, axis_value, closest},
-    runner::{Budget, ExitCode, OnFailure, RunEndKind, SiblingState, new_group},
+    runner::{Budget, ExitCode, FoundRun, OnFailure, RunEndKind, Sibling, SiblingState, new_group, siblings},
+    shards_by_combination,
     yaml::LoadedAgent,
 };
 use serde_json::json;
 
-use super::{Finished, Kind, OutputArgs, Session};
+use super::{Finished, Kind, Session};
 use crate::{
-    command::{as_argument, build_runtime, load_combination},
+    command::{build_runtime, load_combination},
     failure::{Failure, Problem},
     interrupt::{Interrupts, StopRequest},
     render::{self, MatrixRow},
@@ -39,15 +37,8 @@ pub(super) fn select(
     for (path, value) in wanted {
         check_wanted(matrix, path, value)?;
     }
-    let is_selected = |combination: &Combination| {
-        combination.values().all(|(path, value)| {
-            let mut of_path = wanted.iter().filter(|(other, _)| other == path).peekable();
-            let value = axis_value(value);
-            of_path.peek().is_none() || of_path.any(|(_, wanted)| *wanted == value)
-        })
-    };
     let mut combinations = matrix.combinations();
-    combinations.retain(is_selected);
+    combinations.retain(|combination| combination.has(wanted));
     Ok(Some(combinations))
 }
 
@@ -79,8 +70,18 @@ struct Job {
     combination: Combination,
     /// The name of the combination in the names of files.
     name: String,
-    /// The shards to merge; without them, the tests are run.
-    shards: Option<Vec<String>>,
+    work: Work,
+}
+
+/// What is done for a combination.
+#[derive(Clone)]
+enum Work {
+    /// The tests are run.
+    Run,
+    /// The run with this name is resumed.
+    Resume(String),
+    /// These shards are merged.
+    Merge(Vec<String>),
 }
 
 /// Checks every combination, then runs all of them, or shows what would run.
@@ -95,9 +96,13 @@ pub(super) fn run(
         group: new_group(),
         planned: combinations.to_vec(),
     });
-    let jobs = jobs(combinations.iter().map(|combination| (combination.clone(), None)));
+    let jobs = jobs(
+        combinations
+            .iter()
+            .map(|combination| (combination.clone(), Work::Run)),
+    );
     if jobs.len() > 1 {
-        base.output.check_several(&options)?;
+        base.output.check_several(&options, combinations.iter())?;
     }
     // A run costs money, so everything that can be known to be missing is found before the first.
     let mut plans = Vec::new();
@@ -212,11 +217,14 @@ fn run_jobs(
         let started = Instant::now();
         let mut options = options.clone();
         options.budget = left.budget;
+        if let Work::Resume(run) = &job.work {
+            options.resume = Some(run.clone());
+        }
         let session = base.of_job(job, jobs.len(), options, terminal);
         let finished = session.and_then(|session| {
-            let kind = match &job.shards {
-                Some(shards) => Kind::Merge(shards),
-                None => Kind::Run,
+            let kind = match &job.work {
+                Work::Run | Work::Resume(_) => Kind::Run,
+                Work::Merge(shards) => Kind::Merge(shards),
             };
             session.execute_in(kind, &runtime, Some(&mut interrupts), terminal)
         });
@@ -395,9 +403,9 @@ impl Left {
 }
 
 /// Jobs with names for their files: their values, and a number where two would have the same name.
-fn jobs(combinations: impl Iterator<Item = (Combination, Option<Vec<String>>)>) -> Vec<Job> {
+fn jobs(combinations: impl Iterator<Item = (Combination, Work)>) -> Vec<Job> {
     let mut jobs: Vec<Job> = Vec::new();
-    for (combination, shards) in combinations {
+    for (combination, work) in combinations {
         let plain = file_name(&combination);
         let mut name = plain.clone();
         let mut number = 1;
@@ -408,7 +416,7 @@ fn jobs(combinations: impl Iterator<Item = (Combination, Option<Vec<String>>)>) 
         jobs.push(Job {
             combination,
             name,
-            shards,
+            work,
         });
     }
     jobs
@@ -430,29 +438,34 @@ fn file_name(combination: &Combination) -> String {
     if name.is_empty() { "combination" } else { name }.to_owned()
 }
 
-/// The run of a matrix that `name` means. An error is reported by the command itself.
-pub(super) fn find(agent: &Path, name: &str, resumes: bool) -> Option<MatrixRun> {
-    holodeck::find_run(agent, name, resumes).unwrap_or_default()
-}
-
-/// Resumes a run of a matrix. It passes only if the other runs of the same command passed as well.
+/// Resumes runs of a matrix. They pass only if the other runs of the same command passed as well.
 pub(super) fn resume(
-    run: &MatrixRun,
-    agent: &Path,
-    output: &OutputArgs,
-    mut options: TestOptions,
+    base: &Session<'_>,
+    runs: &[FoundRun],
     terminal: &mut Terminal,
 ) -> Result<ExitCode, Failure> {
-    options.resume = Some(run.journal.display().to_string());
-    let session = Session::open_combination(agent, output, options, &run.stored.values, terminal)?;
-    if terminal.verbosity() > Verbosity::Quiet {
-        terminal.write_message(&format!("resuming combination {}\n", run.stored.values));
+    let of_matrix = runs
+        .iter()
+        .filter_map(|run| Some((run, run.combination.as_ref()?)));
+    let jobs = jobs(of_matrix.map(|(run, stored)| (stored.values.clone(), Work::Resume(run.name.clone()))));
+    if jobs.len() > 1 {
+        let combinations = jobs.iter().map(|job| &job.combination);
+        base.output.check_several(&base.options, combinations)?;
     }
-    let mut exit = session.execute(Kind::Run, terminal)?;
-    let siblings = run
-        .siblings(agent)
+    if terminal.verbosity() > Verbosity::Quiet {
+        for job in &jobs {
+            terminal.write_message(&format!("resuming combination {}\n", job.combination));
+        }
+    }
+    let mut exit = run_jobs(base, &base.options, &jobs, &[], terminal)?;
+    let Some(stored) = runs.iter().find_map(|run| run.combination.as_ref()) else {
+        return Ok(exit);
+    };
+    let siblings = siblings(&base.runs(), stored)
         .map_err(|error| Problem::execution(format!("cannot read the other runs of the matrix: {error}")))?;
-    let argument = as_argument(agent);
+    let argument = &base.subject.argument;
+    let is_resumed = |sibling: &Sibling| jobs.iter().any(|job| job.combination == sibling.values);
+    let siblings = siblings.into_iter().filter(|sibling| !is_resumed(sibling));
     for sibling in siblings {
         let (own, what, hint) = match &sibling.state {
             SiblingState::Passed => continue,
@@ -484,12 +497,11 @@ pub(super) fn resume(
 
 /// Merges shards of a matrix, each combination by itself. `None` if they are not of a matrix.
 pub(super) fn merge(
-    agent: &Path,
+    base: &Session<'_>,
     runs: &[String],
-    output: &OutputArgs,
     terminal: &mut Terminal,
 ) -> Result<Option<ExitCode>, Failure> {
-    let Ok((groups, missing)) = holodeck::shards_by_combination(agent, runs) else {
+    let Ok((groups, missing)) = shards_by_combination(&base.runs(), runs) else {
         // The merge reports the error.
         return Ok(None);
     };
@@ -504,11 +516,11 @@ pub(super) fn merge(
     let jobs = jobs(
         groups
             .into_iter()
-            .map(|(combination, journals)| (combination, Some(names(journals)))),
+            .map(|(combination, journals)| (combination, Work::Merge(names(journals)))),
     );
-    let base = Session::open(agent, output, TestOptions::default(), terminal)?;
     if jobs.len() > 1 {
-        output.check_several(&base.options)?;
+        let combinations = jobs.iter().map(|job| &job.combination);
+        base.output.check_several(&base.options, combinations)?;
     }
-    run_jobs(&base, &base.options, &jobs, &missing, terminal).map(Some)
+    run_jobs(base, &base.options, &jobs, &missing, terminal).map(Some)
 }

@@ -10,7 +10,8 @@ use std::{
 
 use holodeck::{
     RunInputs, is_recording,
-    runner::{Format, ReportError, RunOutcome, is_baseline, write_report},
+    model::Redactor,
+    runner::{Format, ReportError, RunOutcome, RunOwner, is_baseline, other_baseline_owner, write_report},
 };
 
 use crate::failure::Problem;
@@ -166,9 +167,25 @@ pub(super) fn check_recording(path: &Path, inputs: &RunInputs, overwrite: Overwr
 }
 
 /// Refuses a baseline that cannot or must not be written.
-pub(super) fn check_baseline(path: &Path, inputs: &RunInputs, overwrite: Overwrite) -> Result<(), Problem> {
+pub(super) fn check_baseline(
+    path: &Path,
+    owner: &RunOwner,
+    redactor: &Redactor,
+    inputs: &RunInputs,
+    overwrite: Overwrite,
+) -> Result<(), Problem> {
     let is_own = |path: &Path| read_beginning(path).is_ok_and(|beginning| is_baseline(&beginning));
-    check(path, "baseline", inputs, overwrite, is_own)
+    check(path, "baseline", inputs, overwrite, is_own)?;
+    match other_baseline_owner(path, owner, redactor) {
+        Some(other) if overwrite == Overwrite::Known => Err(Problem::config(format!(
+            "cannot write the baseline to `{}`: it is the baseline of another agent, {other}",
+            path.display()
+        ))
+        .with_hint(
+            "agents in one folder need baselines of their own: `--save-baseline NAME`; `--force` overwrites it",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Saves the baseline of a complete run. Returns its path, or why it was not saved.

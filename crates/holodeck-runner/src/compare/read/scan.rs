@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, fmt, fs::File, io::BufReader, path::Path};
 
-use holodeck_model::Replayed;
+use holodeck_model::{Combination, Replayed};
 use serde::{
     Deserializer,
     de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
@@ -10,7 +10,7 @@ use serde::{
 use serde_json::Value;
 
 use super::{
-    ReadRunError,
+    ReadRunError, describe_combination,
     file::{FileCase, FileNotRun},
 };
 use crate::compare::baseline::{BASELINE_VERSION, BaselineCase};
@@ -206,7 +206,7 @@ impl<'de> Visitor<'de> for List<'_, '_> {
 }
 
 impl FileHead {
-    const FIELDS: [&'static str; 13] = [
+    const FIELDS: [&'static str; 14] = [
         "holodeck_baseline",
         "schema_version",
         "agent_name",
@@ -219,6 +219,7 @@ impl FileHead {
         "ended",
         "ended_because",
         "replayed",
+        "combination",
         "metadata",
     ];
 
@@ -236,6 +237,12 @@ impl FileHead {
             "replayed" => {
                 let replayed = serde_json::from_value::<Option<Replayed>>(value).ok().flatten();
                 self.provenance.extend(replayed.as_ref().map(Replayed::describe));
+            }
+            "combination" => {
+                let values = serde_json::from_value::<Option<Combination>>(value)
+                    .ok()
+                    .flatten();
+                self.provenance.extend(values.as_ref().map(describe_combination));
             }
             _ => self.set_metadata(&value),
         }
