@@ -76,6 +76,22 @@ const RUNS: &[Run] = &[
         ],
     },
     Run {
+        name: "survivors",
+        planned_minutes: 4,
+        // Every kind of child with every ending; CI has a sample. It prints how long each takes.
+        cargo: &[
+            "test",
+            "-p",
+            "holodeck-cli",
+            "--test",
+            "it",
+            "nothing_below_any_child_survives_any_ending",
+            "--",
+            "--ignored",
+            "--nocapture",
+        ],
+    },
+    Run {
         name: "approval",
         planned_minutes: 11,
         // The real CLI waits ten minutes for an answer.

@@ -1,8 +1,9 @@
 //! From the command line to the exit code.
 
-use std::{io::ErrorKind, process::ExitCode};
+use std::{io::ErrorKind, process::ExitCode, time::Duration};
 
 use clap::Parser as _;
+use holodeck::processes;
 
 use crate::{
     args::Args,
@@ -12,8 +13,24 @@ use crate::{
     terminal::Terminal,
 };
 
+/// The arguments with which this program is the watchdog of a child. Not a command of `args`: a watchdog reads nothing
+/// else, and starts in the least time.
+const WATCH: &[&str] = &["internal", "watch"];
+
+/// How long the program waits at its end for what its children left behind. Each watchdog continues after that.
+const CHILDREN_LIMIT: Duration = Duration::from_secs(2);
+
 /// Runs the command that the process was started with.
 pub fn run() -> ExitCode {
+    if std::env::args_os().skip(1).eq(WATCH.iter().copied()) {
+        return processes::watch();
+    }
+    let exit = run_command();
+    processes::wait_for_watchdogs(CHILDREN_LIMIT);
+    exit
+}
+
+fn run_command() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => {
@@ -25,6 +42,8 @@ pub fn run() -> ExitCode {
     };
     let mut terminal = Terminal::new(&args.global);
     logging::start(terminal.verbosity());
+    // This very file, even if another version was installed meanwhile.
+    processes::start_children_below("/proc/self/exe", WATCH);
     if let Ok(command) = std::env::current_exe() {
         holodeck::convert_documents_with(command);
     }

@@ -2,72 +2,62 @@
 //! [`ChildProcess`].
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
-use crate::group::Group;
+use crate::below::Below;
+use crate::direct::Direct;
 use crate::lookup::{has_folder, is_executable};
-use crate::mark::{Mark, VARIABLE};
+#[cfg(test)]
+use crate::mark::Mark;
 use crate::stderr::StderrTail;
-use crate::watchdog::Watched;
 use crate::{Exit, ProcessError, ProcessSpec, which};
 
-/// A running program with piped stdin and stdout. Dropping it kills its whole process group.
+/// A running program with piped stdin and stdout. Dropping it ends the program and all that it started.
 #[derive(Debug)]
 pub struct ChildProcess {
-    child: Child,
-    group: Group,
+    running: Running,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<StderrTail>,
     pid: u32,
     exit: Option<Exit>,
-    watched: Option<Watched>,
+}
+
+/// Who the program's parent is.
+#[derive(Debug)]
+enum Running {
+    Below(Box<Below>),
+    Direct(Box<Direct>),
 }
 
 impl ChildProcess {
     /// Starts the program. Of the spec's limits only `stderr_kept` applies; the others are those of `run`.
     pub fn spawn(spec: &ProcessSpec) -> Result<Self, ProcessError> {
         let program = find(spec)?;
-        let mut watched = Watched::marked(Mark::new());
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "with the watchdog, the only place that spawns"
-        )]
-        let mut command = Command::new(&program);
-        command
-            .args(&spec.args)
-            .env_clear()
-            .envs(spec.env.iter())
-            .env(VARIABLE, watched.mark().to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
-        if let Some(folder) = &spec.folder {
-            command.current_dir(folder);
-        }
-        let mut child = command.spawn().map_err(|error| spawn_error(program, error))?;
-        let pid = child.id().unwrap_or_default();
-        watched.add_group(pid);
+        let (ours, theirs) = pipes().map_err(ProcessError::Io)?;
+        let started = match Below::spawn(&program, spec, &theirs) {
+            Some(started) => started.map(|(below, pid)| (Running::Below(Box::new(below)), pid)),
+            None => Direct::spawn(&program, spec, theirs)
+                .map(|(direct, pid)| (Running::Direct(Box::new(direct)), pid)),
+        };
+        let (running, pid) = started.map_err(|error| spawn_error(program, error))?;
         tracing::debug!(program = %spec.program.display(), pid, "started a program");
+        let [stdin, stdout, stderr] = ours;
+        let stdin = ChildStdin::from_std(stdin.into()).map_err(ProcessError::Io)?;
+        let stdout = ChildStdout::from_std(stdout.into()).map_err(ProcessError::Io)?;
+        let stderr = ChildStderr::from_std(stderr.into()).map_err(ProcessError::Io)?;
         Ok(Self {
-            group: Group::led_by(pid),
-            stdin: child.stdin.take(),
-            stdout: child.stdout.take(),
-            stderr: child
-                .stderr
-                .take()
-                .map(|stderr| StderrTail::of(stderr, spec.stderr_kept)),
-            child,
+            running,
+            stdin: Some(stdin),
+            stdout: Some(stdout),
+            stderr: Some(StderrTail::of(stderr, spec.stderr_kept)),
             pid,
             exit: None,
-            watched: Some(watched),
         })
     }
 
@@ -91,25 +81,28 @@ impl ChildProcess {
         self.stderr.as_ref().map(StderrTail::text).unwrap_or_default()
     }
 
-    /// Waits until the program exits, then kills the rest of its group. May be cancelled and called again.
+    /// Waits until the program exits, then ends what it left behind. May be cancelled and called again.
     pub async fn wait(&mut self) -> Result<Exit, ProcessError> {
         if let Some(exit) = self.exit {
             return Ok(exit);
         }
-        let exit = Exit::from(self.child.wait().await.map_err(ProcessError::Io)?);
-        self.finish();
+        let exit = match &mut self.running {
+            Running::Below(below) => below.wait().await,
+            Running::Direct(direct) => direct.wait().await,
+        };
+        let exit = exit.map_err(ProcessError::Io)?;
         self.exit = Some(exit);
         tracing::debug!(pid = self.pid, %exit, "a program ended");
         Ok(exit)
     }
 
-    /// Whether the program has exited, without waiting. The rest of its group is then killed.
+    /// Whether the program has exited, without waiting. What it left behind is then ended.
     pub fn has_ended(&mut self) -> bool {
-        if self.exit.is_none()
-            && let Ok(Some(status)) = self.child.try_wait()
-        {
-            self.finish();
-            self.exit = Some(Exit::from(status));
+        if self.exit.is_none() {
+            self.exit = match &mut self.running {
+                Running::Below(below) => below.try_wait(),
+                Running::Direct(direct) => direct.try_wait(),
+            };
         }
         self.exit.is_some()
     }
@@ -126,25 +119,26 @@ impl ChildProcess {
 
     /// Ends the program: SIGTERM, then after `grace` SIGKILL to the group; and reaps it.
     pub async fn stop(&mut self, grace: Duration) -> Result<Exit, ProcessError> {
-        self.group.terminate();
+        match &self.running {
+            Running::Below(below) => below.terminate(),
+            Running::Direct(direct) => direct.terminate(),
+        }
         if let Ok(exit) = timeout(grace, self.wait()).await {
             return exit;
         }
-        self.group.kill();
-        self.wait().await
-    }
-
-    /// Kills the rest of the group.
-    fn finish(&mut self) {
-        self.group.finish();
-        if let Some(watched) = self.watched.take() {
-            watched.mark().kill();
+        match &self.running {
+            Running::Below(below) => below.kill(),
+            Running::Direct(direct) => direct.kill(),
         }
+        self.wait().await
     }
 
     #[cfg(test)]
     pub(crate) fn mark(&self) -> Option<&Mark> {
-        self.watched.as_ref().map(Watched::mark)
+        match &self.running {
+            Running::Below(_) => None,
+            Running::Direct(direct) => direct.mark(),
+        }
     }
 
     /// Waits until all of stderr was read, at most `patience`.
@@ -155,11 +149,15 @@ impl ChildProcess {
     }
 }
 
-impl Drop for ChildProcess {
-    fn drop(&mut self) {
-        // The runtime kills and reaps the leader; the rest of the group is handled here.
-        self.finish();
-    }
+/// This process's ends and the program's ends of stdin, stdout and stderr.
+fn pipes() -> io::Result<([OwnedFd; 3], [OwnedFd; 3])> {
+    let (stdin, input) = io::pipe()?;
+    let (output, stdout) = io::pipe()?;
+    let (errors, stderr) = io::pipe()?;
+    Ok((
+        [input.into(), output.into(), errors.into()],
+        [stdin.into(), stdout.into(), stderr.into()],
+    ))
 }
 
 fn find(spec: &ProcessSpec) -> Result<PathBuf, ProcessError> {

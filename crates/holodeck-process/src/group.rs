@@ -23,6 +23,11 @@ impl Group {
         self.signal(Signal::KILL);
     }
 
+    /// Signals no member from now on: the id may be reused.
+    pub(crate) fn forget(&mut self) {
+        self.0 = None;
+    }
+
     /// Kills every member, for the last time: afterwards the id may be reused.
     pub(crate) fn finish(&mut self) {
         self.kill();

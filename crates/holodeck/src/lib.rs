@@ -72,6 +72,7 @@ pub use holodeck_events as events;
 pub use holodeck_mcp_bridge::{Registry, RegistryError, RegistryServer, Unusable};
 pub use holodeck_model as model;
 pub use holodeck_orchestrator as orchestrator;
+pub use holodeck_process as processes;
 pub use holodeck_runner as runner;
 pub use holodeck_validators::{Check, CheckState};
 pub use holodeck_yaml as yaml;

@@ -73,6 +73,7 @@ mod sessions;
 mod sharding;
 mod stores;
 mod surface;
+mod survivors;
 mod templates;
 mod terminal;
 mod trials;

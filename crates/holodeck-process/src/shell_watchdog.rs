@@ -1,4 +1,5 @@
-//! Kills the remaining children if this program is killed: the stdin of a shell closes then.
+//! Kills the remaining children of a program that starts no watchdogs of its own, if that program is killed: the stdin of
+//! a shell closes then.
 
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -99,7 +100,7 @@ fn start() -> io::Result<ChildStdin> {
 fn shell() -> Command {
     #[expect(
         clippy::disallowed_methods,
-        reason = "with `ChildProcess`, the only place that spawns"
+        reason = "with `Direct`, the only place that spawns"
     )]
     let mut shell = Command::new("/bin/sh");
     shell
