@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::{
-    BackendError, BackendEvent, EventStream, ExecutionResult, Outcome, StopReason, TokenUsage, ToolResult,
-    backend::next,
+    BackendError, BackendEvent, EventStream, ExecutionResult, Outcome, StopFamily, StopReason, TokenUsage,
+    ToolResult, backend::next,
 };
 
 /// Folds [`BackendEvent`]s into the [`ExecutionResult`]. No other code does this.
@@ -42,7 +42,10 @@ impl ResultFold {
             BackendEvent::ToolResult(result) => self.result.tool_results.push(result.clone()),
             BackendEvent::Usage(usage) => self.add_usage(usage),
             BackendEvent::Cost { usd } => *self.result.cost_usd.get_or_insert(0.0) += usd,
-            BackendEvent::TurnEnd { model, .. } => {
+            BackendEvent::TurnEnd {
+                stop_reason, model, ..
+            } => {
+                self.result.truncated_by = stop_reason.truncation().cloned();
                 self.open_message();
                 self.message_open = false;
                 self.result.num_turns += 1;
@@ -83,10 +86,17 @@ impl ResultFold {
         self.result
     }
 
-    /// The result with the outcome that the answer implies: a refusal, an empty answer, or completed (R22).
-    pub fn finish_answered(self, stop_reason: &StopReason) -> ExecutionResult {
-        let outcome = match stop_reason {
-            StopReason::Refusal => Outcome::Refused,
+    /// The result with the outcome that the answer implies: a refusal, a provider's failure, an empty answer, or
+    /// completed (R22).
+    pub fn finish_answered(mut self, stop_reason: &StopReason) -> ExecutionResult {
+        if let Some(reason) = stop_reason.truncation() {
+            self.result.truncated_by = Some(reason.clone());
+        }
+        let outcome = match stop_reason.family() {
+            StopFamily::Refusal => Outcome::Refused,
+            StopFamily::Failure => Outcome::Failed {
+                reason: format!("the provider did not complete its answer (finish_reason `{stop_reason}`)"),
+            },
             _ if self.message.trim().is_empty() && self.result.structured_output.is_none() => {
                 Outcome::EmptyResponse
             }

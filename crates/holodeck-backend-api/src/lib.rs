@@ -33,7 +33,7 @@ pub use fold::{FailedTurn, ResultFold, collect};
 pub use history::{HistoryFold, HistoryItem, Opening, Role, SessionHandle};
 pub use holodeck_model::{
     CallDetails, CallRefusal, Occasion, Passage, SideEffects, TokenUsage, ToolIdentity, ToolKind, ToolNames,
-    events::StopReason,
+    events::{StopFamily, StopReason},
 };
 pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use holodeck_model::{CallDetails, TokenUsage};
+use holodeck_model::{CallDetails, TokenUsage, events::StopReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -37,6 +37,8 @@ pub struct ExecutionResult {
     /// Time that counts towards a latency limit but did not pass in this process: the duration of replayed model calls
     /// when they were recorded.
     pub recorded_latency: Option<Duration>,
+    /// Why a part of the answer is missing or may be; `None` if the answer is complete.
+    pub truncated_by: Option<StopReason>,
 }
 
 impl ExecutionResult {
@@ -248,6 +250,8 @@ struct Record {
     model: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     recorded_latency_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    truncated_by: Option<StopReason>,
 }
 
 fn default_num_turns() -> u32 {
@@ -273,6 +277,7 @@ impl From<ExecutionResult> for Record {
             recorded_latency_ms: result
                 .recorded_latency
                 .map(|latency| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
+            truncated_by: result.truncated_by,
         }
     }
 }
@@ -301,6 +306,7 @@ impl From<Record> for ExecutionResult {
             thinking: record.thinking,
             model: record.model,
             recorded_latency: record.recorded_latency_ms.map(Duration::from_millis),
+            truncated_by: record.truncated_by,
         }
     }
 }

@@ -8,7 +8,7 @@ use async_stream::stream;
 use futures::Stream;
 use holodeck_backend_api::{
     ApprovalDecision, BackendError, BackendEvent, CallDetails, CallRefusal, ExecutionResult, MAX_TOOL_CALLS,
-    Outcome, ResultFold, StopReason, TurnRequest,
+    Outcome, ResultFold, StopFamily, StopReason, TurnRequest,
 };
 use holodeck_model::mcp_tool_name;
 use serde_json::json;
@@ -363,7 +363,7 @@ impl<'a> Turn<'a> {
                 structured,
             } => match self.core.check_structured_output(structured.as_ref()) {
                 // A refusal does not have to match `response_format`.
-                _ if stop_reason == StopReason::Refusal => Ok(End::Answered(stop_reason)),
+                _ if stop_reason.family() == StopFamily::Refusal => Ok(End::Answered(stop_reason)),
                 Ok(()) => Ok(End::Answered(stop_reason)),
                 Err(reason) => Ok(End::With(Outcome::Failed { reason })),
             },

@@ -1,18 +1,21 @@
 //! Assembles the chunks of a streamed answer into text, tool calls, usage and the reason for its end.
 //!
-//! An answer without a finish reason is incomplete and must be an error.
+//! What a stop reason means is decided in `holodeck-model`. A stream without a reason is complete only if the server marked
+//! its end.
 
 use std::borrow::Cow;
 
-use holodeck_backend_api::{BackendError, ModelDelta, StopReason, ToolCall};
-use serde_json::{Map, Value};
+use holodeck_backend_api::{BackendError, ModelDelta, StopFamily, StopReason};
 
+use self::calls::Calls;
 use crate::{
-    driver::parse_lenient,
     failure,
     number_odds::Tokens,
-    wire::{CallFragment, Chunk, Message, Usage},
+    wire::{CallFragment, Chunk, Message, Reason, Usage},
 };
+
+mod calls;
+mod completeness;
 
 /// Assembles the chunks of one answer: text is passed on at once; tool calls, usage and the end follow when the stream
 /// is over.
@@ -21,18 +24,14 @@ pub(crate) struct Assembler {
     id: Option<String>,
     model: Option<String>,
     usage: Option<Usage>,
-    finish_reason: Option<String>,
-    calls: Vec<PartialCall>,
+    reason: Option<StopReason>,
+    calls: Calls,
     refused: bool,
+    has_text: bool,
+    /// The server said that nothing follows.
+    is_done: bool,
+    is_whole: bool,
     tokens: Tokens,
-}
-
-#[derive(Debug, Default)]
-struct PartialCall {
-    index: Option<u64>,
-    id: String,
-    name: String,
-    arguments: String,
 }
 
 impl Assembler {
@@ -50,53 +49,76 @@ impl Assembler {
                 self.push_message(*message, deltas);
             }
             self.tokens.push(choice.logprobs);
-            update(&mut self.finish_reason, choice.finish_reason);
+            self.update_reason(choice.finish_reason);
         }
     }
 
-    /// Adds an answer that arrived in one piece. It cannot be truncated, so it is complete even without a reason.
+    /// Adds an answer that arrived in one piece. It cannot be cut by the connection, so it is complete even without a
+    /// reason.
     pub(crate) fn push_whole(&mut self, whole: Chunk<'_>, deltas: &mut impl Extend<ModelDelta>) {
+        self.is_whole = true;
         self.push(whole, deltas);
-        self.finish_reason.get_or_insert_with(|| "stop".to_owned());
     }
 
     /// Whether the finish reason has arrived; only usage may follow.
     pub(crate) fn is_finished(&self) -> bool {
-        self.finish_reason.is_some()
+        let family = self.reason.as_ref().map(StopReason::family);
+        family.is_some_and(|family| family != StopFamily::Unknown)
+    }
+
+    /// The server said that nothing follows.
+    pub(crate) fn mark_done(&mut self) {
+        self.is_done = true;
+    }
+
+    /// Keeps a reason. A later one counts, but does not make a cut or failed answer a complete one.
+    fn update_reason(&mut self, reason: Option<Reason>) {
+        let Some(reason) = reason.map(|Reason(word)| stop_reason(word)) else {
+            return;
+        };
+        let ends_well = |reason: &StopReason| {
+            matches!(
+                reason.family(),
+                StopFamily::End | StopFamily::Calls | StopFamily::Unknown
+            )
+        };
+        if self.reason.as_ref().is_none_or(ends_well) {
+            self.reason = Some(reason);
+        }
     }
 
     /// Returns the remaining deltas when the stream is over.
     pub(crate) fn finish(self) -> Result<Vec<ModelDelta>, BackendError> {
-        let Some(reason) = self.finish_reason else {
-            return Err(BackendError::ended_early());
+        let has_content = self.has_text || self.refused || !self.calls.is_empty();
+        let reason = match self.reason {
+            Some(reason) => reason,
+            None if self.is_whole || (self.is_done && has_content) => StopReason::not_reported(),
+            None => return Err(BackendError::ended_early()),
         };
-        if matches!(
-            reason.as_str(),
-            "error" | "abort" | "aborted" | "cancelled" | "canceled"
-        ) {
+        let family = reason.family();
+        if family == StopFamily::Failure {
             return Err(failure::of_answer(format!(
                 "the endpoint did not complete its answer (finish_reason `{reason}`)"
             )));
         }
-        let stop_reason = match stop_reason(reason) {
+        let calls = self.calls.finish()?;
+        let stop_reason = match family {
             _ if self.refused => StopReason::Refusal,
             // Many servers send `stop` although they call tools.
-            StopReason::EndTurn if !self.calls.is_empty() => StopReason::ToolUse,
-            StopReason::ToolUse if self.calls.is_empty() => {
+            StopFamily::End if !calls.is_empty() => StopReason::ToolUse,
+            StopFamily::Calls if calls.is_empty() => {
                 return Err(failure::of_answer(
                     "the endpoint reported tool calls but sent none".to_owned(),
                 ));
             }
-            other => other,
+            _ => reason,
         };
-        let mut deltas = Vec::with_capacity(self.calls.len() + 3);
+        let mut deltas = Vec::with_capacity(calls.len() + 3);
         let odds = self.tokens.number_odds();
         if !odds.is_empty() {
             deltas.push(ModelDelta::NumberOdds(odds));
         }
-        for call in self.calls {
-            deltas.push(ModelDelta::ToolCall(call.into_call()?));
-        }
+        deltas.extend(calls.into_iter().map(ModelDelta::ToolCall));
         deltas.extend(self.usage.and_then(|usage| usage.tokens()).map(ModelDelta::Usage));
         deltas.push(ModelDelta::Finish {
             stop_reason,
@@ -117,90 +139,30 @@ impl Assembler {
         deltas.extend(reasoning.map(|text| ModelDelta::Reasoning(text.into_owned())));
         let text = Some(message.content.text).filter(|text| !text.is_empty());
         self.tokens.push_text(text.as_deref());
+        self.has_text |= text.is_some();
         deltas.extend(text.map(|text| ModelDelta::Text(text.into_owned())));
         if let Some(refusal) = message.refusal.filter(|text| !text.is_empty()) {
             self.refused = true;
             deltas.extend([ModelDelta::Refusal(refusal.into_owned())]);
         }
-        for fragment in message.tool_calls.into_iter().flatten() {
-            self.push_fragment(fragment);
-        }
-    }
-
-    fn push_fragment(&mut self, fragment: CallFragment) {
-        let id = fragment.id.unwrap_or_default();
-        let function = fragment.function.unwrap_or_default();
-        let name = function.name.unwrap_or_default();
-        let call = self.call_of(fragment.index, &id, &name);
-        if call.id.is_empty() {
-            call.id = id;
-        }
-        // Some servers repeat the name in each fragment, some split it.
-        if call.name != name {
-            call.name.push_str(&name);
-        }
-        match function.arguments {
-            Value::String(piece) => call.arguments.push_str(&piece),
-            Value::Null => {}
-            // The complete object.
-            whole => call.arguments = whole.to_string(),
-        }
-    }
-
-    /// The call of a fragment: found by index, or by id if the server omits the index or always sends 0.
-    fn call_of(&mut self, index: Option<u64>, id: &str, name: &str) -> &mut PartialCall {
-        let known = match index {
-            Some(index) => self.calls.iter().rposition(|call| call.index == Some(index)),
-            None if id.is_empty() => self.calls.len().checked_sub(1),
-            None => self.calls.iter().rposition(|call| call.id == id),
-        };
-        let known = known.filter(|&place| {
-            let another = |call: &PartialCall| {
-                !id.is_empty() && !call.id.is_empty() && call.id != id && !name.is_empty()
-            };
-            !self.calls.get(place).is_some_and(another)
-        });
-        let place = known.unwrap_or_else(|| {
-            self.calls.push(PartialCall {
-                index,
-                ..PartialCall::default()
-            });
-            self.calls.len() - 1
-        });
-        #[expect(clippy::indexing_slicing, reason = "found or just pushed")]
-        &mut self.calls[place]
-    }
-}
-
-impl PartialCall {
-    /// Converts to a call. Arguments that are not JSON stay a string; running the call then reports the error to the
-    /// model.
-    fn into_call(self) -> Result<ToolCall, BackendError> {
-        if self.name.is_empty() {
-            return Err(BackendError::protocol(
-                "the model called a tool without a name".to_owned(),
-            ));
-        }
-        let arguments = if self.arguments.trim().is_empty() {
-            Value::Object(Map::new())
+        let older = message.function_call.map(CallFragment::of_function);
+        let calls = message.tool_calls.into_iter().chain(older);
+        if self.is_whole {
+            self.calls.push_whole(calls);
         } else {
-            parse_lenient(self.arguments.as_bytes()).unwrap_or(Value::String(self.arguments))
-        };
-        Ok(ToolCall {
-            name: self.name,
-            arguments,
-            call_id: self.id,
-        })
+            self.calls.push_chunk(calls);
+        }
     }
 }
 
-fn stop_reason(text: String) -> StopReason {
-    match text.as_str() {
+/// OpenAI's own words become those of the events; the words of other providers stay.
+fn stop_reason(word: String) -> StopReason {
+    match word.as_str() {
         "stop" => StopReason::EndTurn,
         "length" => StopReason::MaxTokens,
         "tool_calls" | "function_call" => StopReason::ToolUse,
         "content_filter" => StopReason::Refusal,
-        _ => StopReason::Other(text),
+        _ => StopReason::from(word),
     }
 }
 

@@ -103,7 +103,10 @@ impl HttpModelCalls {
             match self.0.parse_event(&mend_event(event))? {
                 Event::Chunk(chunk) => assembler.push(*chunk, &mut deltas),
                 Event::Nothing => {}
-                Event::Done => break,
+                Event::Done => {
+                    assembler.mark_done();
+                    break;
+                }
             }
         }
         deltas.extend(assembler.finish()?);
@@ -187,7 +190,10 @@ fn stream_answer(
                 match driver.parse_event(&event)? {
                     Event::Chunk(chunk) => assembler.push(*chunk, &mut deltas),
                     Event::Nothing => {}
-                    Event::Done => break,
+                    Event::Done => {
+                        assembler.mark_done();
+                        break;
+                    }
                 }
                 for delta in deltas.drain(..) {
                     yield delta;

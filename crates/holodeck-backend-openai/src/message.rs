@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
-    BackendError, BackendEvent, ModelDelta, RecordedCall, Redactions, StopReason, ToolCall,
+    BackendError, BackendEvent, ModelDelta, RecordedCall, Redactions, StopFamily, StopReason, ToolCall,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -151,9 +151,7 @@ impl Message {
                 self.stop_reason = Some(stop_reason.clone());
                 let replay = recorded.map(|recorded| self.replay_event(&recorded));
                 let fallback = model.as_deref().and_then(|model| fallback_notice(core, model));
-                let notices = fallback
-                    .into_iter()
-                    .chain(unknown_reason_notice(core, &stop_reason));
+                let notices = fallback.into_iter().chain(reason_notice(core, &stop_reason));
                 let notices = notices.map(|message| BackendEvent::Notice { message });
                 let end = BackendEvent::TurnEnd {
                     stop_reason,
@@ -199,14 +197,20 @@ impl Message {
     }
 }
 
-/// The answer is accepted, but the unknown reason must be visible.
-fn unknown_reason_notice(core: &Core, stop_reason: &StopReason) -> Option<String> {
-    let StopReason::Other(word) = stop_reason else {
-        return None;
+/// An unknown or missing reason must be visible.
+fn reason_notice(core: &Core, stop_reason: &StopReason) -> Option<String> {
+    if stop_reason.is_not_reported() {
+        let notice = "the endpoint sent no finish_reason; the answer counts as complete";
+        return core.notice_once(notice.to_owned());
+    }
+    let is_unknown = stop_reason.family() == StopFamily::Unknown;
+    let notice = || {
+        let notice = "the endpoint ended an answer with the unknown finish_reason";
+        format!("{notice} `{stop_reason}`; the answer counts as truncated")
     };
-    core.notice_once(format!(
-        "the endpoint ended an answer with the unknown finish_reason `{word}`; the answer is accepted"
-    ))
+    is_unknown
+        .then(notice)
+        .and_then(|notice| core.notice_once(notice))
 }
 
 /// A verdict must not silently be about another model.

@@ -9,7 +9,7 @@ use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
     ApprovalDecision, BackendError, BackendEvent, Conversation, ExecutionResult, MAX_TOOL_CALLS, Outcome,
-    ResultFold, StopReason, ToolCx, TurnRequest,
+    ResultFold, StopFamily, StopReason, ToolCx, TurnRequest,
 };
 use serde_json::Value;
 
@@ -99,7 +99,7 @@ pub(crate) fn run(
             turn.model_calls += 1;
             turn.conversation.push(wire_message::assistant(&message.text, &message.calls));
             let stop_reason = message.stop_reason.clone().unwrap_or(StopReason::EndTurn);
-            if message.calls.is_empty() || stop_reason == StopReason::Refusal {
+            if message.calls.is_empty() || stop_reason.family() == StopFamily::Refusal {
                 match turn.check_answer(core, &message, &stop_reason) {
                     Answer::Plain => break None,
                     Answer::Structured(value) => {
@@ -292,7 +292,7 @@ impl Turn {
         let Some(format) = &core.format else {
             return Answer::Plain;
         };
-        if *stop_reason == StopReason::Refusal || message.text.trim().is_empty() {
+        if stop_reason.family() == StopFamily::Refusal || message.text.trim().is_empty() {
             return Answer::Plain;
         }
         match format.read(&message.text) {
@@ -301,11 +301,8 @@ impl Turn {
                 Answer::Repair(problem)
             }
             Err(problem) => {
-                let cut = if *stop_reason == StopReason::MaxTokens {
-                    "; the answer was cut at the token limit"
-                } else {
-                    ""
-                };
+                let cut = stop_reason.truncation();
+                let cut = cut.map_or_else(String::new, |reason| format!("; {}", reason.truncation_note()));
                 Answer::Wrong(format!(
                     "structured output does not match the schema: {problem}{cut}"
                 ))

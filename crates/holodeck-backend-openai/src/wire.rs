@@ -3,7 +3,10 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error as _},
+};
 use serde_json::Value;
 
 mod content;
@@ -45,8 +48,20 @@ pub(crate) struct Choice<'a> {
     pub(crate) message: Option<Box<Message<'a>>>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) logprobs: Option<LogProbs>,
-    #[serde(borrow, deserialize_with = "plain")]
-    pub(crate) finish_reason: Option<Cow<'a, str>>,
+    pub(crate) finish_reason: Option<Reason>,
+}
+
+/// Why an answer ended. What is not text must not count as absent, so it becomes its JSON text.
+#[derive(Debug)]
+pub(crate) struct Reason(pub(crate) String);
+
+impl<'de> Deserialize<'de> for Reason {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(match Value::deserialize(deserializer)? {
+            Value::String(word) => word,
+            other => other.to_string(),
+        }))
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -62,8 +77,11 @@ pub(crate) struct Message<'a> {
     pub(crate) reasoning: Content<'a>,
     #[serde(borrow, deserialize_with = "plain")]
     pub(crate) refusal: Option<Cow<'a, str>>,
+    #[serde(deserialize_with = "call_fragments")]
+    pub(crate) tool_calls: Vec<CallFragment>,
+    /// The older form of a single call.
     #[serde(deserialize_with = "lenient")]
-    pub(crate) tool_calls: Option<Vec<CallFragment>>,
+    pub(crate) function_call: Option<FunctionFragment>,
 }
 
 /// The tokens of a chunk.
@@ -108,6 +126,16 @@ pub(crate) struct CallFragment {
     pub(crate) function: Option<FunctionFragment>,
 }
 
+impl CallFragment {
+    /// A call in the older form, which has neither id nor index.
+    pub(crate) fn of_function(function: FunctionFragment) -> Self {
+        Self {
+            function: Some(function),
+            ..Self::default()
+        }
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct FunctionFragment {
@@ -115,6 +143,23 @@ pub(crate) struct FunctionFragment {
     pub(crate) name: Option<String>,
     /// A string of JSON; some servers send the object itself.
     pub(crate) arguments: Value,
+}
+
+/// Reads tool calls. A call must not disappear, so what has not their form is an error.
+fn call_fragments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CallFragment>, D::Error> {
+    let entries = match Value::deserialize(deserializer)? {
+        Value::Array(entries) => entries,
+        Value::Object(entry) if !entry.is_empty() => vec![Value::Object(entry)],
+        Value::Null | Value::Bool(false) | Value::Object(_) => Vec::new(),
+        Value::String(text) if text.is_empty() => Vec::new(),
+        _ => return Err(D::Error::custom("`tool_calls` is not a list")),
+    };
+    let entries = entries.into_iter().filter(|entry| !entry.is_null());
+    let fragments = entries.map(|entry| match entry {
+        Value::Object(_) => serde_json::from_value(entry).map_err(D::Error::custom),
+        _ => Err(D::Error::custom("an entry of `tool_calls` is not a call")),
+    });
+    fragments.collect()
 }
 
 /// Reads a value; one of another type counts as absent.

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 
 use holodeck_backend_api::ToolCall;
 use holodeck_model::events::{
-    AgentEvent, ApprovalRequested, Complete, CompleteReason, EventBody, RunTotals, StopReason, ToolResult,
-    ToolUse,
+    AgentEvent, ApprovalRequested, Complete, CompleteReason, EventBody, RunTotals, StopFamily, StopReason,
+    ToolResult, ToolUse,
 };
 use serde_json::{Value, json};
 
@@ -438,8 +438,9 @@ impl AgUiRun {
             other => {
                 // `success` would be an answer that the agent did not give.
                 let message = end.error.as_deref().unwrap_or(other.as_str());
-                let code = match &end.stop_reason {
-                    Some(StopReason::Refusal) => "REFUSED",
+                let family = end.stop_reason.as_ref().map(StopReason::family);
+                let code = match family {
+                    Some(StopFamily::Refusal) => "REFUSED",
                     _ => "NOT_ANSWERED",
                 };
                 self.error(message, code, &end.totals);

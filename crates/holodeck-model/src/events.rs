@@ -8,6 +8,7 @@ mod event;
 mod meta;
 mod outcome;
 mod schema;
+mod stop;
 mod words;
 
 pub use body::{
@@ -19,6 +20,7 @@ pub use event::AgentEvent;
 pub use meta::EventMeta;
 pub use outcome::AgentExecutionResult;
 pub use schema::event_schema;
+pub use stop::StopFamily;
 pub use words::{
     ApprovalScope, CompleteReason, Decision, IdSource, Interruption, PersistenceState, Priority, StopReason,
 };

@@ -298,9 +298,12 @@ pub struct TestResult {
     /// The model that answered, by its own name; of several turns, the last one.
     #[serde(default)]
     pub model: Option<String>,
-    /// Whether the answer was cut off at `max_tokens`; of several turns, any.
+    /// Whether a part of the answer is missing or may be; of several turns, any.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// The provider's reasons for that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub truncated_by: Vec<String>,
     /// Whether secrets were masked in the answer before it was stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub redacted: bool,
@@ -426,9 +429,12 @@ pub struct TurnResult {
     /// The model that answered, by its own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Whether the answer was cut off at `max_tokens`.
+    /// Whether a part of the answer is missing or may be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// The provider's reason for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub truncated_by: Option<String>,
     /// Whether secrets were masked in the answer before it was stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub redacted: bool,
@@ -609,9 +615,12 @@ pub struct ReportSummary {
     /// Planned cases without a result; not included in `total_tests`.
     #[serde(default)]
     pub not_run: usize,
-    /// Cases with an answer that was cut off at `max_tokens`.
+    /// Cases with an answer of which a part is missing or may be.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub truncated: usize,
+    /// These cases by the provider's reason. A reason that is not known counts, because it may be a cut.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub truncated_by: BTreeMap<String, usize>,
     /// Percent of the checked cases that passed; null when nothing was checked.
     pub pass_rate: Option<f64>,
     /// Sum over the cases.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use holodeck_backend_api::{BackendEvent, StopReason, TokenUsage, ToolCall, ToolResult};
+use holodeck_backend_api::{BackendEvent, StopFamily, StopReason, TokenUsage, ToolCall, ToolResult};
 use opentelemetry::{
     Array, Context, KeyValue, StringValue, Value as Attribute,
     trace::{SpanKind, Status, TraceContextExt as _},
@@ -275,11 +275,11 @@ pub(crate) fn usage_attributes(usage: &TokenUsage) -> Vec<KeyValue> {
 }
 
 fn finish_reason(reason: &StopReason) -> &str {
-    match reason {
-        StopReason::EndTurn | StopReason::StopSequence => "stop",
-        StopReason::ToolUse => "tool_call",
-        StopReason::MaxTokens => "length",
-        StopReason::Refusal => "content_filter",
-        other => other.as_str(),
+    match reason.family() {
+        StopFamily::End => "stop",
+        StopFamily::Calls => "tool_call",
+        StopFamily::Truncated => "length",
+        StopFamily::Refusal => "content_filter",
+        StopFamily::Failure | StopFamily::Unknown => reason.as_str(),
     }
 }

@@ -1,6 +1,9 @@
 //! A graded case, for everything after grading: reports, progress, totals and the exit code.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashMap},
+};
 
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_model::{
@@ -336,10 +339,17 @@ impl CaseReport {
             .find_map(|turn| turn.record.result.model.as_deref())
     }
 
-    /// Whether an answer was cut off at `max_tokens`.
+    /// Why a part of an answer is missing or may be: the reasons of all turns and trials, each once.
+    pub fn truncations(&self) -> BTreeSet<String> {
+        let in_trials = self.trials.iter().flat_map(|trials| &trials.truncations);
+        let in_turns = self.turns().filter_map(|turn| turn.record.truncation());
+        let in_turns = in_turns.map(ToString::to_string);
+        in_trials.cloned().chain(in_turns).collect()
+    }
+
+    /// Whether a part of an answer is missing or may be.
     pub fn is_truncated(&self) -> bool {
-        let in_trial = self.trials.as_ref().is_some_and(|trials| trials.is_truncated);
-        in_trial || self.turns().any(|turn| turn.record.truncated)
+        !self.truncations().is_empty()
     }
 
     /// Whether secrets were masked in an answer before it was stored.

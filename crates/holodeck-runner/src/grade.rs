@@ -294,11 +294,10 @@ impl Graders {
         );
         failures.extend(agent_failure);
         failures.extend(approvals.failures);
-        if turn.truncated && self.on_truncated == OnTruncated::Fail {
-            failures.push(Failure::new(
-                FailureKind::Truncated,
-                "answer truncated at max_tokens",
-            ));
+        if let Some(reason) = turn.truncation()
+            && self.on_truncated == OnTruncated::Fail
+        {
+            failures.push(Failure::new(FailureKind::Truncated, reason.truncation_note()));
             state = CaseState::Failed;
         }
         TurnGrade {
@@ -426,14 +425,15 @@ impl Subject<'_> {
                 return error_result(outcome, masked_error(self.recorded, "answer was"));
             }
         }
-        if self.turn.truncated
+        if let Some(reason) = self.turn.truncation()
             && outcome.verdict == Verdict::Passed
             && is_negated(config)
             && reads_answer(config)
         {
+            let note = reason.truncation_note();
             return error_result(
                 outcome,
-                "answer truncated at max_tokens: the missing text could contain the forbidden text",
+                format!("{note}: the missing text could contain the forbidden text"),
             );
         }
         metric_result(outcome)

@@ -321,10 +321,11 @@ pub(crate) fn read_answer(
 ) -> Result<JudgeAnswer, JudgeError> {
     // It says more about the call than what there is of an answer.
     let known = error.and_then(kind_of);
-    if record.truncated && known.is_none() {
-        return Err(JudgeError::retryable(
-            "the answer of the judge was cut off at max_tokens",
-        ));
+    if known.is_none()
+        && let Some(reason) = record.truncation()
+    {
+        let note = reason.truncation_note();
+        return Err(JudgeError::retryable(format!("the judge did not finish: {note}")));
     }
     if let Some(failure) = record.failures.first() {
         return Err(JudgeError {

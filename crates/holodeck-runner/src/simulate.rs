@@ -186,10 +186,10 @@ impl Player<'_> {
         let negated = self.user.stop_when.as_ref().is_some_and(|check| check.negate);
         let outcome = stop.compute(&input).into_iter().flatten().next();
         match outcome.map(|outcome| (outcome.verdict, outcome.error)) {
-            Some((Verdict::Passed, None)) if negated && record.truncated => {
-                Err(stop_failure("the answer was truncated at max_tokens"))
-            }
-            Some((Verdict::Passed, None)) => Ok(true),
+            Some((Verdict::Passed, None)) => match record.truncation().filter(|_| negated) {
+                Some(reason) => Err(stop_failure(reason.truncation_note())),
+                None => Ok(true),
+            },
             Some((Verdict::Failed, None)) => Ok(false),
             Some((_, Some(error))) => Err(stop_failure(error)),
             Some((_, None)) | None => Err(stop_failure("the check has no verdict")),

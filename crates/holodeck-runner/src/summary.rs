@@ -40,7 +40,11 @@ impl SummaryFold {
             CaseState::Unchecked => summary.unchecked += 1,
         }
         summary.total_duration_ms += case.elapsed_ms();
-        summary.truncated += usize::from(case.is_truncated());
+        let truncations = case.truncations();
+        summary.truncated += usize::from(!truncations.is_empty());
+        for reason in truncations {
+            *summary.truncated_by.entry(reason).or_default() += 1;
+        }
         for metrics in case.metrics_of_trials() {
             for metric in metrics.iter() {
                 self.observe_metric(metric);

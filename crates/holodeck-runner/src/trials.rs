@@ -1,6 +1,6 @@
 //! Trials: how often each case runs, and its verdict over all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holodeck_eval::stats::{Interval, pass_at_k, pass_hat_k, wilson};
 use holodeck_model::{
@@ -176,7 +176,7 @@ pub struct Trials {
     pub(crate) user_used: Option<JudgeUsage>,
     pub(crate) model_calls: u32,
     pub(crate) elapsed_ms: u64,
-    pub(crate) is_truncated: bool,
+    pub(crate) truncations: BTreeSet<String>,
     pub(crate) is_redacted: bool,
     report_k: Vec<u32>,
 }
@@ -245,7 +245,7 @@ impl TrialFold {
             user_used: None,
             model_calls: 0,
             elapsed_ms: 0,
-            is_truncated: false,
+            truncations: BTreeSet::new(),
             is_redacted: false,
             report_k: report_k.to_vec(),
         };
@@ -294,7 +294,7 @@ impl TrialFold {
         }
         sums.model_calls += case.unit.model_calls();
         sums.elapsed_ms += case.elapsed_ms();
-        sums.is_truncated |= case.is_truncated();
+        sums.truncations.append(&mut case.truncations());
         sums.is_redacted |= case.is_redacted();
         let is_kept = trial == 0 || state != CaseState::Passed;
         sums.results.push(TrialResult {

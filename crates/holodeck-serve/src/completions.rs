@@ -10,7 +10,7 @@ use bytes::Bytes;
 use holodeck_backend_api::HistoryItem;
 use holodeck_chat::{AgentRunService, RunHandle, RunRequest};
 use holodeck_events::{EventStore, StoredEvent};
-use holodeck_model::events::{AgentExecutionResult, EventBody, StopReason};
+use holodeck_model::events::{AgentExecutionResult, EventBody, StopFamily, StopReason};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
@@ -247,14 +247,21 @@ impl Unfinished {
 /// Why the answer ended, in the words of the endpoint.
 async fn finish_reason(store: &dyn EventStore, run: &RunHandle) -> &'static str {
     let events = store.read_after(run.session_id(), None).await;
-    let is_cut = events.iter().flatten().any(|event| {
-        let of_run = event.event().meta.run_id.as_deref() == Some(run.run_id());
+    let family = events.iter().flatten().find_map(|event| {
         let EventBody::Complete(end) = &event.event().body else {
-            return false;
+            return None;
         };
-        of_run && end.stop_reason == Some(StopReason::MaxTokens)
+        let of_run = event.event().meta.run_id.as_deref() == Some(run.run_id());
+        end.stop_reason
+            .as_ref()
+            .filter(|_| of_run)
+            .map(StopReason::family)
     });
-    if is_cut { "length" } else { "stop" }
+    match family {
+        Some(StopFamily::Truncated | StopFamily::Unknown) => "length",
+        Some(StopFamily::Refusal) => "content_filter",
+        Some(StopFamily::End | StopFamily::Calls | StopFamily::Failure) | None => "stop",
+    }
 }
 
 /// What all parts of an answer say.

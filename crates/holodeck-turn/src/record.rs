@@ -1,6 +1,6 @@
 //! The stored record of a turn, before it is graded.
 
-use holodeck_backend_api::{BackendError, ExecutionResult, Outcome, Redactions};
+use holodeck_backend_api::{BackendError, ExecutionResult, Outcome, Redactions, StopReason};
 use holodeck_events::Trajectory;
 use holodeck_model::{ExecutionState, Failure, FailureKind, TokenUsage};
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub struct TurnRecord {
     /// The time that is compared with a latency limit: wall time, or the recorded time in a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<u64>,
-    /// Whether the answer was cut off at `max_tokens`.
+    /// Whether a part of the answer is missing or may be. [`ExecutionResult::truncated_by`] is the provider's reason.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     /// Events that are not part of the result: decisions about tool calls, nested agents, notices. Earlier versions
@@ -60,6 +60,14 @@ impl TurnRecord {
             )],
             ..Self::default()
         }
+    }
+
+    /// Why a part of the answer is missing or may be; `None` for a complete one.
+    pub fn truncation(&self) -> Option<&StopReason> {
+        // Earlier versions stored no reason.
+        static OF_EARLIER_VERSIONS: StopReason = StopReason::MaxTokens;
+        let reason = self.result.truncated_by.as_ref();
+        self.truncated.then(|| reason.unwrap_or(&OF_EARLIER_VERSIONS))
     }
 
     /// The answer, if any: text received before an error counts, an empty one does not.

@@ -3,8 +3,7 @@
 use std::{borrow::Cow, pin::Pin, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{
-    BackendError, BackendEvent, EventStream, ExecutionResult, Redactions, StopReason, ToolUsage, TurnRequest,
-    total_usage,
+    BackendError, BackendEvent, EventStream, ExecutionResult, Redactions, ToolUsage, TurnRequest, total_usage,
 };
 use holodeck_model::{ExecutionState, Failure, FailureKind, FileInput, without_digests, without_digests_in};
 use tokio_util::sync::CancellationToken;
@@ -86,12 +85,12 @@ impl TurnRunner {
         request.cancel = cancel.clone();
         let spending = request.spending.clone();
         let traceparent = Arc::clone(&request.traceparent);
-        let mut truncated = false;
+        let mut truncated_by = None;
         let mut redacted = Redactions::default();
         let finished = drive(start(request), timeout, |event| {
             match event {
                 BackendEvent::TurnEnd { stop_reason, .. } => {
-                    truncated = *stop_reason == StopReason::MaxTokens;
+                    truncated_by = stop_reason.truncation().cloned();
                 }
                 BackendEvent::Replayed {
                     redacted: message, ..
@@ -111,6 +110,7 @@ impl TurnRunner {
             elapsed,
         } = finished;
         redacted.complete(&mut result);
+        result.truncated_by = result.truncated_by.or(truncated_by);
         if result.recorded_latency.is_some() {
             // The recorded turn was stored without digests.
             trajectory.edit(remove_digests, without_digests_in);
@@ -135,7 +135,7 @@ impl TurnRunner {
             cost_usd: self.cost(&result, &by_tools),
             elapsed_ms: millis(elapsed),
             latency_ms: Some(millis(latency)),
-            truncated,
+            truncated: result.truncated_by.is_some(),
             trajectory,
             failures: failure.into_iter().collect(),
             redacted,
@@ -222,6 +222,7 @@ fn millis(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use holodeck_backend_api::StopReason;
     use holodeck_documents::{Converter, Isolation};
     use pretty_assertions::assert_eq;
 

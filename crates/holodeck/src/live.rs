@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use holodeck_backend_api::{BackendEvent, ExecutionResult, Outcome, StopReason};
+use holodeck_backend_api::{ExecutionResult, Outcome};
 use holodeck_model::{ClaudeConfig, Env};
 use holodeck_yaml::LoadedAgent;
 
@@ -33,14 +33,8 @@ pub async fn ask_briefly(agent: LoadedAgent, env: &Env) -> Result<ExecutionResul
         agent: Arc::new(brief),
         ..agent
     };
-    let mut is_cut = false;
-    let mut result = ask(agent, env, "Are you there?", |event| {
-        if let BackendEvent::TurnEnd { stop_reason, .. } = event {
-            is_cut = *stop_reason == StopReason::MaxTokens;
-        }
-    })
-    .await?;
-    if is_cut && result.outcome == Outcome::EmptyResponse {
+    let mut result = ask(agent, env, "Are you there?", |_| {}).await?;
+    if result.truncated_by.is_some() && result.outcome == Outcome::EmptyResponse {
         // A reasoning model needs more tokens before it writes text.
         result.outcome = Outcome::Completed;
     }

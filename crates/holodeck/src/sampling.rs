@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use holodeck_backend_api::{HistoryItem, Role, StopReason, ToolCx, TurnRequest};
+use holodeck_backend_api::{HistoryItem, Role, StopFamily, StopReason, ToolCx, TurnRequest};
 use holodeck_mcp_bridge::{SampledMessage, SamplingAnswer, SamplingHost, SamplingRequest};
 use holodeck_model::ResolvedAgent;
 
@@ -54,9 +54,12 @@ impl SamplingHost for AgentModel {
         let (text, ending) = cut(answer.text, &request.stop_sequences);
         let stop_reason = match (ending, answer.stop_reason) {
             (Ending::AtSequence, _) | (_, Some(StopReason::StopSequence)) => Some("stopSequence"),
-            (_, Some(StopReason::MaxTokens)) => Some("maxTokens"),
-            (_, Some(StopReason::EndTurn)) => Some("endTurn"),
-            _ => None,
+            (_, Some(reason)) => match reason.family() {
+                StopFamily::Truncated | StopFamily::Unknown => Some("maxTokens"),
+                StopFamily::End => Some("endTurn"),
+                StopFamily::Calls | StopFamily::Refusal | StopFamily::Failure => None,
+            },
+            (_, None) => None,
         };
         Ok(SamplingAnswer {
             text,

@@ -1,7 +1,7 @@
 //! Classifies the end of a turn: answered, refused, stopped by a limit, or failed, with the tokens that were not
 //! reported before.
 
-use holodeck_backend_api::{BackendError, Outcome, StopReason, TokenUsage};
+use holodeck_backend_api::{BackendError, Outcome, StopFamily, StopReason, TokenUsage};
 
 use super::Ending;
 use crate::wire::{ApiRetry, AssistantFrame, ResultFrame, WireUsage};
@@ -39,7 +39,19 @@ fn classify_success(result: &ResultFrame, state: &TurnState<'_>) -> Ending {
         Some(reason) => StopReason::from(reason.to_owned()),
         None => state.stop_reason.cloned().unwrap_or(StopReason::EndTurn),
     };
-    if state.structured && result.structured_output.is_none() && stop_reason != StopReason::Refusal {
+    let family = stop_reason.family();
+    if family == StopFamily::Failure {
+        return Ending::Failed(BackendError::Provider {
+            status: None,
+            code: None,
+            explanation: format!("the provider did not complete its answer (stop_reason `{stop_reason}`)")
+                .into(),
+            param: None,
+            retryable: false,
+            retry_after: None,
+        });
+    }
+    if state.structured && result.structured_output.is_none() && family != StopFamily::Refusal {
         return Ending::Ended(Outcome::Failed {
             reason: NEVER_CALLED.to_owned(),
         });
@@ -63,7 +75,8 @@ fn mismatch_reason(errors: &[String]) -> String {
 }
 
 fn classify_failure(result: &ResultFrame, state: &TurnState<'_>) -> Ending {
-    if result.stop_reason.as_deref() == Some("refusal") {
+    let stop_reason = result.stop_reason.clone().map(StopReason::from);
+    if stop_reason.is_some_and(|reason| reason.family() == StopFamily::Refusal) {
         return Ending::Ended(Outcome::Refused);
     }
     let text = result.result.clone().filter(|text| !text.trim().is_empty());

@@ -4,7 +4,7 @@ use holodeck_http::{SseDecoder, SseEvent};
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use serde::Deserialize as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -67,19 +67,120 @@ fn an_answer_with_everything() {
     );
 }
 
+/// The rows of a table of reasons: the word and its family.
+fn reasons() -> Vec<(&'static str, &'static str)> {
+    let table = include_str!("../../../../fixtures/dialects/finish-reasons/reasons.tsv");
+    let rows = table.lines().skip(1).filter_map(|line| {
+        let mut fields = line.split('\t');
+        Some((fields.next()?, fields.next()?))
+    });
+    let rows: Vec<_> = rows.collect();
+    assert!(rows.len() > 30, "{rows:?}");
+    rows
+}
+
 #[test]
-fn finish_reasons_known_and_unknown() {
-    for (reason, expected) in [
-        ("stop", StopReason::EndTurn),
-        ("length", StopReason::MaxTokens),
-        ("content_filter", StopReason::Refusal),
-        ("eos", StopReason::Other("eos".to_owned())),
+fn each_reason_of_the_table_ends_an_answer_as_its_family() {
+    for (word, family) in reasons() {
+        for spelling in [word.to_owned(), word.to_lowercase(), word.to_uppercase()] {
+            let text = delta(&json!({"content": "a"}));
+            let ended = deltas(&[text, end(&spelling)]);
+            let (found, is_marked) = match &ended {
+                Err(BackendError::Provider { explanation, .. }) => {
+                    let is_of_calls = explanation.message.contains("tool calls but sent none");
+                    assert!(
+                        is_of_calls || explanation.message.contains(&spelling),
+                        "{ended:?}"
+                    );
+                    (if is_of_calls { "calls" } else { "failure" }, false)
+                }
+                Ok(deltas) => match deltas.last() {
+                    Some(ModelDelta::Finish { stop_reason, .. }) => {
+                        let family = match stop_reason.family() {
+                            StopFamily::End => "end",
+                            StopFamily::Truncated => "truncated",
+                            StopFamily::Refusal => "refusal",
+                            other => panic!("{spelling}: {other:?}"),
+                        };
+                        (family, stop_reason.truncation().is_some())
+                    }
+                    other => panic!("{spelling}: {other:?}"),
+                },
+                Err(other) => panic!("{spelling}: {other:?}"),
+            };
+            assert_eq!((found, is_marked), (family, family == "truncated"), "{spelling}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_reason_is_kept_and_counts_as_a_cut() {
+    for (reason, word) in [
+        (json!("OTHER"), "OTHER"),
+        (json!(2), "2"),
+        (json!(["length"]), "[\"length\"]"),
+        (json!({"type": "stop"}), "{\"type\":\"stop\"}"),
+        (json!(true), "true"),
     ] {
-        let found = deltas(&[end(reason)]).unwrap().pop();
-        assert!(
-            matches!(&found, Some(ModelDelta::Finish { stop_reason, .. }) if *stop_reason == expected),
-            "{found:?}"
-        );
+        let chunk = json!({"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": reason}]});
+        let last = deltas(&[chunk]).unwrap().pop();
+        let Some(ModelDelta::Finish { stop_reason, .. }) = last else {
+            panic!("{last:?}");
+        };
+        assert_eq!(stop_reason.as_str(), word);
+        assert_eq!(stop_reason.truncation(), Some(&stop_reason));
+    }
+}
+
+#[test]
+fn a_later_reason_does_not_complete_a_cut_answer() {
+    for (first, second, expected) in [
+        ("length", "stop", Some("max_tokens")),
+        ("MAX_TOKENS", "tool_calls", Some("MAX_TOKENS")),
+        ("SAFETY", "stop", Some("SAFETY")),
+        ("network_error", "stop", None),
+        ("stop", "length", Some("max_tokens")),
+        ("in_progress", "stop", Some("end_turn")),
+        ("stop", "in_progress", Some("in_progress")),
+    ] {
+        let text = delta(&json!({"content": "a"}));
+        let last = deltas(&[text, end(first), end(second)]);
+        let found = last.ok().and_then(|deltas| match deltas.last() {
+            Some(ModelDelta::Finish { stop_reason, .. }) => Some(stop_reason.to_string()),
+            _ => None,
+        });
+        assert_eq!(found.as_deref(), expected, "{first}, then {second}");
+    }
+}
+
+#[test]
+fn a_stream_with_its_end_but_without_a_reason_is_complete_if_it_has_content() {
+    let ended = |chunks: &[Value], is_done| {
+        let mut assembler = Assembler::default();
+        let mut deltas = Vec::new();
+        for chunk in chunks {
+            assembler.push(Chunk::deserialize(chunk).unwrap(), &mut deltas);
+        }
+        if is_done {
+            assembler.mark_done();
+        }
+        assembler.finish().map(|deltas| match deltas.last() {
+            Some(ModelDelta::Finish { stop_reason, .. }) => stop_reason.to_string(),
+            other => panic!("{other:?}"),
+        })
+    };
+    let text = [delta(&json!({"content": "Hello there."}))];
+    let call = [fragment(&json!({"id": "a", "function": {"name": "f"}}))];
+    let null = [
+        text[0].clone(),
+        json!({"choices": [{"delta": {}, "finish_reason": null}]}),
+    ];
+    assert_eq!(ended(&text, true).unwrap(), "not_reported");
+    assert_eq!(ended(&null, true).unwrap(), "not_reported");
+    assert_eq!(ended(&call, true).unwrap(), "tool_use");
+    for (chunks, is_done) in [(&text[..], false), (&call, false), (&null, false), (&[], true)] {
+        let error = ended(chunks, is_done).unwrap_err();
+        assert_eq!(error.to_string(), "the stream ended early");
     }
 }
 

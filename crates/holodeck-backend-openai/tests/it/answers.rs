@@ -115,7 +115,7 @@ async fn half_a_stream_in_its_three_forms() {
     for (reply, error) in [
         (Reply::text("half").stop_after(2), "the stream ended early"),
         (
-            Reply::text("half").without_finish_reason(),
+            Reply::text("half").without_finish_reason().without_done(),
             "the stream ended early",
         ),
         (Reply::text("half").cut_after(2), "the stream ended early: "),
@@ -163,11 +163,11 @@ async fn a12_an_answer_that_reports_its_own_failure_is_an_error() {
 }
 
 #[tokio::test]
-async fn a12_an_unknown_finish_reason_is_accepted_with_a_notice() {
+async fn an_unknown_finish_reason_is_a_cut_with_one_notice() {
     let server = ModelServer::replies([
-        Reply::text("30 days").finish_reason("eos_token"),
+        Reply::text("30 days").finish_reason("OTHER"),
         Reply::text("30 days"),
-        Reply::nothing().finish_reason("eos_token"),
+        Reply::nothing().finish_reason("OTHER"),
     ]);
     let backend = backend(&agent_of(&server, ""));
     let mut turns = Vec::new();
@@ -182,17 +182,32 @@ async fn a12_an_unknown_finish_reason_is_accepted_with_a_notice() {
         let Some(BackendEvent::End(result)) = events.last() else {
             panic!("{events:?}");
         };
-        turns.push((notices, result.outcome.clone()));
+        let reason = result.truncated_by.as_ref().map(ToString::to_string);
+        turns.push((notices, reason, result.outcome.clone()));
     }
     server.finish();
     let notice =
-        "the endpoint ended an answer with the unknown finish_reason `eos_token`; the answer is accepted";
+        "the endpoint ended an answer with the unknown finish_reason `OTHER`; the answer counts as truncated";
+    let other = || Some("OTHER".to_owned());
     assert_eq!(
         turns,
         [
-            (vec![notice.to_owned()], Outcome::Completed),
-            (Vec::new(), Outcome::Completed),
-            (Vec::new(), Outcome::EmptyResponse),
+            (vec![notice.to_owned()], other(), Outcome::Completed),
+            (Vec::new(), None, Outcome::Completed),
+            (Vec::new(), other(), Outcome::EmptyResponse),
         ]
     );
+}
+
+#[tokio::test]
+async fn a_complete_stream_without_a_finish_reason_is_an_answer_with_a_notice() {
+    let server = ModelServer::replies([Reply::text("30 days").without_finish_reason()]);
+    let (events, failed) = run_turn(&backend(&agent_of(&server, ""))).await;
+    server.finish();
+    assert!(failed.is_none(), "{failed:?}");
+    assert_eq!(text(&events), "30 days");
+    let notice = "the endpoint sent no finish_reason; the answer counts as complete";
+    let is_notice =
+        |event: &BackendEvent| matches!(event, BackendEvent::Notice { message } if message == notice);
+    assert_eq!(events.iter().filter(|event| is_notice(event)).count(), 1);
 }

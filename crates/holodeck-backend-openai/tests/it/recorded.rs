@@ -92,7 +92,7 @@ async fn e_76_missing_usage_stays_missing() {
 async fn e_76_missing_done_is_no_error_and_a_missing_end_is_one() {
     let turn = record([Reply::text("hi").without_done()], "").await;
     assert_eq!(turn.lines().pop().unwrap(), "complete success");
-    let turn = record([Reply::text("hi").without_finish_reason()], "").await;
+    let turn = record([Reply::text("hi").without_finish_reason().without_done()], "").await;
     assert_eq!(
         turn.lines(),
         [

@@ -38,6 +38,7 @@ mod defects_record;
 mod defects_replay;
 mod defects_secrets;
 mod defects_tools;
+mod dialects;
 mod doctor;
 mod elicitation;
 mod exit_codes;

@@ -1,6 +1,6 @@
 //! Builds one model message from its pieces and decides when it is sealed.
 
-use holodeck_backend_api::{StopReason, TokenUsage, ToolCall};
+use holodeck_backend_api::{StopFamily, StopReason, TokenUsage, ToolCall};
 use holodeck_model::events::{Interruption, ReasoningBlock, TextChunk, Thinking};
 
 /// A model message since it was last sealed. It is sealed before its end when one of its calls is asked about or
@@ -115,12 +115,18 @@ impl MessageBuilder {
     }
 }
 
-/// The contract has six words; any other becomes `end_turn` and is recorded beside it.
+/// The contract has six words; any other becomes the one of its family and is recorded beside it.
 fn stop_word(reason: &StopReason) -> (StopReason, Option<String>) {
-    match reason {
-        StopReason::Other(word) => (StopReason::EndTurn, Some(word.clone())),
-        known => (known.clone(), None),
-    }
+    let StopReason::Other(word) = reason else {
+        return (reason.clone(), None);
+    };
+    let known = match reason.family() {
+        StopFamily::End | StopFamily::Failure => StopReason::EndTurn,
+        StopFamily::Calls => StopReason::ToolUse,
+        StopFamily::Truncated | StopFamily::Unknown => StopReason::MaxTokens,
+        StopFamily::Refusal => StopReason::Refusal,
+    };
+    (known, Some(word.clone()))
 }
 
 pub(super) fn chunk(text: &str, block_index: Option<u32>) -> TextChunk {

@@ -88,7 +88,7 @@ words! {
 }
 
 words! {
-    /// Why a model stopped writing.
+    /// Why a model stopped writing, in the word of its provider; [`StopReason::family`] says what the word means.
     StopReason {
         /// It finished.
         EndTurn = "end_turn",
@@ -102,21 +102,6 @@ words! {
         PauseTurn = "pause_turn",
         /// It refused, or a filter did.
         Refusal = "refusal",
-    }
-}
-
-impl StopReason {
-    /// The word for a message that was cut off before it was complete.
-    pub const ABORTED: &str = "aborted";
-
-    /// A message that was cut off before it was complete.
-    pub fn aborted() -> Self {
-        Self::Other(Self::ABORTED.to_owned())
-    }
-
-    /// Whether the message was cut off.
-    pub fn is_aborted(&self) -> bool {
-        matches!(self, Self::Other(word) if word == Self::ABORTED)
     }
 }
 

@@ -54,7 +54,9 @@ fn joined(unit: &UnitRecord, is_complete: bool) -> TurnRecord {
     };
     let answers = unit.turns.iter().map(|turn| turn.result.response.as_str());
     whole.result.response = join_answers(answers);
-    whole.truncated = unit.turns.iter().any(|turn| turn.truncated);
+    let truncation = unit.turns.iter().find_map(TurnRecord::truncation);
+    whole.truncated = truncation.is_some();
+    whole.result.truncated_by = truncation.cloned();
     // A sum with a missing part would be too low.
     whole.latency_ms = unit.turns.iter().map(|turn| turn.latency_ms).sum();
     whole.cost_usd = unit.turns.iter().map(|turn| turn.cost_usd).sum();

@@ -220,7 +220,7 @@ async fn a_failed_judge_call_is_retried_if_retryable_and_otherwise_an_error() {
         (
             |_| good_event().and_stop(holodeck_backend_api::StopReason::MaxTokens),
             2,
-            "the answer of the judge was cut off at max_tokens",
+            "the judge did not finish: answer truncated at max_tokens",
         ),
     ] {
         let judge = ScriptedBackend::answering(move |_| turn(true));

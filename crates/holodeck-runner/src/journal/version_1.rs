@@ -260,6 +260,7 @@ fn single(result: &TestResult, execution_errors: &[String]) -> (TurnRecord, Turn
         errors: result.errors.clone(),
         model: result.model.clone(),
         truncated: false,
+        truncated_by: None,
         redacted: false,
         skipped: false,
         grader_details: None,

@@ -72,6 +72,7 @@ fn properties(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
     }
     if summary.truncated > 0 {
         properties.push(("truncated", summary.truncated.to_string()));
+        properties.extend(words::truncated(summary).map(|note| ("truncated_because", note)));
     }
     if let Some(usage) = &summary.token_usage {
         properties.push(("total_tokens", usage.total_tokens.to_string()));
@@ -103,7 +104,7 @@ fn case(case: &CaseReport, head: &ReportHead, out: &mut dyn Write) -> std::io::R
         seconds(case.elapsed_ms()),
     )?;
     if case.state() == CaseState::Passed {
-        let truncated = case.is_truncated().then(|| words::TRUNCATED.to_owned());
+        let truncated = words::truncations(case);
         let trials = case.trials.as_deref().map(words::trials);
         let ended = words::conversation_end(case);
         let remarks = trials.into_iter().chain(truncated).chain(ended);
@@ -169,9 +170,7 @@ fn body(case: &CaseReport) -> String {
             }
         }
     }
-    if case.is_truncated() {
-        lines.push(words::TRUNCATED.to_owned());
-    }
+    lines.extend(words::truncations(case));
     if let Some(conversation) = words::conversation(case) {
         let conversation = words::clip(&conversation, TEXT_CHARS);
         lines.push(format!("\nconversation:\n{conversation}"));

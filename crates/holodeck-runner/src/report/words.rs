@@ -3,7 +3,10 @@
 use std::{borrow::Cow, fmt::Write as _};
 
 pub use holodeck_model::printable;
-use holodeck_model::{CaseState, ReportHead, ReportSummary};
+use holodeck_model::{
+    CaseState, ReportHead, ReportSummary,
+    events::{StopFamily, StopReason},
+};
 
 use crate::{CallReport, CaseReport, Trials};
 
@@ -42,8 +45,11 @@ pub fn trials(trials: &Trials) -> String {
     parts.join(", ")
 }
 
-/// The note on a truncated answer.
-pub const TRUNCATED: &str = "answer truncated at max_tokens";
+/// The notes on answers of which a part is missing or may be, one for each reason.
+pub fn truncations(case: &CaseReport) -> impl Iterator<Item = String> {
+    let reasons = case.truncations().into_iter().map(StopReason::from);
+    reasons.map(|reason| reason.truncation_note())
+}
 
 /// The name of a case's state, with its passed trials and a mark for a truncated answer.
 pub fn case_state(case: &CaseReport) -> Cow<'static, str> {
@@ -59,7 +65,7 @@ pub fn case_state(case: &CaseReport) -> Cow<'static, str> {
 
 /// Notes beside the verdict of a case: a truncated or masked answer, and the model that answered.
 pub fn notes(case: &CaseReport) -> Vec<String> {
-    let truncated = case.is_truncated().then(|| TRUNCATED.to_owned());
+    let truncated = truncations(case);
     let redacted = case
         .is_redacted()
         .then(|| "secrets were masked in the answer".to_owned());
@@ -152,11 +158,23 @@ pub fn one_line(text: &str, limit: usize) -> String {
 
 /// The number of truncated answers, if any.
 pub fn truncated(summary: &ReportSummary) -> Option<String> {
-    match summary.truncated {
-        0 => None,
-        1 => Some("1 answer truncated at max_tokens".to_owned()),
-        more => Some(format!("{more} answers truncated at max_tokens")),
+    if summary.truncated == 0 {
+        return None;
     }
+    let answers = count(summary.truncated, "answer");
+    let reasons = summary.truncated_by.keys().cloned().map(StopReason::from);
+    let reasons = reasons.filter(|reason| *reason != StopReason::MaxTokens);
+    let reasons: Vec<String> = reasons
+        .map(|reason| match reason.family() {
+            StopFamily::Unknown => format!("`{reason}` (unknown)"),
+            _ => format!("`{reason}`"),
+        })
+        .collect();
+    Some(if reasons.is_empty() {
+        format!("{answers} truncated at max_tokens")
+    } else {
+        format!("{answers} truncated, finish_reason {}", reasons.join(", "))
+    })
 }
 
 /// What makes the verdicts of a run less certain: truncated answers, and judges that gave no vote.

@@ -1,0 +1,232 @@
+//! Puts the tool calls of an answer together from their fragments. Servers omit, repeat and mix up ids and indexes, so
+//! the text decides where a call begins. Names are never joined, and what cannot be read as calls is an error: a call must
+//! not disappear inside another one.
+
+use holodeck_backend_api::{BackendError, ToolCall};
+use serde_json::{Map, Value};
+
+use super::completeness::Completeness;
+use crate::{driver::parse_lenient, wire::CallFragment};
+
+/// The tool calls of one answer.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    calls: Vec<PartialCall>,
+    /// The number of the chunk, to recognise two calls in one.
+    chunk: usize,
+    /// Arguments arrived that belong to no call.
+    stray: bool,
+}
+
+#[derive(Debug, Default)]
+struct PartialCall {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+    completeness: Completeness,
+    /// The chunk in which it began.
+    chunk: usize,
+}
+
+/// A fragment whose absent fields are empty.
+struct Fragment {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl From<CallFragment> for Fragment {
+    fn from(fragment: CallFragment) -> Self {
+        let function = fragment.function.unwrap_or_default();
+        Self {
+            index: fragment.index,
+            // Some servers write a missing id as a word.
+            id: fragment.id.filter(|id| id != "null").unwrap_or_default(),
+            name: function.name.unwrap_or_default(),
+            arguments: match function.arguments {
+                Value::String(piece) => piece,
+                Value::Null => String::new(),
+                whole => whole.to_string(),
+            },
+        }
+    }
+}
+
+impl Calls {
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Adds the calls of a whole answer: each entry is one.
+    pub(super) fn push_whole(&mut self, entries: impl IntoIterator<Item = CallFragment>) {
+        for entry in entries {
+            self.start(entry.into());
+        }
+    }
+
+    /// Adds the fragments of a chunk.
+    pub(super) fn push_chunk(&mut self, fragments: impl IntoIterator<Item = CallFragment>) {
+        self.chunk += 1;
+        for fragment in fragments {
+            self.push_fragment(fragment.into());
+        }
+    }
+
+    fn push_fragment(&mut self, fragment: Fragment) {
+        let place = self.place_of(&fragment);
+        let chunk = self.chunk;
+        let call = place.and_then(|place| self.calls.get_mut(place));
+        let Some(call) = call.filter(|call| !call.ends_before(&fragment, chunk)) else {
+            self.start(fragment);
+            return;
+        };
+        if call.completeness.is_complete() && !fragment.arguments.trim().is_empty() {
+            // Of another call, whose beginning is missing.
+            self.stray = true;
+            return;
+        }
+        call.index = call.index.or(fragment.index);
+        if call.id.is_empty() {
+            call.id = fragment.id;
+        }
+        if call.name.is_empty() {
+            call.name = fragment.name;
+        }
+        call.append(&fragment.arguments);
+    }
+
+    /// The call that a fragment continues, unless it begins a new one.
+    fn place_of(&self, fragment: &Fragment) -> Option<usize> {
+        let at_index = |call: &PartialCall| fragment.index.is_some() && call.index == fragment.index;
+        let has_id = |call: &PartialCall| !fragment.id.is_empty() && call.id == fragment.id;
+        let find = |is_own: &dyn Fn(&PartialCall) -> bool| self.calls.iter().rposition(is_own);
+        let lacks_id = |call: &PartialCall| fragment.id.is_empty() || call.id.is_empty();
+        find(&|call| at_index(call) && has_id(call))
+            .or_else(|| find(&|call| at_index(call) && lacks_id(call)))
+            .or_else(|| find(&has_id))
+            .or_else(|| {
+                // Some servers send a new id with each fragment.
+                let at_index = find(&at_index);
+                at_index.filter(|_| fragment.name.is_empty())
+            })
+            .or_else(|| {
+                let last = self.calls.len().checked_sub(1)?;
+                let open = self.calls.get(last)?;
+                let continues = match fragment.index {
+                    _ if !fragment.name.is_empty() => {
+                        let no_index = fragment.index.is_none() || open.index.is_none();
+                        no_index && (fragment.id.is_empty() || open.id.is_empty())
+                    }
+                    Some(_) => {
+                        let no_id = fragment.id.is_empty() || open.id.is_empty();
+                        no_id && !open.completeness.is_complete()
+                    }
+                    None => fragment.id.is_empty() || !open.completeness.is_complete(),
+                };
+                let adds_nothing = fragment.id.is_empty()
+                    && fragment.name.is_empty()
+                    && fragment.arguments.trim().is_empty();
+                (continues || adds_nothing).then_some(last)
+            })
+    }
+
+    fn start(&mut self, fragment: Fragment) {
+        let mut call = PartialCall {
+            index: fragment.index,
+            id: fragment.id,
+            name: fragment.name,
+            chunk: self.chunk,
+            ..PartialCall::default()
+        };
+        call.append(&fragment.arguments);
+        self.calls.push(call);
+    }
+
+    /// Returns the calls in the order in which they began.
+    pub(super) fn finish(self) -> Result<Vec<ToolCall>, BackendError> {
+        if self.stray {
+            return Err(BackendError::protocol(
+                "the endpoint sent arguments of a tool call without the call: its tool calls cannot be told apart"
+                    .to_owned(),
+            ));
+        }
+        let mut calls: Vec<PartialCall> = Vec::with_capacity(self.calls.len());
+        for call in self.calls {
+            if let Some(known) = calls.last_mut().filter(|last| last.takes_arguments_of(&call)) {
+                known.arguments = call.arguments;
+                if known.id.is_empty() {
+                    known.id = call.id;
+                }
+                continue;
+            }
+            match calls.iter_mut().find(|known| known.is_repeated_by(&call)) {
+                Some(known) if known.arguments.trim().is_empty() => known.arguments = call.arguments,
+                Some(_) => {}
+                None => calls.push(call),
+            }
+        }
+        calls.into_iter().map(PartialCall::into_call).collect()
+    }
+}
+
+impl PartialCall {
+    fn append(&mut self, piece: &str) {
+        self.arguments.push_str(piece);
+        self.completeness.push(piece);
+    }
+
+    fn is_begun(&self) -> bool {
+        !self.arguments.trim().is_empty()
+    }
+
+    /// Whether `fragment` begins another call.
+    fn ends_before(&self, fragment: &Fragment, chunk: usize) -> bool {
+        if fragment.name.is_empty() || self.name.is_empty() {
+            return false;
+        }
+        let in_one_chunk = self.chunk == chunk && !self.is_begun();
+        fragment.name != self.name || self.completeness.is_complete() || in_one_chunk
+    }
+
+    /// Whether `later` has only the arguments of this call.
+    fn takes_arguments_of(&self, later: &Self) -> bool {
+        let same_id = self.id == later.id || self.id.is_empty() || later.id.is_empty();
+        later.name.is_empty() && later.is_begun() && !self.name.is_empty() && !self.is_begun() && same_id
+    }
+
+    /// Whether `later` is this call once more, as some servers send it at two indexes.
+    fn is_repeated_by(&self, later: &Self) -> bool {
+        let same_arguments = || {
+            let (own, other) = (self.arguments.trim(), later.arguments.trim());
+            own.is_empty() || other.is_empty() || own == other || parse(own) == parse(other)
+        };
+        !self.id.is_empty() && self.id == later.id && self.name == later.name && same_arguments()
+    }
+
+    /// Converts to a call. Arguments that are not JSON stay a string; running the call then reports the error to the
+    /// model.
+    fn into_call(self) -> Result<ToolCall, BackendError> {
+        if self.name.is_empty() {
+            return Err(BackendError::protocol(
+                "the model called a tool without a name".to_owned(),
+            ));
+        }
+        Ok(ToolCall {
+            name: self.name,
+            arguments: parse(&self.arguments),
+            call_id: self.id,
+        })
+    }
+}
+
+fn parse(arguments: &str) -> Value {
+    if arguments.trim().is_empty() {
+        return Value::Object(Map::new());
+    }
+    parse_lenient(arguments.as_bytes()).unwrap_or_else(|| Value::from(arguments))
+}
+
+#[cfg(test)]
+mod tests;

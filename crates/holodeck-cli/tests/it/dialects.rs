@@ -1,0 +1,309 @@
+//! Answers of endpoints that differ from OpenAI's own, from the server to the verdict.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use holodeck_testkit::{ModelServer, ReceivedRequest, Reply};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use crate::project::{CommandOutput, Project};
+
+const REPORTS: [&str; 10] = [
+    "--report",
+    "json=r.json",
+    "--report",
+    "jsonl=r.jsonl",
+    "--report",
+    "junit=r.xml",
+    "--report",
+    "html=r.html",
+    "--report",
+    "markdown=r.md",
+];
+
+macro_rules! dialect {
+    ($file:literal) => {
+        (
+            $file,
+            include_str!(concat!("../../../../fixtures/dialects/", $file)),
+        )
+    };
+}
+
+/// A body as the endpoint sends it: a stream, or a whole answer.
+fn reply((file, body): (&str, &str)) -> Reply {
+    let content_type = if file.ends_with(".sse") {
+        "text/event-stream"
+    } else {
+        "application/json"
+    };
+    Reply::raw(200, content_type, body.to_owned())
+}
+
+/// A project with a tool that logs its calls.
+fn project(agent: &str, server: &ModelServer) -> Project {
+    let project = Project::with(&agent.replace("${ENDPOINT}", &server.url()));
+    project.write("weather.sh", dialect!("weather.sh").1);
+    fs::set_permissions(project.path("weather.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    project
+}
+
+fn run(project: &Project, args: &[&str]) -> (CommandOutput, Value) {
+    let ran = CommandOutput::of(
+        &project
+            .command(&[args, &REPORTS].concat())
+            .env("OPENAI_API_KEY", "sk-of-the-test")
+            .output()
+            .unwrap(),
+    );
+    let report =
+        serde_json::from_str(&project.read("r.json")).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    (ran, report)
+}
+
+/// The names and states of the cases of a report.
+fn states(report: &Value) -> Vec<(String, String)> {
+    let results = report["results"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    results
+        .map(|result| (text(&result["test_name"]), text(&result["state"])))
+        .collect()
+}
+
+fn has_tool_result(request: &ReceivedRequest) -> bool {
+    request.messages().iter().any(|message| message["role"] == "tool")
+}
+
+fn last_message(request: &ReceivedRequest) -> String {
+    let last = request.messages().last().unwrap();
+    last["content"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_call_without_id_or_index_counts_for_expected_and_forbidden_tools() {
+    let agent = dialect!("calls-without-ids/agent.yaml").1;
+    let twice = (["passed", "failed", "passed"], json!(["weather", "weather"]), 1);
+    let two_names = (["failed", "passed", "failed"], json!(["weather", "clock"]), 1);
+    let one = (["failed", "failed", "passed"], json!(["weather"]), 1);
+    let none = (["error", "error", "error"], json!([]), 3);
+    for (file, (expected, calls, code)) in [
+        (dialect!("calls-without-ids/index-0-empty-id.sse"), twice.clone()),
+        (
+            dialect!("calls-without-ids/no-index-no-id-one-chunk.sse"),
+            twice.clone(),
+        ),
+        (dialect!("calls-without-ids/no-id.json"), twice),
+        (
+            dialect!("calls-without-ids/no-index-two-names.sse"),
+            two_names.clone(),
+        ),
+        (
+            dialect!("calls-without-ids/no-id-two-names.json"),
+            two_names.clone(),
+        ),
+        (
+            dialect!("calls-without-ids/ids-are-the-text-null.sse"),
+            two_names.clone(),
+        ),
+        (
+            dialect!("calls-without-ids/fragments-without-index.sse"),
+            two_names,
+        ),
+        (dialect!("calls-without-ids/same-id-two-indexes.sse"), one.clone()),
+        (dialect!("calls-without-ids/one-call-over-two-indexes.sse"), one),
+        (
+            dialect!("calls-without-ids/arguments-of-a-second-call-without-head.sse"),
+            none,
+        ),
+    ] {
+        let server = ModelServer::answering(move |request| {
+            if has_tool_result(request) {
+                reply(dialect!("answer.sse"))
+            } else {
+                reply(file)
+            }
+        });
+        let project = project(agent, &server);
+        let (ran, report) = run(&project, &["test", "agent.yaml"]);
+        let names = ["both", "two names", "must not look at the clock"];
+        let expected: Vec<_> = names
+            .iter()
+            .zip(expected)
+            .map(|(name, state)| ((*name).to_owned(), state.to_owned()))
+            .collect();
+        assert_eq!(states(&report), expected, "{}: {ran:?}", file.0);
+        for result in report["results"].as_array().unwrap() {
+            assert_eq!(result["tool_calls"], calls, "{}", file.0);
+        }
+        assert_eq!(ran.code, Some(code), "{}: {ran:?}", file.0);
+        // Each answer with calls has results with distinct ids.
+        for request in server.finish().iter().filter(|request| has_tool_result(request)) {
+            let messages = request.messages().iter();
+            let mut ids: Vec<_> = messages
+                .filter_map(|message| message["tool_call_id"].as_str())
+                .collect();
+            let results = ids.len();
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!(
+                (ids.len(), Some(results)),
+                (results, calls.as_array().map(Vec::len))
+            );
+        }
+    }
+}
+
+/// The words of the table, and the state and error code that each gives a negated check that finds nothing.
+fn reasons() -> Vec<(&'static str, &'static str)> {
+    let table = dialect!("finish-reasons/reasons.tsv").1;
+    let rows = table.lines().skip(1).map(|line| {
+        let mut fields = line.split('\t');
+        let (word, family) = (fields.next().unwrap(), fields.next().unwrap());
+        let state = match family {
+            "end" => "passed",
+            "refusal" => "failed",
+            "truncated" | "failure" | "calls" => "error",
+            other => panic!("{other}"),
+        };
+        (word, state)
+    });
+    let unknown = ["OTHER", "FINISH_REASON_UNSPECIFIED", "some_new_word", "null"];
+    rows.chain(unknown.map(|word| (word, "error"))).collect()
+}
+
+/// An agent with a negated check for each reason, and another check that does not depend on what is missing.
+fn agent_with_a_case_for_each_reason(more: &str) -> String {
+    let mut agent = "name: desk\nmodel: {provider: openai, name: m, endpoint: \"${ENDPOINT}\"}\n\
+                     instructions: {inline: Answer briefly.}\n"
+        .to_owned();
+    agent.push_str(more);
+    agent.push_str("test_cases:\n");
+    for (word, _) in reasons() {
+        agent.push_str(&format!(
+            "  - {{name: {word:?}, input: {word:?}, evaluations: [{{metric: contains, value: password, negate: true}}]}}\n"
+        ));
+    }
+    agent
+}
+
+/// Answers with the finish reason that the question names, streamed or whole.
+fn server_with_reasons(is_whole: bool) -> ModelServer {
+    ModelServer::answering(move |request| {
+        let reason = last_message(request);
+        if is_whole {
+            Reply::text("The refund policy allows")
+                .finish_reason(&reason)
+                .as_json()
+        } else {
+            let (file, template) = dialect!("finish-reasons/template.sse");
+            reply((file, &template.replace("@REASON@", &reason)))
+        }
+    })
+}
+
+#[test]
+fn a_negated_check_passes_only_on_an_answer_that_ended() {
+    for is_whole in [false, true] {
+        let server = server_with_reasons(is_whole);
+        let project = project(&agent_with_a_case_for_each_reason(""), &server);
+        let (_, report) = run(&project, &["test", "agent.yaml"]);
+        server.finish();
+        let expected: Vec<_> = reasons()
+            .into_iter()
+            .map(|(word, state)| (word.to_owned(), state.to_owned()))
+            .collect();
+        assert_eq!(states(&report), expected, "whole: {is_whole}");
+    }
+}
+
+#[test]
+fn each_family_of_reasons_has_its_exit_code_and_words() {
+    for (reason, fails, code, words) in [
+        ("eos_token", false, 0, ""),
+        (
+            "model_length",
+            false,
+            4,
+            "answer truncated: finish_reason `model_length`",
+        ),
+        (
+            "MAX_TOKENS",
+            true,
+            1,
+            "answer truncated: finish_reason `MAX_TOKENS`",
+        ),
+        (
+            "OTHER",
+            false,
+            4,
+            "answer may be truncated: unknown finish_reason `OTHER`",
+        ),
+        (
+            "OTHER",
+            true,
+            1,
+            "answer may be truncated: unknown finish_reason `OTHER`",
+        ),
+        ("SAFETY", false, 1, "refus"),
+        ("network_error", false, 3, "network_error"),
+        (
+            "insufficient_system_resource",
+            false,
+            3,
+            "insufficient_system_resource",
+        ),
+    ] {
+        let server = server_with_reasons(false);
+        let more = if fails {
+            "execution: {on_truncated: fail}\n"
+        } else {
+            ""
+        };
+        let project = project(&agent_with_a_case_for_each_reason(more), &server);
+        let (ran, report) = run(&project, &["test", "agent.yaml", "--filter", reason]);
+        server.finish();
+        assert_eq!(report["results"].as_array().unwrap().len(), 1, "{ran:?}");
+        assert_eq!(ran.code, Some(code), "{reason}: {ran:?}");
+        let said = report["results"][0]["errors"].to_string() + &ran.all();
+        assert!(said.contains(words), "{reason}: {said}");
+    }
+}
+
+#[test]
+fn every_report_shows_the_reason_of_a_cut_answer() {
+    for (reason, note) in [
+        ("OTHER", "unknown"),
+        ("model_length", "truncated"),
+        ("length", "truncated at max_tokens"),
+    ] {
+        let agent = "name: desk\nmodel: {provider: openai, name: m, endpoint: \"${ENDPOINT}\"}\n\
+                     instructions: {inline: Answer briefly.}\ntest_cases:\n  - {name: policy, input: REASON, \
+                     evaluations: [{metric: contains, value: refund}]}\n";
+        let server = server_with_reasons(false);
+        let project = project(&agent.replace("REASON", reason), &server);
+        let (ran, report) = run(&project, &["test", "agent.yaml"]);
+        server.finish();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let stored = if reason == "length" { "max_tokens" } else { reason };
+        assert_eq!(report["results"][0]["truncated"], json!(true));
+        assert_eq!(report["results"][0]["truncated_by"], json!([stored]));
+        assert_eq!(report["results"][0]["turns"].as_array().map_or(0, Vec::len), 0);
+        assert_eq!(report["summary"]["truncated_by"], json!({ stored: 1 }));
+        assert_eq!(
+            project.run_file()["summary"]["truncated_by"],
+            json!({ stored: 1 })
+        );
+        for file in ["r.jsonl", "r.xml", "r.html", "r.md"] {
+            let text = project.read(file);
+            assert!(text.contains(stored), "{file} lacks {stored}: {text}");
+        }
+        for text in [
+            ran.stdout.as_str(),
+            &project.read("r.md"),
+            &project.read("r.html"),
+            &project.read("r.xml"),
+        ] {
+            assert!(text.contains(stored) && text.contains(note), "{note}: {text}");
+        }
+    }
+}
