@@ -104,6 +104,9 @@ impl Subject {
             OpenError::Tools(error @ ToolSetupError::Names(_)) => {
                 problem_from_explanation(ExitCode::Config, &Explanation::new(error.to_string()))
             }
+            OpenError::Tools(ToolSetupError::Identity(error)) => {
+                problem_from_explanation(ExitCode::Config, &error.explanation())
+            }
             OpenError::Backend(error) | OpenError::Tools(ToolSetupError::Replay(error)) => {
                 self.backend(&error)
             }
@@ -128,6 +131,7 @@ impl Subject {
     pub(crate) fn prepare(&self, error: PrepareError) -> Problem {
         match error {
             PrepareError::Open(error) => self.open(error),
+            PrepareError::Identity(error) => problem_from_explanation(ExitCode::Config, &error.explanation()),
             PrepareError::Uncalibrated(judges) => self.uncalibrated(&judges),
             PrepareError::Plan(error) => plan(&error),
             PrepareError::Run(error) => self.run(&error),

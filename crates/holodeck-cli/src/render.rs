@@ -45,4 +45,4 @@ pub(crate) use routing::{attempt, execution, routing_plan};
 pub(crate) use settings::settings;
 pub(crate) use style::{dim, failed_text, hint, strong};
 pub(crate) use summary::{FailureList, Summary, hints, summary};
-pub(crate) use text::cut;
+pub(crate) use text::{cut, shown_path};

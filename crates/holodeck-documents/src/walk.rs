@@ -69,6 +69,8 @@ pub struct Walked {
     pub files: Vec<SourceFile>,
     /// What was left out, and why; lowercase, no full stop.
     pub notes: Vec<String>,
+    /// The names of those that were left out because they can't be read.
+    pub unreadable: Vec<String>,
 }
 
 /// A file of a source.
@@ -123,6 +125,8 @@ pub enum WalkError {
         name: String,
         /// What was left out, as in [`Walked::notes`].
         left_out: Vec<String>,
+        /// As [`Walked::unreadable`].
+        unreadable: Vec<String>,
     },
 }
 
@@ -288,6 +292,7 @@ impl Walk<'_> {
 
     fn finish(mut self, source: &str) -> Result<Walked, WalkError> {
         self.files.sort_unstable();
+        let unreadable = self.broken.clone();
         let megabytes = self.options.max_bytes / (1024 * 1024);
         let notes = [
             left_out(self.unread, "of an unsupported format", "of unsupported formats"),
@@ -308,11 +313,13 @@ impl Walk<'_> {
             return Err(WalkError::Nothing {
                 name: source.to_owned(),
                 left_out: notes,
+                unreadable,
             });
         }
         Ok(Walked {
             files: self.files,
             notes,
+            unreadable,
         })
     }
 }

@@ -31,6 +31,11 @@ pub trait Files {
     /// What is at this path.
     fn kind(&self, path: &Path) -> FileKind;
 
+    /// The path that does not depend on the working directory; files in memory have no working directory.
+    fn absolute(&self, path: &Path) -> PathBuf {
+        path.to_owned()
+    }
+
     /// The SHA-256 of a regular file.
     fn digest(&self, path: &Path) -> io::Result<[u8; 32]> {
         Ok(Sha256::digest(self.read(path, u64::MAX)?).into())
@@ -54,6 +59,10 @@ impl Files for DiskFiles {
         }
     }
 
+    fn absolute(&self, path: &Path) -> PathBuf {
+        absolute_path(path)
+    }
+
     fn digest(&self, path: &Path) -> io::Result<[u8; 32]> {
         let file = open_input(path, u64::MAX)?;
         let mut hash = Sha256::new();
@@ -68,6 +77,17 @@ impl Files for DiskFiles {
             reader.consume(read);
         }
     }
+}
+
+/// The path from the root, without resolving links; the empty path is the working directory.
+pub fn absolute_path(path: &Path) -> PathBuf {
+    let named = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    // Without a working directory, only the path as it was given can be opened.
+    std::path::absolute(named).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Why an operation failed, in lowercase and without the system's error number.

@@ -22,12 +22,17 @@ use crate::hex::hex_prefix;
 /// needs a new version, so that reports can name the cause.
 pub const IDENTITY_FORMAT: u32 = 1;
 
+/// A part of the configuration: it has a schema, and with it the defaults of its fields.
+pub trait ConfigPart: Serialize + JsonSchema + 'static {}
+
+impl<T: Serialize + JsonSchema + 'static> ConfigPart for T {}
+
 /// A name for a path of the configuration that is equal on every machine.
-pub(crate) type NamePath<'a> = &'a dyn Fn(&str) -> String;
+pub type NamePath<'a> = &'a dyn Fn(&str) -> String;
 
 /// The canonical form of a part of the configuration: without fields at their default, and with each path replaced by
 /// its name. Masked secrets stay masked.
-pub fn canonical<T: Serialize + JsonSchema + 'static>(value: &T, name_path: NamePath<'_>) -> Value {
+pub fn canonical<T: ConfigPart>(value: &T, name_path: NamePath<'_>) -> Value {
     let root = schema_of::<T>();
     let form = Form {
         definitions: root.get("$defs"),
@@ -219,3 +224,6 @@ fn has_type(value: &Value, schema: &Value) -> bool {
 fn list<'s>(schema: &'s Value, keyword: &str) -> Option<&'s [Value]> {
     schema.get(keyword)?.as_array().map(Vec::as_slice)
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,9 +58,11 @@ pub use execution::{
     Command, CommandContext, CommandResult, ExecutionAttempt, IterationRecord, RESERVED_FIELDS,
     RoutingDecision, TerminationReason, UsageMetadata,
 };
-pub use files::{DiskFiles, FileKind, Files, MemoryFiles, create_private_folder, io_reason, private_file};
+pub use files::{
+    DiskFiles, FileKind, Files, MemoryFiles, absolute_path, create_private_folder, io_reason, private_file,
+};
 pub use hex::{hex, hex_prefix};
-pub use identity::{IDENTITY_FORMAT, canonical, digest_json};
+pub use identity::{ConfigPart, IDENTITY_FORMAT, NamePath, canonical, digest_json};
 pub use input::{open_input, read_input, read_text_input};
 pub use json_mend::mend_json;
 pub use label::{LabelledCall, LabelledContent, LabelledItem, LabelledTurn};

@@ -22,7 +22,8 @@ use std::{
 };
 
 use holodeck_model::{
-    Agent, Code, Combination, Diagnostic, Env, Files, Layer, Provider, ResolvedAgent, Sources,
+    Agent, Code, Combination, Diagnostic, Env, ExecutionSettings, Files, Layer, Provider, ResolvedAgent,
+    Sources,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -101,6 +102,17 @@ impl<'a> Loader<'a> {
     }
 }
 
+/// Reports name these paths, so they stay relative to the working directory if the path of the agent file is.
+fn show_as_given(settings: &mut ExecutionSettings, base: &Path, dir: &Path) {
+    let shown = |path: &PathBuf| Some(dir.join(path.strip_prefix(base).ok()?));
+    if let Some(path) = settings.replay.value.as_ref().and_then(shown) {
+        settings.replay.value = Some(path);
+    }
+    if let Some(path) = shown(&settings.cache_dir.value) {
+        settings.cache_dir.value = path;
+    }
+}
+
 impl Loader<'_> {
     fn load(&mut self, path: &Path) -> Option<Parts> {
         let root = self.agent_tree(path)?;
@@ -126,8 +138,13 @@ impl Loader<'_> {
 
         let mut config = self.read_agent(root)?;
         self.fill_in(&mut config);
-        let execution = self.execution_settings(root, &config, &dir, settings_from_env);
+        let mut execution = self.execution_settings(root, &config, &dir, settings_from_env);
+        let base = self.files.absolute(&dir);
+        show_as_given(&mut execution, &base, &dir);
         self.note_tests(root, &config);
+        // Diagnostics show paths as they were given; what is opened later must not depend on the working directory.
+        let path = self.files.absolute(path);
+
         let vectorstores = configs
             .merged
             .map(|config| self.vectorstores(config))
@@ -138,9 +155,9 @@ impl Loader<'_> {
             .and_then(|format| format.value().cloned());
         let agent = ResolvedAgent {
             config,
-            path: path.to_path_buf(),
+            path,
             combination: self.combination.cloned(),
-            dir,
+            dir: base,
             instructions: instructions?,
             response_format,
             execution,

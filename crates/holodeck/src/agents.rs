@@ -5,19 +5,21 @@ mod folder;
 mod snapshot;
 
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use holodeck_model::{
-    AgentDoc, AgentsConfig, Code, Diagnostic, DiskFiles, Files as _, Provider, ResolvedAgent, RoutingCase,
-    Sources, TaskRouter, ToolNames, closest, hex,
+    AgentDoc, AgentsConfig, Code, Diagnostic, DiskFiles, PathRef, Provider, ResolvedAgent, RoutingCase,
+    Sources, TaskRouter, ToolNames, closest,
 };
 use holodeck_orchestrator::{AgentDefinition, AgentRegistry, KeywordSelector};
 use holodeck_yaml::{Load, LoadedAgent, load_agent_doc};
 
-use crate::routed::skill_tools;
+use crate::{
+    fingerprint::{FileCollector, FileDigests, IdentityError},
+    routed::skill_tools,
+};
 
 pub(crate) use cases::SelectorRouter;
 pub use cases::{Abstention, Confusion, RoutingReport, RoutingResult, evaluate_routing};
@@ -106,16 +108,28 @@ pub(crate) fn task_router(
 }
 
 /// The files of the specialist agents with a digest each, by their paths.
-pub(crate) fn digests(agent: &ResolvedAgent) -> BTreeMap<String, String> {
+pub(crate) fn digests(agent: &ResolvedAgent) -> Result<FileDigests, IdentityError> {
     let folders = agent_folders(agent).unwrap_or_default();
-    let files = folder::find_files(&folders, &mut Vec::new());
-    let digests = files.into_iter().map(|file| {
-        let shown = file.path.strip_prefix(&agent.dir).unwrap_or(&file.path);
-        let digest = DiskFiles.digest(&file.path).map(|digest| hex(&digest));
-        let digest = digest.unwrap_or_else(|error| format!("unreadable: {}", error.kind()));
-        (shown.display().to_string(), digest)
-    });
-    digests.collect()
+    let (found, unreadable) = folder::find_readable(&folders, &mut Vec::new());
+    let pointer = "routing.agents.directories";
+    if let Some(path) = unreadable.first() {
+        return Err(IdentityError::new(path, pointer, "cannot be read"));
+    }
+    let mut files = FileCollector::new(&agent.dir);
+    files.at(pointer);
+    found.iter().for_each(|file| files.add_file(&file.path));
+    files.digests()
+}
+
+/// Which `globs` of the specialist agents match a file of the folder where the agent works; `None` if no agent has any.
+pub(crate) fn globs_seen(agent: &ResolvedAgent) -> Option<Vec<bool>> {
+    let selector = load_own_agents(agent)?.selector();
+    let claude = agent.config.claude.as_ref();
+    let folder = claude.and_then(|claude| claude.working_directory.as_ref());
+    let folder = folder.map_or_else(|| agent.dir.clone(), PathRef::path);
+    selector
+        .uses_files()
+        .then(|| selector.matched_globs(&snapshot_files(&folder)))
 }
 
 /// Checks the names of specialist agents in the agent's file, and whether the files of these agents can be used.

@@ -164,7 +164,7 @@ impl Answers {
     /// needed, so that a replay needs neither its program nor a key.
     pub(crate) async fn agent<E: From<CassetteError>>(
         &self,
-        key: impl FnOnce() -> AgentContext,
+        key: impl FnOnce() -> Result<AgentContext, E>,
         live: impl Future<Output = Result<Arc<dyn AgentBackend>, E>>,
     ) -> Result<Arc<dyn AgentBackend>, E> {
         match &self.kind {
@@ -172,11 +172,11 @@ impl Answers {
             Kind::Replay(cassette) => Ok(Arc::new(ReplayedAgent::new(
                 Arc::clone(cassette),
                 Arc::clone(&self.redactor),
-                key(),
+                key()?,
             ))),
             Kind::Record { path, tape } => {
                 // Computed before the tools run, because they may change files.
-                let key = key();
+                let key = key()?;
                 let live = live.await?;
                 Ok(Arc::new(RecordedAgent::new(live, self.tape(path, tape)?, key)))
             }

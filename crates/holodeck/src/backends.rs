@@ -11,7 +11,7 @@ use holodeck_backend_api::{
     ToolHost, ToolSpec,
 };
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
-use holodeck_cassette::{CassetteError, ToolFiles, ToolSet};
+use holodeck_cassette::{AgentContext, CassetteError, ToolFiles, ToolSet};
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{
     ClaudeConfig, EmbeddingProvider, Env, Location, ModelConfig, Provider, ResolvedAgent, SearchMethod,
@@ -30,7 +30,7 @@ use crate::{
     Answers, PolicyApprover, Preparing,
     answer_format::answer_format,
     approval_policy, claude,
-    fingerprint::files_of_tools,
+    fingerprint::{IdentityError, files_of_tools},
     index::{IndexError, IndexSink, Indexes, Rebuild},
     mcp::McpServers,
     model_places::{OWN_MODEL, find_model},
@@ -239,6 +239,17 @@ impl BackendSelector {
         Ok(Some(filter))
     }
 
+    /// The key of the turns of `agent` in recordings.
+    fn turn_key(
+        &self,
+        agent: &ResolvedAgent,
+        occasion: Occasion,
+        gate: SideEffectGate,
+    ) -> Result<AgentContext, SelectError> {
+        let key = turn_key(agent, occasion, gate);
+        Ok(key.map_err(|error| error.located(|field| self.locate(field)))?)
+    }
+
     fn live_calls(&self, agent: &ResolvedAgent) -> Result<Arc<dyn ModelCalls>, SelectError> {
         self.answers.share_calls(agent, || {
             let options = HttpOptions::from_variables(|name| self.env.get(name).map(str::to_owned));
@@ -287,7 +298,7 @@ impl BackendFactory for BackendSelector {
                     backend.await.map_err(SelectError::from)
                 };
                 self.answers
-                    .agent(|| turn_key(&agent, occasion, gate), live)
+                    .agent(|| self.turn_key(&agent, occasion, gate), live)
                     .await?
             }
         };
@@ -302,6 +313,8 @@ enum SelectError {
     Backend(#[from] BackendError),
     #[error(transparent)]
     Cassette(#[from] CassetteError),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
 }
 
 impl From<SelectError> for BackendError {
@@ -309,6 +322,7 @@ impl From<SelectError> for BackendError {
         match error {
             SelectError::Backend(error) => error,
             SelectError::Cassette(error) => Self::init(error.to_string()),
+            SelectError::Identity(error) => Self::config(error.explanation()),
         }
     }
 }
@@ -380,6 +394,8 @@ pub(crate) async fn prepare_tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, T
             Vec::new()
         } else {
             files_of_tools(agent)
+                .map_err(|error| error.located(|field| agent.locate(field)))?
+                .into_iter()
                 .map(|(tool, digests)| ToolFiles {
                     tool: tool.name().to_owned(),
                     // The names of a server's tools begin with the name of the server.
@@ -514,6 +530,9 @@ pub enum ToolSetupError {
     /// An index that can't be searched.
     #[error(transparent)]
     Index(#[from] IndexError),
+    /// A file of a tool cannot be read.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// The recording was made with different files.
     #[error(transparent)]
     Replay(#[from] BackendError),

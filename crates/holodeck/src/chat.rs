@@ -12,8 +12,11 @@ use holodeck_model::{
 use holodeck_yaml::LoadedAgent;
 
 use crate::{
-    OpenAgent, OpenOptions, PolicyApprover, PrepareError, approval_policy, attached_files::file_embedder,
-    fingerprint::fingerprint, test::turn_runner, tool_arguments::ToolArguments,
+    OpenAgent, OpenOptions, PolicyApprover, PrepareError, approval_policy,
+    attached_files::file_embedder,
+    fingerprint::{IdentityError, fingerprint},
+    test::turn_runner,
+    tool_arguments::ToolArguments,
 };
 
 /// How conversations are run.
@@ -80,7 +83,7 @@ impl Chat {
     }
 
     /// Each part that shapes the answers of the agent, with its digest.
-    pub(crate) fn fingerprint(&self, env: &Env) -> BTreeMap<String, String> {
+    pub(crate) fn fingerprint(&self, env: &Env) -> Result<BTreeMap<String, String>, IdentityError> {
         fingerprint(self.agent(), env, self.open.answers())
     }
 

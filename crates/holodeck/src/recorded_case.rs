@@ -313,7 +313,14 @@ impl RecordedCase {
                 header.agent_name, agent.config.name
             ));
         }
-        let now = chat.fingerprint(env);
+        let now = match chat.fingerprint(env) {
+            Ok(now) => now,
+            Err(error) => {
+                return Some(format!(
+                    "whether the agent changed since the run is unknown: {error}"
+                ));
+            }
+        };
         let is_recording = now.contains_key(RECORDING);
         let same_source = header.agent.contains_key(RECORDING) == is_recording;
         let is_of_agent = |part: &String| {

@@ -385,6 +385,10 @@ impl Files for EditedFile<'_> {
     fn kind(&self, path: &Path) -> FileKind {
         DiskFiles.kind(path)
     }
+
+    fn absolute(&self, path: &Path) -> PathBuf {
+        DiskFiles.absolute(path)
+    }
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use crate::{
     calibrated::{UncalibratedJudges, refuse_uncalibrated},
     conversion::{Caching, converter, fetcher},
     dry_run::estimate,
-    fingerprint::fingerprint,
+    fingerprint::{IdentityError, fingerprint},
     git,
     graders::GraderPrograms,
     index::Rebuild,
@@ -97,6 +97,9 @@ pub enum PrepareError {
     /// The agent cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// A file that shapes the answers cannot be read.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// The selection.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -208,7 +211,8 @@ pub async fn prepare_test(
         Some(_) => Vec::new(),
     };
     let turns = turn_runner(&checked.agent, env, options.timeout, checked.prices().clone())?;
-    let fingerprint = fingerprint(&checked.agent, env, checked.answers());
+    let fingerprint = fingerprint(&checked.agent, env, checked.answers())
+        .map_err(|error| error.located(|field| checked.agent.locate(field)))?;
     if let Some(journal) = &journal {
         // Checked before servers are started and indexes are built.
         check_resumable(journal, runs.owner(), &fingerprint, options.accept_changes)?;

@@ -8,10 +8,10 @@ use holodeck_model::{ClaudeConfig, Redactor, ResolvedAgent, SideEffectGate};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::fingerprint::{files_of_claude, files_of_tools};
+use crate::fingerprint::{IdentityError, files_of_claude, files_of_tools};
 
 /// Keys of `claude:` that do not change answers.
-const WITHOUT_EFFECT: [&str; 6] = [
+pub(crate) const WITHOUT_EFFECT: [&str; 6] = [
     "cli_path",
     "disable_default_hooks",
     "disable_subprocess_env_scrub",
@@ -25,7 +25,7 @@ pub(crate) fn turn_key(
     agent: &ResolvedAgent,
     occasion: Occasion,
     side_effects: SideEffectGate,
-) -> AgentContext {
+) -> Result<AgentContext, IdentityError> {
     let config = &agent.config;
     let claude = config.claude.clone().unwrap_or_default();
     let mut parts = Map::new();
@@ -66,12 +66,12 @@ pub(crate) fn turn_key(
             |embeddings| json!({"provider": embeddings.provider, "name": embeddings.name}),
         ),
     );
-    add("files", Value::Object(files(agent)));
-    AgentContext {
+    add("files", Value::Object(files(agent)?));
+    Ok(AgentContext {
         provider: "anthropic".to_owned(),
         model: config.model.name.clone(),
         content: Value::Object(parts),
-    }
+    })
 }
 
 /// A part of the YAML without unset fields and secrets.
@@ -86,7 +86,7 @@ fn to_value(part: &impl Serialize) -> Value {
 }
 
 /// The settings of `claude:` that can change an answer.
-pub(crate) fn claude_settings(claude: &ClaudeConfig) -> Value {
+fn claude_settings(claude: &ClaudeConfig) -> Value {
     let mut claude = to_value(claude);
     let defaults = to_value(&ClaudeConfig::default());
     if let Some(claude) = claude.as_object_mut() {
@@ -108,11 +108,12 @@ fn builtin_tools(claude: &ClaudeConfig, occasion: Occasion, side_effects: SideEf
 }
 
 /// Digests of the files of tools and sub-agents, by the part of the YAML that names them.
-fn files(agent: &ResolvedAgent) -> Map<String, Value> {
-    let of_tools = files_of_tools(agent).map(|(tool, files)| (tool.name().to_owned(), json!(files)));
-    let of_claude = files_of_claude(agent).into_iter();
+fn files(agent: &ResolvedAgent) -> Result<Map<String, Value>, IdentityError> {
+    let of_tools = files_of_tools(agent)?.into_iter();
+    let of_tools = of_tools.map(|(tool, files)| (tool.name().to_owned(), json!(files)));
+    let of_claude = files_of_claude(agent)?.into_iter();
     let of_claude = of_claude.map(|(part, files)| (part.to_owned(), json!(files)));
-    of_tools.chain(of_claude).collect()
+    Ok(of_tools.chain(of_claude).collect())
 }
 
 #[cfg(test)]

@@ -229,7 +229,7 @@ fn listed_json(agent: &AgentDoc) -> Value {
     json!({
         "name": agent.name,
         "description": agent.description,
-        "path": agent.path,
+        "path": render::shown_path(&agent.path),
         "category": agent.category,
         "tier": agent.tier,
         "core": agent.core,

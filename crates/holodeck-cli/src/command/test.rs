@@ -34,7 +34,7 @@ use crate::{
     args::AgentArg,
     failure::{Failure, Problem, Subject},
     interrupt::{CLOSE_LIMIT, Interrupts, StopRequest},
-    render::{self, FailureList, Highlights, IndexProgress, Progress, ProgressStyle, Summary},
+    render::{self, FailureList, Highlights, IndexProgress, Progress, ProgressStyle, Summary, shown_path},
     terminal::{Terminal, Verbosity},
 };
 
@@ -451,7 +451,7 @@ impl<'a> Session<'a> {
         };
         let (written, problems) = self.reports.write(&outcome);
         let run_file_problem = outcome.run_file_error.as_ref().map(|error| {
-            let path = shorten(&outcome.run_file);
+            let path = shown_path(&outcome.run_file);
             Problem::execution(format!("cannot write the run file `{}`: {error}", path.display()))
         });
         let (saved, baseline_problem) = match baseline {
@@ -459,7 +459,7 @@ impl<'a> Session<'a> {
             None => (None, None),
         };
         let is_saved = saved.is_some();
-        let own = run_file_problem.is_none().then(|| shorten(&outcome.run_file));
+        let own = run_file_problem.is_none().then(|| shown_path(&outcome.run_file));
         let files: Vec<_> = own
             .into_iter()
             .chain(written.iter().cloned())
@@ -608,7 +608,7 @@ fn finished_event(outcome: &RunOutcome, exit: ExitCode, reports: &[std::path::Pa
     let run_file = outcome
         .run_file_error
         .is_none()
-        .then(|| shorten(&outcome.run_file));
+        .then(|| shown_path(&outcome.run_file));
     json!({
         "event": "finished",
         "exit_code": exit.code(),
@@ -616,9 +616,4 @@ fn finished_event(outcome: &RunOutcome, exit: ExitCode, reports: &[std::path::Pa
         "run_file": run_file.map(|path| path.display().to_string()),
         "reports": reports.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
     })
-}
-
-/// The path without a leading `./`.
-fn shorten(path: &Path) -> std::path::PathBuf {
-    path.strip_prefix("./").unwrap_or(path).to_owned()
 }

@@ -9,7 +9,7 @@ use holodeck::{
 
 use super::{
     style::{dim, strong},
-    text::{fit, width},
+    text::{fit, shown_path, width},
 };
 
 /// At most this number of wrong tasks is listed.
@@ -43,7 +43,7 @@ pub(crate) fn agent_list(agents: &[AgentDoc]) -> String {
             "{}  {category}  {}{core}  {}\n",
             strong(&name),
             tier(agent.tier),
-            dim(&one_line(&agent.path.display().to_string()))
+            dim(&one_line(&shown_path(&agent.path).display().to_string()))
         ));
         text.push_str(&format!("    {}\n", one_line(&agent.description)));
     }
@@ -63,7 +63,7 @@ pub(crate) fn agent(doc: &AgentDoc, definition: &AgentDefinition) -> String {
         }
     };
     let core = if doc.core { ", core" } else { "" };
-    row("file", one_line(&doc.path.display().to_string()));
+    row("file", one_line(&shown_path(&doc.path).display().to_string()));
     row("tier", format!("{}{core}", tier(doc.tier)));
     row("category", one_line(doc.category.as_deref().unwrap_or_default()));
     row("triggers", joined(&doc.triggers));

@@ -8,7 +8,10 @@ use holodeck::runner::words::count;
 use holodeck::yaml::Load;
 use serde_json::{Value, json};
 
-use super::style::{ERROR, GOOD, STRONG, WARNING, paint};
+use super::{
+    style::{ERROR, GOOD, STRONG, WARNING, paint},
+    text::shown_path,
+};
 
 /// How many diagnostics are shown; `--json` has them all.
 const MAX_SHOWN: usize = 100;
@@ -68,7 +71,7 @@ fn totals(diagnostics: &[&Diagnostic], agent: &Path) -> String {
     }
     let lines = files
         .iter()
-        .map(|(file, found)| format!("{} in {}\n", numbers(found), file.display()));
+        .map(|(file, found)| format!("{} in {}\n", numbers(found), shown_path(file).display()));
     lines.collect()
 }
 
@@ -231,7 +234,7 @@ impl<'a> Page<'a> {
             text = whole.get(start..end).map(str::to_owned);
         }
         Self {
-            path: location.path.display().to_string(),
+            path: shown_path(&location.path).display().to_string(),
             first_line: first,
             column: location.column,
             text,
@@ -296,14 +299,14 @@ pub(super) fn diagnostic_json(diagnostic: &Diagnostic) -> Value {
         "name": diagnostic.code.name(),
         "severity": diagnostic.severity.as_str(),
         "message": diagnostic.message,
-        "file": place.map(|place| place.path.display().to_string()),
+        "file": place.map(|place| shown_path(&place.path).display().to_string()),
         "line": place.map(|place| place.line),
         "column": place.map(|place| place.column),
         "hint": diagnostic.hint(),
         "path": diagnostic.pointer,
         "notes": diagnostic.notes,
         "labels": diagnostic.labels.iter().map(|label| json!({
-            "file": label.location.path.display().to_string(),
+            "file": shown_path(&label.location.path).display().to_string(),
             "line": label.location.line,
             "column": label.location.column,
             "message": label.message,

@@ -46,6 +46,7 @@ mod files;
 mod filtering;
 mod foreign_clients;
 mod generated;
+mod identity;
 mod index;
 mod ingestion;
 mod init;

@@ -78,7 +78,7 @@ pub struct AgentsConfig {
     #[schemars(with = "Option<Vec<AgentsDirectory>>")]
     pub directories: Vec<AgentsDirectory>,
     /// The agent that is selected if no other reaches `candidate_floor`; `null`: the selection declines.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(regex(pattern = r"\S"), extend("x-null-differs" = true))]
     pub default_agent: Option<String>,
     /// Whether the default agent executes commands although its confidence is 0.
     pub default_agent_routes: bool,

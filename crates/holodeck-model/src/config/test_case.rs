@@ -63,7 +63,7 @@ pub struct TestCase {
         deserialize_with = "present",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schemars(with = "Option<String>", regex(pattern = r"\S"))]
+    #[schemars(with = "Option<String>", regex(pattern = r"\S"), extend("x-null-differs" = true))]
     #[allow(clippy::option_option, reason = "absent, null and a name differ")]
     pub expected_agent: Option<Option<String>>,
     /// How often the case runs, instead of `execution.trials`.

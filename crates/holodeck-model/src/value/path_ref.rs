@@ -103,6 +103,6 @@ impl JsonSchema for PathRef {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "\\S" })
+        json_schema!({ "type": "string", "pattern": "\\S", "x-path": true })
     }
 }

@@ -116,18 +116,6 @@ impl KeywordSelector {
         let words = self.words.read(&task.text);
         let terms = self.complex_terms.iter().filter(|term| words.has(term)).count();
         let is_complex = terms >= 2 || task.text.chars().count() > COMPLEX_LENGTH;
-        let mut globs = vec![false; self.globs.len()];
-        if self.uses_files() {
-            // The first files in order, however they were listed.
-            let files: BTreeSet<&str> = task.files.iter().map(String::as_str).collect();
-            for file in files.into_iter().take(MAX_FILES) {
-                for matched in self.globs.matches(file) {
-                    if let Some(glob) = globs.get_mut(matched) {
-                        *glob = true;
-                    }
-                }
-            }
-        }
         PreparedTask {
             words,
             command: task.command.trim().to_lowercase(),
@@ -136,8 +124,25 @@ impl KeywordSelector {
                 .as_ref()
                 .map(|category| category.trim().to_lowercase()),
             is_complex,
-            globs,
+            globs: self.matched_globs(&task.files),
         }
+    }
+
+    /// Which `globs` of the agents match one of these files of the working directory, in the order of the agents.
+    pub fn matched_globs(&self, files: &[String]) -> Vec<bool> {
+        let mut globs = vec![false; self.globs.len()];
+        if self.uses_files() {
+            // The first files in order, however they were listed.
+            let files: BTreeSet<&str> = files.iter().map(String::as_str).collect();
+            for file in files.into_iter().take(MAX_FILES) {
+                for matched in self.globs.matches(file) {
+                    if let Some(glob) = globs.get_mut(matched) {
+                        *glob = true;
+                    }
+                }
+            }
+        }
+        globs
     }
 
     pub(super) fn floor(&self) -> i64 {

@@ -85,7 +85,10 @@ impl Loader<'_> {
             path: path.into(),
             text: text.into(),
         };
-        Some(self.tree.add_file(SourceFile::new(source, layer)))
+        Some(
+            self.tree
+                .add_file(SourceFile::new(source, layer).based_at(self.files)),
+        )
     }
 
     /// Reads a data set as text. Every line that is not UTF-8 is reported, and the rest is still checked.
@@ -118,7 +121,9 @@ impl Loader<'_> {
             path: path.into(),
             text: text.into(),
         };
-        let file = self.tree.add_file(SourceFile::new(source, Layer::Agent));
+        let file = self
+            .tree
+            .add_file(SourceFile::new(source, Layer::Agent).based_at(self.files));
         for at in bad {
             let start = u32::try_from(at.saturating_sub(mark)).unwrap_or(u32::MAX);
             let end = start.saturating_add(1);

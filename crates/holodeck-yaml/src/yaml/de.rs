@@ -221,8 +221,11 @@ impl<'de, 't: 'de> Deserializer<'de> for De<'t> {
             && !self.tree.is_null(self.node)
             && let Some(text) = self.text()
         {
-            let dir = self.tree.dir(self.place()).to_string_lossy().into_owned();
-            let parts = [text.to_owned(), dir].into_iter();
+            let place = self.place();
+            // A folder whose name is not UTF-8 can only be reached by the path as it was given.
+            let base = self.tree.base(place).to_str().map(str::to_owned);
+            let base = base.unwrap_or_else(|| self.tree.dir(place).to_string_lossy().into_owned());
+            let parts = [text.to_owned(), base].into_iter();
             return visitor.visit_seq(de::value::SeqDeserializer::<_, DeError>::new(parts));
         }
         visitor.visit_newtype_struct(self)

@@ -206,6 +206,11 @@ impl Tree {
         self.file(place.file).map_or(Path::new(""), |file| &file.dir)
     }
 
+    /// The same directory, independent of the working directory: the base of the paths in a loaded agent.
+    pub(crate) fn base(&self, place: Place) -> &Path {
+        self.file(place.file).map_or(Path::new(""), |file| &file.base)
+    }
+
     /// The layer of the file of this place.
     pub(crate) fn layer(&self, place: Place) -> Layer {
         self.file(place.file).map_or(Layer::BuiltIn, |file| file.layer)

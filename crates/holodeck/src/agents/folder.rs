@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -26,6 +26,14 @@ pub(super) struct AgentFile {
 /// The Markdown files of the folders, sorted by path, each once. Hidden files are left out, and links that leave the folder
 /// are not followed. A folder within another one has its own value of `core`.
 pub(super) fn find_files(folders: &[AgentFolder], diagnostics: &mut Vec<Diagnostic>) -> Vec<AgentFile> {
+    find_readable(folders, diagnostics).0
+}
+
+/// The same, with the paths of what exists and cannot be read.
+pub(super) fn find_readable(
+    folders: &[AgentFolder],
+    diagnostics: &mut Vec<Diagnostic>,
+) -> (Vec<AgentFile>, Vec<PathBuf>) {
     let roots: BTreeSet<PathBuf> = folders
         .iter()
         .filter_map(|folder| fs::canonicalize(&folder.path).ok())
@@ -35,13 +43,22 @@ pub(super) fn find_files(folders: &[AgentFolder], diagnostics: &mut Vec<Diagnost
         seen: BTreeSet::new(),
         entries: 0,
         found: Vec::new(),
+        unreadable: Vec::new(),
         diagnostics,
     };
     for folder in folders {
         match fs::canonicalize(&folder.path) {
             Ok(root) if root.is_dir() => search.folder(&folder.path, &root, folder.core, 0),
-            Ok(_) => search.report_root(&folder.path, "is not a directory"),
-            Err(error) => search.report_root(&folder.path, &format!("cannot be read: {}", io_reason(&error))),
+            Ok(_) => {
+                search.unreadable.push(folder.path.clone());
+                search.report_root(&folder.path, "is not a directory");
+            }
+            Err(error) => {
+                if folder.path.symlink_metadata().is_ok() || error.kind() != io::ErrorKind::NotFound {
+                    search.unreadable.push(folder.path.clone());
+                }
+                search.report_root(&folder.path, &format!("cannot be read: {}", io_reason(&error)));
+            }
         }
     }
     let mut found = search.found;
@@ -49,7 +66,8 @@ pub(super) fn find_files(folders: &[AgentFolder], diagnostics: &mut Vec<Diagnost
     // A link and its target are one file; the first path is used.
     let mut targets = BTreeSet::new();
     found.retain(|(_, target)| targets.insert(target.clone()));
-    found.into_iter().map(|(file, _)| file).collect()
+    let unreadable = search.unreadable;
+    (found.into_iter().map(|(file, _)| file).collect(), unreadable)
 }
 
 fn bytes(path: &Path) -> &[u8] {
@@ -64,6 +82,7 @@ struct Search<'a> {
     entries: usize,
     /// Files with their real paths.
     found: Vec<(AgentFile, PathBuf)>,
+    unreadable: Vec<PathBuf>,
     diagnostics: &'a mut Vec<Diagnostic>,
 }
 
@@ -88,7 +107,10 @@ impl Search<'_> {
         }
         let listed = match fs::read_dir(path) {
             Ok(listed) => listed,
-            Err(error) => return self.warn(path, &format!("cannot be read: {}", io_reason(&error))),
+            Err(error) => {
+                self.unreadable.push(path.to_owned());
+                return self.warn(path, &format!("cannot be read: {}", io_reason(&error)));
+            }
         };
         let mut names: Vec<_> = listed.flatten().map(|entry| entry.file_name()).collect();
         names.sort();
@@ -111,6 +133,7 @@ impl Search<'_> {
             let Ok(real) = fs::canonicalize(&path) else {
                 if is_markdown {
                     self.warn(&path, "is a link to nothing");
+                    self.unreadable.push(path);
                 }
                 continue;
             };

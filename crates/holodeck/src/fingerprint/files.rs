@@ -1,25 +1,23 @@
 //! The files that an agent uses, with their digests.
+//!
+//! This module knows which fields name files; [`FileCollector`] knows how a file is read and named.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    fs::{self, File},
-    io::{self, Read as _},
+    collections::HashMap,
+    fs,
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
-use holodeck_cassette::{Cassette, digest, file_digest};
-use holodeck_documents::{Pictures, Source, WalkOptions, walk};
-use holodeck_model::{
-    FileInput, PathRef, ResolvedAgent, SecretMap, SettingSource, ToolConfig, variable_secrets,
-};
+use holodeck_cassette::Cassette;
+use holodeck_documents::{Pictures, Source, WalkError, WalkOptions, walk};
+use holodeck_model::{LegacyConfig, PathRef, ResolvedAgent, SettingSource, ToolConfig};
 use holodeck_retrieval::FileManifest;
-use secrecy::ExposeSecret as _;
 
+use super::collect::{
+    FileCollector, FileDigests, IdentityError, PathNames, digest_content, kind, merge_digests,
+};
 use crate::index::manifest;
-
-/// Digests of files, and of variables, by their names.
-pub(crate) type FileDigests = BTreeMap<String, String>;
 
 /// The files that the CLI reads in the agent's folder if `setting_sources` allows it.
 const SETTINGS: [&str; 5] = [
@@ -30,88 +28,169 @@ const SETTINGS: [&str; 5] = [
     ".claude/settings.local.json",
 ];
 
-/// The folder of runs in the agent's folder.
-const RESULTS: &str = "results";
+/// The folders of which it reads every file.
+const SETTING_FOLDERS: [&str; 4] = [
+    ".claude/agents",
+    ".claude/commands",
+    ".claude/rules",
+    ".claude/skills",
+];
 
-/// Maximum number of files with a digest each; more files share one.
-const MAX_DIGESTS: usize = 32;
-
-/// The name of the shared digest.
-const ALL: &str = "all files";
-
-/// How a SQLite file begins.
-const SQLITE: [u8; 16] = *b"SQLite format 3\0";
+/// What runs write into the agent's folder.
+const WRITTEN: [&str; 3] = ["results", "baselines", "judge-steps.json"];
 
 /// The files that the YAML names for tools without a `mock`.
-pub(crate) fn files_of_tools(agent: &ResolvedAgent) -> impl Iterator<Item = (&ToolConfig, FileDigests)> {
-    let real = agent.config.tools.iter().filter(|tool| !tool.is_mocked());
-    real.filter_map(|tool| {
-        let files = match tool {
-            ToolConfig::Vectorstore(it) => {
-                documents(&it.source, it.follow_links, agent, open_manifest(agent, tool))
+pub(crate) fn files_of_tools(
+    agent: &ResolvedAgent,
+) -> Result<Vec<(&ToolConfig, FileDigests)>, IdentityError> {
+    let tools = agent.config.tools.iter().enumerate();
+    let mut found = Vec::new();
+    for (index, tool) in tools.filter(|(_, tool)| !tool.is_mocked()) {
+        let files = files_of_tool(agent, tool, &format!("tools.{index}"))?;
+        if !files.is_empty() {
+            found.push((tool, files));
+        }
+    }
+    Ok(found)
+}
+
+fn files_of_tool(
+    agent: &ResolvedAgent,
+    tool: &ToolConfig,
+    pointer: &str,
+) -> Result<FileDigests, IdentityError> {
+    let mut files = FileCollector::new(&agent.dir);
+    files.at(pointer);
+    match tool {
+        ToolConfig::Vectorstore(it) => {
+            let manifest = open_manifest(agent, tool);
+            return documents(&it.source, it.follow_links, agent, manifest)
+                .map_err(|problem| problem.named_by(pointer));
+        }
+        ToolConfig::HierarchicalDocument(it) => {
+            let manifest = open_manifest(agent, tool);
+            return documents(&it.source, it.follow_links, agent, manifest)
+                .map_err(|problem| problem.named_by(pointer));
+        }
+        ToolConfig::Function(tool) => {
+            let command = tool.command.as_ref();
+            files.add_program(command, &tool.args, command.map_or(&agent.dir, |it| it.base()));
+            files.add_variables("variable", &tool.env);
+            if let Some(file) = &tool.file {
+                files.at(format!("{pointer}.file"));
+                files.add_script(Path::new(file.as_str()), file.base());
             }
-            ToolConfig::HierarchicalDocument(it) => {
-                documents(&it.source, it.follow_links, agent, open_manifest(agent, tool))
+        }
+        ToolConfig::Mcp(tool) => {
+            files.add_program(tool.command.as_ref(), &tool.args, &agent.dir);
+            files.add_variables("variable", &tool.env);
+            files.add_variables("header", &tool.headers);
+            if let Some(file) = &tool.env_file {
+                files.at(format!("{pointer}.env_file")).add_env_file(file);
             }
-            ToolConfig::Function(tool) => {
-                let mut files = FileCollector::default();
-                tool.file
-                    .iter()
-                    .for_each(|file| files.add_script(file.as_str(), file.base()));
-                let command = tool.command.as_ref();
-                files.add_program(command, &tool.args, command.map_or(&agent.dir, |it| it.base()));
-                files.add_variables("variable", &tool.env);
-                files.digests()
+        }
+        ToolConfig::Prompt(tool) => {
+            if let Some(file) = &tool.file {
+                files.at(format!("{pointer}.file")).add_file(&file.path());
             }
-            ToolConfig::Mcp(tool) => {
-                let mut files = FileCollector::default();
-                files.add_program(tool.command.as_ref(), &tool.args, &agent.dir);
-                files.add_variables("variable", &tool.env);
-                files.add_variables("header", &tool.headers);
-                tool.env_file.iter().for_each(|file| files.add_env_file(file));
-                files.digests()
-            }
-            ToolConfig::Prompt(tool) => digest_paths(&tool.file),
-        };
-        (!files.is_empty()).then_some((tool, files))
-    })
+        }
+    }
+    files.digests()
 }
 
 /// The files of sub-agents, and the CLI's own settings, by the part of the YAML that names them.
-pub(crate) fn files_of_claude(agent: &ResolvedAgent) -> Vec<(&'static str, FileDigests)> {
+pub(crate) fn files_of_claude(
+    agent: &ResolvedAgent,
+) -> Result<Vec<(&'static str, FileDigests)>, IdentityError> {
     let Some(claude) = &agent.config.claude else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
-    let prompts = claude
-        .agents
-        .values()
-        .filter_map(|agent| agent.prompt_file.as_ref());
-    let mut files = vec![("claude.agents", digest_paths(prompts))];
+    let mut prompts = FileCollector::new(&agent.dir);
+    for (name, subagent) in &claude.agents {
+        if let Some(file) = &subagent.prompt_file {
+            prompts
+                .at(format!("claude.agents.{name}.prompt_file"))
+                .add_file(&file.path());
+        }
+    }
+    let mut settings = FileCollector::new(&agent.dir);
+    settings.at("claude.setting_sources");
     let in_folder = |source: &SettingSource| *source != SettingSource::User;
     if claude.setting_sources.iter().any(in_folder) {
         let folder = claude.working_directory.as_ref();
         let folder = folder.map_or_else(|| agent.dir.clone(), PathRef::path);
-        let settings = SETTINGS
+        SETTINGS
             .iter()
-            .map(|name| ((*name).to_owned(), folder.join(name)));
-        files.push(("claude.setting_sources", digest_files(settings)));
+            .for_each(|name| settings.add_file(&folder.join(name)));
+        SETTING_FOLDERS
+            .iter()
+            .for_each(|name| settings.add_all(&folder.join(name)));
     }
+    let mut files = vec![
+        ("claude.agents", prompts.digests()?),
+        ("claude.setting_sources", settings.digests()?),
+    ];
     files.retain(|(_, files)| !files.is_empty());
-    files
+    Ok(files)
 }
 
 /// The files of this machine that test cases send.
-pub(super) fn attachments(agent: &ResolvedAgent) -> FileDigests {
-    let cases = agent.config.test_cases.detailed();
-    let files = cases.flat_map(|(_, case)| {
-        let turns = case.turns.iter().flat_map(|turn| &turn.files);
-        case.files.iter().chain(turns)
-    });
-    let named: BTreeMap<String, PathBuf> = files
-        .filter_map(|file: &FileInput| file.path.as_ref())
-        .map(|path| (display_name(path.as_str()), path.path()))
-        .collect();
-    digest_files(named.into_iter())
+pub(super) fn attachments(agent: &ResolvedAgent) -> Result<FileDigests, IdentityError> {
+    let mut files = FileCollector::new(&agent.dir);
+    for (case, config) in agent.config.test_cases.detailed() {
+        let of_case = (format!("test_cases.{case}"), &config.files);
+        let of_turns = config.turns.iter().enumerate();
+        let of_turns =
+            of_turns.map(|(turn, config)| (format!("test_cases.{case}.turns.{turn}"), &config.files));
+        for (pointer, inputs) in std::iter::once(of_case).chain(of_turns) {
+            let paths = inputs.iter().enumerate();
+            for (index, path) in paths.filter_map(|(index, file)| Some((index, file.path.as_ref()?))) {
+                files
+                    .at(format!("{pointer}.files.{index}.path"))
+                    .add_file(&path.path());
+            }
+        }
+    }
+    files.digests()
+}
+
+/// The files of the skills of `routing.skills`, which a skill may read or run.
+pub(super) fn skills(agent: &ResolvedAgent) -> Result<FileDigests, IdentityError> {
+    let mut files = FileCollector::new(&agent.dir);
+    let routing = agent.config.routing.as_ref();
+    if let Some(skills) = routing.and_then(|routing| routing.skills.as_ref()) {
+        files
+            .at("routing.skills.directory")
+            .add_all(&skills.directory.path());
+    }
+    files.digests()
+}
+
+/// The program of `routing.legacy`.
+pub(super) fn legacy_program(
+    agent: &ResolvedAgent,
+    legacy: &LegacyConfig,
+) -> Result<FileDigests, IdentityError> {
+    let mut files = FileCollector::new(&agent.dir);
+    if let Some(line) = &legacy.command {
+        files
+            .at("routing.legacy.command")
+            .add_command_line(line, &agent.dir);
+    }
+    files.digests()
+}
+
+/// Why the documents of a source cannot be read.
+#[derive(Debug)]
+pub(super) struct SourceProblem {
+    path: PathBuf,
+    reason: String,
+}
+
+impl SourceProblem {
+    fn named_by(self, tool: &str) -> IdentityError {
+        IdentityError::new(&self.path, &format!("{tool}.source"), self.reason)
+    }
 }
 
 /// The documents that a tool searches, without the agent's own files and those that its runs write. Web sources are not
@@ -121,9 +200,25 @@ pub(super) fn documents(
     follow_links: bool,
     agent: &ResolvedAgent,
     mut manifest: FileManifest,
-) -> FileDigests {
-    let Ok(Source::Files(path)) = Source::parse(source.as_str()) else {
-        return FileDigests::new();
+) -> Result<FileDigests, SourceProblem> {
+    let problem = |path: &Path, reason: String| SourceProblem {
+        path: path.to_owned(),
+        reason,
+    };
+    let path = match Source::parse(source.as_str()) {
+        Ok(Source::Files(path)) => path,
+        Ok(_) => return Ok(FileDigests::new()),
+        Err(error) => {
+            return Err(problem(
+                Path::new(source.as_str()),
+                format!("is not usable: {error}"),
+            ));
+        }
+    };
+    let place = source.base().join(&path);
+    let unreadable = |error: std::io::Error| {
+        let reason = holodeck_model::io_reason(&error);
+        problem(&place, format!("cannot be read: {reason}"))
     };
     let options = WalkOptions {
         // Whether their text can be read depends on the machine.
@@ -131,39 +226,53 @@ pub(super) fn documents(
         links: follow_links.into(),
         ..WalkOptions::default()
     };
-    let Ok(walked) = walk(&path, source.base(), &options) else {
-        return FileDigests::new();
+    let (found, broken) = match walk(&path, source.base(), &options) {
+        Ok(walked) => (walked.files, walked.unreadable),
+        // An index is never built of a source without documents, and a replay needs none of them.
+        Err(WalkError::Nothing { unreadable, .. }) => (Vec::new(), unreadable),
+        Err(WalkError::Missing(_)) => {
+            kind(&place).map_err(unreadable)?;
+            (Vec::new(), Vec::new())
+        }
+        Err(error) => return Err(problem(&place, error.to_string())),
     };
+    if let Some(name) = broken.first() {
+        return Err(problem(&agent.dir.join(name), "cannot be read".to_owned()));
+    }
+    let names = PathNames::new(&agent.dir);
     let mut own = OwnFiles::of(agent);
-    let mut found = FileDigests::new();
-    for file in walked.files {
+    let mut digests = FileDigests::new();
+    for file in found {
         if own.contains(&file.path) {
             continue;
         }
-        match manifest.content(&file.path, u64::MAX) {
-            Ok(content) if Cassette::has_header(content.head.as_bytes()) => {}
-            Ok(content) => drop(found.insert(file.name, shorten(content.digest))),
-            // Missing files are left out; unreadable ones differ from every recording.
-            Err(_) => found.extend(digest_content(&file.path).map(|digest| (file.name, digest))),
-        }
+        let digest = match manifest.content(&file.path, u64::MAX) {
+            Ok(content) if Cassette::has_header(content.head.as_bytes()) => continue,
+            Ok(content) => shorten(content.digest),
+            Err(_) => digest_content(&file.path).map_err(|error| {
+                let reason = holodeck_model::io_reason(&error);
+                problem(&file.path, format!("cannot be read: {reason}"))
+            })?,
+        };
+        digests.insert(names.of_path(&file.path), digest);
     }
     if let Err(error) = manifest.save() {
         // The only consequence is that files are read again.
         tracing::debug!(%error, "cannot store the digests of files");
     }
-    merge_digests(found)
+    Ok(merge_digests(digests))
 }
 
 fn open_manifest(agent: &ResolvedAgent, tool: &ToolConfig) -> FileManifest {
     FileManifest::open(&manifest(agent, tool), SystemTime::now())
 }
 
-/// Shortens a full digest to the form of [`digest`].
+/// Shortens a full digest to the form of [`holodeck_cassette::digest`].
 fn shorten(digest: &str) -> String {
     format!("sha256:{}", digest.get(..32).unwrap_or(digest))
 }
 
-/// The agent's file, and the folder in which its runs are stored.
+/// The agent's file, and what its runs write.
 struct OwnFiles {
     paths: Vec<PathBuf>,
     /// Folders with their links resolved, by their names.
@@ -172,9 +281,10 @@ struct OwnFiles {
 
 impl OwnFiles {
     fn of(agent: &ResolvedAgent) -> Self {
-        let paths = [agent.path.clone(), agent.dir.join(RESULTS)];
+        let written = WRITTEN.iter().map(|name| agent.dir.join(name));
+        let paths = std::iter::once(agent.path.clone()).chain(written);
         Self {
-            paths: paths.iter().filter_map(|path| path.canonicalize().ok()).collect(),
+            paths: paths.filter_map(|path| path.canonicalize().ok()).collect(),
             folders: HashMap::new(),
         }
     }
@@ -197,201 +307,5 @@ impl OwnFiles {
             folder.map(|folder| folder.join(name))
         };
         path.is_some_and(|path| self.paths.iter().any(|own| path.starts_with(own)))
-    }
-}
-
-fn digest_paths<'a>(paths: impl IntoIterator<Item = &'a PathRef>) -> FileDigests {
-    digest_files(
-        paths
-            .into_iter()
-            .map(|path| (display_name(path.as_str()), path.path())),
-    )
-}
-
-fn display_name(path: &str) -> String {
-    path.trim_start_matches("./").to_owned()
-}
-
-/// Collects the files that a tool names, its variables, and notes about folders and databases.
-#[derive(Default)]
-struct FileCollector {
-    files: BTreeMap<String, PathBuf>,
-    notes: FileDigests,
-}
-
-impl FileCollector {
-    /// The program of a tool and the files among its arguments. A program of the machine is not a file of the agent.
-    fn add_program(&mut self, command: Option<&PathRef>, args: &[String], folder: &Path) {
-        if let Some(command) = command {
-            self.add_script(command.as_str(), command.base());
-        }
-        let mut module = false;
-        for argument in args {
-            if std::mem::replace(&mut module, argument == "-m") {
-                let path = argument.replace('.', "/");
-                self.add_script(&format!("{path}.py"), folder);
-                self.add_modules(&path, &folder.join(&path));
-                continue;
-            }
-            self.add_argument(argument, folder);
-            if argument.starts_with('-')
-                && let Some((_, value)) = argument.split_once('=')
-            {
-                self.add_argument(value, folder);
-            }
-        }
-    }
-
-    fn add_argument(&mut self, argument: &str, folder: &Path) {
-        let path = folder.join(argument);
-        let Ok(about) = fs::metadata(&path) else { return };
-        if is_installed(&path) {
-            return;
-        }
-        // Folders and databases change during use, so only their kind counts.
-        let note = if about.is_dir() {
-            "a folder"
-        } else if about.is_file() && starts_with_bytes(&path, &SQLITE) {
-            "a database"
-        } else if about.is_file() {
-            return self.add_script(argument, folder);
-        } else {
-            "not a regular file"
-        };
-        self.notes.insert(display_name(argument), note.to_owned());
-    }
-
-    /// A file. A Python file adds the modules beside it, which it may import.
-    fn add_script(&mut self, name: &str, folder: &Path) {
-        let path = folder.join(name);
-        if !path.is_file() || is_installed(&path) {
-            return;
-        }
-        if is_python(&path)
-            && let Some(beside) = path.parent()
-        {
-            let (in_folder, _) = name.rsplit_once('/').unwrap_or_default();
-            self.add_modules(in_folder, beside);
-        }
-        self.files.insert(display_name(name), path);
-    }
-
-    /// The Python files of a folder, without hidden folders, caches and virtual environments.
-    fn add_modules(&mut self, name: &str, folder: &Path) {
-        let mut pending = vec![(display_name(name), folder.to_owned())];
-        while let Some((name, folder)) = pending.pop() {
-            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-                let file = entry.file_name();
-                let file = file.to_string_lossy();
-                let path = entry.path();
-                let name = if matches!(name.as_str(), "" | ".") {
-                    file.clone().into_owned()
-                } else {
-                    format!("{name}/{file}")
-                };
-                // Links to folders are not followed: they may lead anywhere.
-                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                if is_folder {
-                    let skipped =
-                        file.starts_with('.') || file == "__pycache__" || path.join("pyvenv.cfg").exists();
-                    if !skipped {
-                        pending.push((name, path));
-                    }
-                } else if is_python(&path) && path.is_file() {
-                    self.files.insert(name, path);
-                }
-            }
-        }
-    }
-
-    fn add_variables(&mut self, kind: &str, variables: &SecretMap) {
-        for (name, value) in variables {
-            let value = mask_secrets(name, value.expose_secret());
-            self.notes
-                .insert(format!("{kind} {name}"), digest(value.as_bytes()));
-        }
-    }
-
-    fn add_env_file(&mut self, file: &PathRef) {
-        let path = file.path();
-        let Ok(text) = path.is_file().then(|| fs::read_to_string(&path)).transpose() else {
-            return;
-        };
-        let lines = text.iter().flat_map(|text| text.lines());
-        let lines: Vec<String> = lines
-            .map(|line| match line.split_once('=') {
-                Some((name, value)) => format!("{name}={}\n", mask_secrets(name, value)),
-                None => format!("{line}\n"),
-            })
-            .collect();
-        self.notes
-            .insert(display_name(file.as_str()), digest(lines.concat().as_bytes()));
-    }
-
-    fn digests(self) -> FileDigests {
-        let mut found = digest_files(self.files.into_iter());
-        found.extend(self.notes);
-        found
-    }
-}
-
-/// Replaces each secret in a value by `***`.
-fn mask_secrets(name: &str, value: &str) -> String {
-    let secrets = variable_secrets(name.trim(), value).into_iter();
-    let secrets = secrets.filter(|secret| !secret.is_empty());
-    secrets.fold(value.to_owned(), |value, secret| value.replace(&secret, "***"))
-}
-
-fn is_python(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "py")
-}
-
-/// Whether a file belongs to an installed package, which may be absent on the machine of a replay.
-fn is_installed(path: &Path) -> bool {
-    let packages = path.components().any(|part| part.as_os_str() == "node_modules");
-    packages || path.ancestors().any(|folder| folder.join("pyvenv.cfg").exists())
-}
-
-fn starts_with_bytes(path: &Path, expected: &[u8; 16]) -> bool {
-    let mut bytes = [0; 16];
-    let result = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
-    result.is_ok() && bytes == *expected
-}
-
-/// Digests by name.
-fn digest_files(files: impl Iterator<Item = (String, PathBuf)>) -> FileDigests {
-    let found: FileDigests = files
-        .filter_map(|(name, path)| Some((name, digest_content(&path)?)))
-        .collect();
-    merge_digests(found)
-}
-
-/// Replaces the digests by a single one if there are too many.
-fn merge_digests(found: FileDigests) -> FileDigests {
-    if found.len() <= MAX_DIGESTS {
-        return found;
-    }
-    let all: Vec<String> = found
-        .into_iter()
-        .map(|(name, digest)| format!("{name}\n{digest}\n"))
-        .collect();
-    [(ALL.to_owned(), digest(all.concat().as_bytes()))].into()
-}
-
-/// The digest of a file; `None` if it does not exist.
-fn digest_content(path: &Path) -> Option<String> {
-    // Reading a pipe could block.
-    let result = fs::metadata(path).and_then(|about| {
-        if about.is_file() {
-            file_digest(path)
-        } else {
-            Err(io::Error::other("not a regular file"))
-        }
-    });
-    match result {
-        Ok(digest) => Some(digest),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        // It differs from every recording.
-        Err(error) => Some(format!("unreadable: {}", error.kind())),
     }
 }

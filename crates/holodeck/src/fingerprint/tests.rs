@@ -6,6 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use holodeck_cassette::digest;
 use holodeck_model::ToolConfig;
 use holodeck_retrieval::FileManifest;
 use pretty_assertions::assert_eq;
@@ -87,11 +88,16 @@ const VARIABLES: &[(&str, &str)] = &[
 ];
 
 fn parts(folder: &Path, variables: &[(&str, &str)]) -> BTreeMap<String, String> {
+    parts_of(&folder.join("agent.yaml"), variables).unwrap()
+}
+
+fn parts_of(agent: &Path, variables: &[(&str, &str)]) -> Result<BTreeMap<String, String>, IdentityError> {
     let env: Env = VARIABLES.iter().chain(variables).copied().collect();
-    let load = crate::load(&folder.join("agent.yaml"), &env);
+    let load = crate::load(agent, &env);
     let agent = load.agent.unwrap_or_else(|| panic!("{:?}", load.diagnostics));
     let answers = Answers::open(&AnswerSource::Live, None, &agent, &env).unwrap();
-    fingerprint(&agent, &env, &answers)
+    let parts = fingerprint(&agent, &env, &answers);
+    parts.map_err(|error| error.located(|field| agent.locate(field)))
 }
 
 fn differing_parts(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
@@ -104,15 +110,28 @@ fn differing_parts(before: &BTreeMap<String, String>, after: &BTreeMap<String, S
 
 /// The parts that must differ after a change of a file, of a text in `agent.yaml` or of a variable.
 #[test]
-fn a06_each_part_that_shapes_an_answer_is_named() {
+fn each_part_that_shapes_an_answer_is_named() {
     let folder = project();
     let before = parts(folder.path(), &[]);
     let files: &[(&str, &[&str])] = &[
         ("instructions.md", &["instructions"]),
-        ("tools/orders.py", &["tool orders: tools/orders.py"]),
-        ("tools/helper.py", &["tool orders: tools/helper.py"]),
-        ("tools/deep/er.py", &["tool orders: tools/deep/er.py"]),
-        ("tools/new.py", &["tool orders: tools/new.py"]),
+        // Python finds the modules of `-m` in the working directory, which is the agent's folder.
+        (
+            "tools/orders.py",
+            &["tool garden: tools/orders.py", "tool orders: tools/orders.py"],
+        ),
+        (
+            "tools/helper.py",
+            &["tool garden: tools/helper.py", "tool orders: tools/helper.py"],
+        ),
+        (
+            "tools/deep/er.py",
+            &["tool garden: tools/deep/er.py", "tool orders: tools/deep/er.py"],
+        ),
+        (
+            "tools/new.py",
+            &["tool garden: tools/new.py", "tool orders: tools/new.py"],
+        ),
         ("tools/__pycache__/c.py", &[]),
         ("tools/.hidden/h.py", &[]),
         ("tools/env/lib.py", &[]),
@@ -126,7 +145,7 @@ fn a06_each_part_that_shapes_an_answer_is_named() {
         ("prompt.txt", &["tool sum_up: prompt.txt"]),
         ("docs/a.md", &["tool kb: docs/a.md"]),
         ("docs/b.md", &["tool kb: docs/b.md"]),
-        ("mocked.py", &[]),
+        ("mocked.py", &["tool garden: mocked.py"]),
         ("note.txt", &["test case: note.txt"]),
         ("turn.txt", &["test case: turn.txt"]),
     ];
@@ -227,7 +246,7 @@ fn a06_each_part_that_shapes_an_answer_is_named() {
 }
 
 #[test]
-fn a06_folders_databases_and_devices_in_arguments_are_only_noted() {
+fn folders_databases_and_devices_in_arguments_are_only_noted() {
     let folder = project();
     let before = parts(folder.path(), &[]);
     assert_eq!(before["tool check: store"], "a folder");
@@ -274,7 +293,7 @@ fn a_document_that_did_not_change_is_not_read_again() {
     let stored = crate::index::manifest(&agent, tool);
     let documents = |hours: u64| {
         let now = SystemTime::now() + Duration::from_hours(hours);
-        files::documents(&kb.source, false, &agent, FileManifest::open(&stored, now))
+        files::documents(&kb.source, false, &agent, FileManifest::open(&stored, now)).unwrap()
     };
     let found = documents(1);
     assert_eq!(found, [("docs/a.md".to_owned(), digest(b"A"))].into());
@@ -290,3 +309,7 @@ fn a_document_that_did_not_change_is_not_read_again() {
     write(folder.path(), "docs/a.md", "B");
     assert_eq!(documents(3)["docs/a.md"], digest(b"B"));
 }
+
+mod errors;
+mod spellings;
+mod table;

@@ -24,7 +24,9 @@ fn agent(yaml: &str, files: &[(&str, &str)]) -> (tempfile::TempDir, LoadedAgent)
 }
 
 fn key_in_test(agent: &LoadedAgent) -> Value {
-    turn_key(agent, Occasion::Test, SideEffectGate::Closed).content
+    turn_key(agent, Occasion::Test, SideEffectGate::Closed)
+        .unwrap()
+        .content
 }
 
 #[test]
@@ -41,7 +43,7 @@ fn tools_that_may_change_something_count_where_they_are_available() {
         "claude: {bash: {enabled: true}, file_system: {read: true}}\n",
         &[],
     );
-    let tools = |mode, gate| turn_key(&agent, mode, gate).content["builtin_tools"].clone();
+    let tools = |mode, gate| turn_key(&agent, mode, gate).unwrap().content["builtin_tools"].clone();
     let reading = json!(["Read", "Glob", "Grep"]);
     let all = json!(["Read", "Glob", "Grep", "Bash"]);
     assert_eq!(tools(Occasion::Test, SideEffectGate::Closed), reading);

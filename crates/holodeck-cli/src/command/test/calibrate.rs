@@ -10,16 +10,13 @@ use holodeck::{
     runner::{ExitCode, calibration_json},
 };
 
-use super::{
-    shorten,
-    targets::{Overwrite, Target, check, check_recording, read_beginning, replace},
-};
+use super::targets::{Overwrite, Target, check, check_recording, read_beginning, replace};
 use crate::{
     args::AgentArg,
     command::{as_argument, build_runtime, load},
     failure::{Failure, Problem, Subject},
     interrupt::Interrupts,
-    render::{self, DiagnosticFilter},
+    render::{self, DiagnosticFilter, shown_path},
     terminal::{Terminal, Verbosity},
 };
 
@@ -113,7 +110,7 @@ pub(super) fn run(args: &CalibrateArgs, terminal: &mut Terminal) -> Result<ExitC
         (None, None)
     } else {
         match prepared.store(&run) {
-            Ok(file) => (file.map(|file| shorten(&file)), None),
+            Ok(file) => (file.map(|file| shown_path(&file)), None),
             Err(error) => (None, Some(error)),
         }
     };

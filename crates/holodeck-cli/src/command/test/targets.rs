@@ -14,7 +14,7 @@ use holodeck::{
     runner::{Format, ReportError, RunOutcome, RunOwner, is_baseline, other_baseline_owner, write_report},
 };
 
-use crate::failure::Problem;
+use crate::{failure::Problem, render::shown_path};
 
 /// Bytes read from the beginning and the end of a file to recognise it.
 const SAMPLE_LEN: u64 = 4096;
@@ -190,7 +190,8 @@ pub(super) fn check_baseline(
 
 /// Saves the baseline of a complete run. Returns its path, or why it was not saved.
 pub(super) fn write_baseline(path: &Path, outcome: &RunOutcome) -> (Option<PathBuf>, Option<Problem>) {
-    let shown = path.display();
+    let saved = shown_path(path);
+    let shown = saved.display();
     if !outcome.is_complete() {
         let problem = Problem::execution(format!(
             "the baseline `{shown}` was not saved, because the run did not finish"
@@ -203,7 +204,7 @@ pub(super) fn write_baseline(path: &Path, outcome: &RunOutcome) -> (Option<PathB
         Ok::<_, ReportError>(out.flush()?)
     });
     match written {
-        Ok(()) => (Some(path.strip_prefix("./").unwrap_or(path).to_owned()), None),
+        Ok(()) => (Some(saved), None),
         Err(error) => {
             let problem = Problem::execution(format!("cannot write the baseline `{shown}`: {error}"));
             (None, Some(problem))

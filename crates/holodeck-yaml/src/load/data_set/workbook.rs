@@ -60,7 +60,8 @@ impl Loader<'_> {
             path: path.into(),
             text: sheet.text.into(),
         };
-        let file = self.tree.add_file(SourceFile::new(source, Layer::Agent));
+        let file = SourceFile::new(source, Layer::Agent).based_at(self.files);
+        let file = self.tree.add_file(file);
         for (start, end, reason) in sheet.unusable {
             let diagnostic = Diagnostic::error(Code::BadFormat, reason)
                 .about("test_cases_file")

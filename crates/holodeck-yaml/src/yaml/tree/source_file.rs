@@ -5,13 +5,15 @@ use std::{
     sync::OnceLock,
 };
 
-use holodeck_model::{Layer, Source};
+use holodeck_model::{Files, Layer, Source};
 
 /// A source file with its layer.
 pub(crate) struct SourceFile {
     pub(crate) source: Source,
     pub(crate) layer: Layer,
     pub(crate) dir: PathBuf,
+    /// The same directory, independent of the working directory.
+    pub(crate) base: PathBuf,
     index: OnceLock<Index>,
 }
 
@@ -32,9 +34,16 @@ impl SourceFile {
         Self {
             source,
             layer,
+            base: dir.clone(),
             dir,
             index: OnceLock::new(),
         }
+    }
+
+    /// Sets the path of its directory that does not depend on the working directory.
+    pub(crate) fn based_at(mut self, files: &dyn Files) -> Self {
+        self.base = files.absolute(&self.dir);
+        self
     }
 
     /// Line and column, counted from 1, the column in characters.
