@@ -67,6 +67,11 @@ pub(crate) fn newest_cli() -> Result<PathBuf> {
     install::newest_cli()
 }
 
+/// The folder in which Node finds Playwright, installed where it is absent.
+pub(crate) fn playwright() -> Result<PathBuf> {
+    install::playwright()
+}
+
 pub(crate) fn gate(args: &Args) -> Result<Outcome> {
     programs::check()?;
     println!();

@@ -39,6 +39,9 @@ const MCP: [Pin; 4] = [
     Pin::new("@modelcontextprotocol/conformance", "0.1.16"),
 ];
 
+/// Drives a browser that the machine has.
+const PLAYWRIGHT: Pin = Pin::new("playwright-core", "1.65.1");
+
 /// Clients that this project did not write, pinned by a lock file, and the scripts that run them for tests.
 const CLIENTS: [&str; 4] = ["package.json", "package-lock.json", "agui.mjs", "talk.mjs"];
 
@@ -87,6 +90,12 @@ pub(super) fn install() -> Result<Installed> {
     )?;
     let mcp = packages("mcp", &MCP, &[])?;
     Ok(Installed { clis, sdk, mcp })
+}
+
+/// The folder in which Node finds Playwright, which only long runs need.
+pub(super) fn playwright() -> Result<PathBuf> {
+    packages("browser", &[PLAYWRIGHT], &[])?;
+    Ok(workspace::root().join(FOLDER).join("browser"))
 }
 
 pub(super) fn newest_cli() -> Result<PathBuf> {

@@ -9,22 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use holodeck_testkit::{ModelServer, ReceivedRequest, Reply};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::browser::{Browser, Page};
+use crate::browser::Browser;
 use crate::served::{Profile, Served, build};
 use crate::{host, workspace};
-
-/// Widths of the window in pixels, and whether it is dark.
-const WINDOWS: [(u32, bool); 6] = [
-    (360, false),
-    (360, true),
-    (768, false),
-    (768, true),
-    (1600, false),
-    (1600, true),
-];
-const HEIGHT: u32 = 900;
 
 const TOKEN: &str = "soak-0123456789";
 
@@ -37,18 +26,18 @@ const LIST: &str = "Here is what I found about order 1042:\n\n- It was shipped o
 
 /// Talks to the pages and leaves pictures in `target/page`.
 pub(super) fn check() -> Result<()> {
+    let browser = Browser::install()?;
     let program = build(Profile::Dev)?;
     let pictures = workspace::root().join("target/page");
     fs::create_dir_all(&pictures)?;
-    let mut browser = Browser::start()?;
-    own_page(&program, &mut browser, &pictures)?;
-    recorded(&program, &mut browser, &pictures)?;
-    documented(&program, &mut browser, &pictures)?;
+    own_page(&program, &browser, &pictures)?;
+    recorded(&program, &browser, &pictures)?;
+    documented(&program, &browser, &pictures)?;
     println!("pictures: {}", pictures.display());
     Ok(())
 }
 
-/// What the model answers to each message.
+/// The model's answer to each message.
 fn answer(request: &ReceivedRequest) -> Reply {
     let asked = request
         .texts("user")
@@ -104,259 +93,21 @@ approvals:
     )
 }
 
-/// A window with the page.
-struct Window<'a> {
-    browser: &'a mut Browser,
-    page: Page,
-    pictures: &'a Path,
-}
-
-impl Window<'_> {
-    fn wait_for(&mut self, expression: &str) -> Result<()> {
-        self.browser.wait_for(&self.page, expression)
-    }
-
-    /// Types a message and sends it with the Enter key.
-    fn say(&mut self, message: &str) -> Result<()> {
-        self.browser
-            .click(&self.page, "document.getElementById('message')")?;
-        self.browser.insert(&self.page, message)?;
-        self.browser.press_enter(&self.page)
-    }
-
-    fn click(&mut self, label: &str) -> Result<()> {
-        let button = format!(
-            "[...document.querySelectorAll('button')].find(button => button.checkVisibility() && button.textContent === {label:?})"
-        );
-        self.wait_for(&button)?;
-        self.browser.click(&self.page, &button)
-    }
-
-    fn log(&mut self) -> Result<String> {
-        let text = self
-            .browser
-            .evaluate(&self.page, "document.getElementById('log').textContent")?;
-        Ok(text.as_str().context("the page has no log")?.to_owned())
-    }
-
-    fn wait_for_text(&mut self, text: &str) -> Result<()> {
-        self.wait_for(&format!(
-            "document.getElementById('log').innerText.includes({})",
-            json!(text)
-        ))
-    }
-
-    /// Until no answer is being written.
-    fn wait_for_end(&mut self) -> Result<()> {
-        self.wait_for("document.getElementById('stop').hidden")
-    }
-
-    /// At each width, light and dark: nothing is wider than the window, or hidden below it.
-    fn look(&mut self, name: &str) -> Result<()> {
-        for (width, dark) in WINDOWS {
-            self.browser.show_at(&self.page, width, HEIGHT, dark)?;
-            let found = self.browser.evaluate(
-                &self.page,
-                "(() => { const wide = [...document.querySelectorAll('body *')].filter(element => element.checkVisibility()
-                   && element.getBoundingClientRect().right > innerWidth + 0.5).map(element => element.outerHTML.slice(0, 80));
-                 const form = document.getElementById('form').getBoundingClientRect();
-                 const hidden = [...document.querySelectorAll('.ask button')].filter(button =>
-                   button.getBoundingClientRect().bottom > form.top);
-                 return { wide, hidden: hidden.length, follows, scroll: document.getElementById('log').scrollTop, page: document.documentElement.scrollWidth, height: document.documentElement.scrollHeight,
-                   bottom: form.bottom }; })()",
-            )?;
-            let number = |name: &str| found.get(name).and_then(Value::as_f64).unwrap_or(f64::MAX);
-            ensure!(
-                found.get("wide") == Some(&json!([]))
-                    && found.get("hidden") == Some(&json!(0))
-                    && number("page") <= f64::from(width)
-                    && number("height") <= f64::from(HEIGHT)
-                    && number("bottom") <= f64::from(HEIGHT),
-                "{name} at {width} px: {found}"
-            );
-            let shade = if dark { "dark" } else { "light" };
-            let picture = self.pictures.join(format!("{name}-{width}-{shade}.png"));
-            self.browser.picture(&self.page, &picture)?;
-        }
-        self.browser.show_at(&self.page, 768, HEIGHT, false)
-    }
-
-    fn complains_of_nothing(&mut self, expected: &[&str]) -> Result<()> {
-        let mut complaints = self.browser.complaints();
-        complaints.retain(|text| !expected.iter().any(|expected| text.contains(expected)));
-        ensure!(
-            complaints.is_empty(),
-            "the page complains: {}",
-            complaints.join("\n")
-        );
-        Ok(())
-    }
-}
-
-fn own_page(program: &Path, browser: &mut Browser, pictures: &Path) -> Result<()> {
+fn own_page(program: &Path, browser: &Browser, pictures: &Path) -> Result<()> {
     let model = ModelServer::answering(answer);
     let folder = tempfile::tempdir()?;
     fs::write(folder.path().join("agent.yaml"), agent(&model, ""))?;
-    let report = folder.path().join("report.txt");
-    fs::write(&report, "Sales rose by 12 % in May.\n")?;
+    let file = folder.path().join("report.txt");
+    fs::write(&file, "Sales rose by 12 % in May.\n")?;
     let served = Served::start_in(program, folder, &[], &[("HOLODECK_TOKEN", TOKEN)])?;
-    let page = browser.open(&served.url())?;
-    browser.show_at(&page, 768, HEIGHT, false)?;
-    let mut window = Window {
-        browser,
-        page,
-        pictures,
-    };
-    println!("the token");
-    window.wait_for("document.querySelector('dialog').open")?;
-    for (token, is_right) in [("wrong", false), (TOKEN, true)] {
-        window.look("token")?;
-        window
-            .browser
-            .click(&window.page, "document.getElementById('token')")?;
-        window
-            .browser
-            .evaluate(&window.page, "document.getElementById('token').select()")?;
-        window.browser.insert(&window.page, token)?;
-        window.browser.press_enter(&window.page)?;
-        if is_right {
-            window.wait_for("document.title === 'support-desk' && !document.querySelector('dialog').open")?;
-        } else {
-            window.wait_for(
-                "document.getElementById('token').value === '' && document.querySelector('dialog').open",
-            )?;
-        }
-    }
-    // A refused token is an error for the browser, too.
-    window.complains_of_nothing(&["401"])?;
-    window.look("empty")?;
-
-    println!("a streamed answer with a tool call");
-    window.say("Where is order 1042?")?;
-    window.wait_for("document.querySelector('.text')?.textContent.length > 20")?;
-    let early = window
-        .browser
-        .evaluate(&window.page, "document.querySelector('.text').textContent.length")?;
-    ensure!(
-        early.as_u64() < Some(LIST.len() as u64 / 2),
-        "the answer was not streamed: {early}"
-    );
-    window.look("streaming")?;
-    window.wait_for_text("kandidat.")?;
-    window.wait_for_end()?;
-    let answer = window
-        .browser
-        .evaluate(&window.page, "document.querySelector('.text').textContent")?;
-    ensure!(answer == LIST, "the answer is {answer}");
-    let tool = window.browser.evaluate(
-        &window.page,
-        "document.querySelector('.tool summary').textContent",
-    )?;
-    ensure!(
-        tool.as_str().is_some_and(|text| text.contains("look_up")),
-        "the tool call is {tool}"
-    );
-    window
-        .browser
-        .click(&window.page, "document.querySelector('.tool summary')")?;
-    window.wait_for_text("shipped_at")?;
-    window.look("answered")?;
-
-    println!("a question, and its answer");
-    window.say("Refund it, please.")?;
-    window.wait_for("document.querySelector('.ask button')")?;
-    window.wait_for_text("It came too late.")?;
-    window.look("asked")?;
-    // A second window sees the same conversation, and its answer counts for both.
-    let second = window.browser.open(&served.url())?;
-    window
-        .browser
-        .wait_for(&second, "document.querySelector('dialog').open")?;
-    window
-        .browser
-        .evaluate(&second, "document.getElementById('token').focus()")?;
-    window.browser.insert(&second, TOKEN)?;
-    window.browser.press_enter(&second)?;
-    window
-        .browser
-        .wait_for(&second, "document.getElementById('sessions').options.length > 1")?;
-    window.browser.evaluate(
-        &second,
-        "(() => { const list = document.getElementById('sessions'); list.selectedIndex = 1; list.onchange({ target: list }); })()",
-    )?;
-    let yes = "[...document.querySelectorAll('.ask button')].find(button => button.textContent === 'Yes')";
-    window.browser.wait_for(&second, yes)?;
-    window.browser.click(&second, yes)?;
-    window.wait_for_text("The refund is on its way.")?;
-    window.wait_for_end()?;
-    window.wait_for("!document.querySelector('.ask button')")?;
-    window.browser.wait_for(
-        &second,
-        "document.getElementById('log').innerText.includes('on its way.')",
-    )?;
-    window
-        .browser
-        .wait_for(&second, "document.getElementById('stop').hidden")?;
-    let texts =
-        "[...document.querySelectorAll('.user, .text')].map(element => element.textContent).join('|')";
-    let both = [
-        window.browser.evaluate(&window.page, texts)?,
-        window.browser.evaluate(&second, texts)?,
-    ];
-    ensure!(both[0] == both[1], "two windows show {both:?}");
-    window.complains_of_nothing(&["401"])?;
-
-    println!("a file");
-    window.browser.choose_files(&window.page, "#files", &[&report])?;
-    window.wait_for("document.getElementById('attached').textContent.includes('report.txt')")?;
-    window.look("attached")?;
-    window.say("What does report.txt say?")?;
-    window.wait_for_text("sales rose by 12 %.")?;
-    window.wait_for_end()?;
-    window.wait_for("document.getElementById('attached').textContent === ''")?;
-
-    println!("a stop, an error, and what must not run");
-    window.say("Talk without end.")?;
-    window.wait_for_text("word word")?;
-    window.click("Stop")?;
-    window.wait_for_end()?;
-    window.say("Fail, please.")?;
-    window.wait_for("document.querySelector('.error')")?;
-    window.wait_for_end()?;
-    window.say("Say something hostile.")?;
-    window.wait_for_text("<script>")?;
-    window.wait_for_end()?;
-    let title = window.browser.evaluate(
-        &window.page,
-        "document.title + document.querySelectorAll('#log img, #log script').length",
-    )?;
-    ensure!(title == "support-desk0", "{title}");
-    window.look("ended")?;
-    let before = window.log()?;
-    window.complains_of_nothing(&[])?;
-
-    println!("the same conversation after the page is loaded again");
-    window.browser.go(&window.page, &served.url())?;
-    window.wait_for(
-        "document.title === 'support-desk' && document.getElementById('sessions').options.length > 1",
-    )?;
-    window.browser.evaluate(
-        &window.page,
-        "(() => { const list = document.getElementById('sessions'); list.selectedIndex = 1; list.onchange({ target: list }); })()",
-    )?;
-    window.wait_for_text("<script>")?;
-    window.wait_for_end()?;
-    let after = window.log()?;
-    ensure!(before == after, "before:\n{before}\nafter:\n{after}");
-    window.complains_of_nothing(&[])?;
-    window.browser.leave(&second)?;
-    window.browser.leave(&window.page)?;
+    let options =
+        json!({ "url": served.url(), "token": TOKEN, "list": LIST, "file": file, "pictures": pictures });
+    browser.run("page.mjs", &["own"], options)?;
     served.end()
 }
 
 /// `serve --replay`, with the recording of the quickstart.
-fn recorded(program: &Path, browser: &mut Browser, pictures: &Path) -> Result<()> {
-    println!("a recording");
+fn recorded(program: &Path, browser: &Browser, pictures: &Path) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let fixture = workspace::root().join("fixtures/quickstart");
     host::run(
@@ -367,28 +118,13 @@ fn recorded(program: &Path, browser: &mut Browser, pictures: &Path) -> Result<()
     )?;
     let args = ["--replay", "cassettes/quickstart.jsonl"];
     let served = Served::start_in(program, folder, &args, &[])?;
-    let page = browser.open(&served.url())?;
-    browser.show_at(&page, 768, HEIGHT, false)?;
-    let mut window = Window {
-        browser,
-        page,
-        pictures,
-    };
-    window.wait_for("document.title === 'quickstart'")?;
-    window.say("What is the capital of France?")?;
-    window.wait_for_text("Paris")?;
-    window.wait_for_end()?;
-    window.look("replayed")?;
-    window.say("What is not recorded?")?;
-    window.wait_for("document.querySelector('.error')")?;
-    window.complains_of_nothing(&[])?;
-    window.browser.leave(&window.page)?;
+    let options = json!({ "url": served.url(), "pictures": pictures });
+    browser.run("page.mjs", &["recorded"], options)?;
     served.end()
 }
 
 /// The front end of docs/serving.md, word for word but for the address, from another origin.
-fn documented(program: &Path, browser: &mut Browser, pictures: &Path) -> Result<()> {
-    println!("the front end of docs/serving.md");
+fn documented(program: &Path, browser: &Browser, pictures: &Path) -> Result<()> {
     let document = fs::read_to_string(workspace::root().join("docs/serving.md"))?;
     let html = document
         .split_once("```html\n")
@@ -417,29 +153,7 @@ fn documented(program: &Path, browser: &mut Browser, pictures: &Path) -> Result<
             let _ = stream.write_all(html.as_bytes());
         }
     });
-    let page = browser.open(&origin)?;
-    browser.show_at(&page, 768, HEIGHT, false)?;
-    for (message, shown) in [
-        ("Where is order 1042?", "kandidat."),
-        // It asks with `confirm`, which is answered with yes.
-        ("Refund it, please.", "The refund is on its way."),
-    ] {
-        browser.wait_for(&page, "text.value === ''")?;
-        browser.click(&page, "text")?;
-        browser.insert(&page, message)?;
-        browser.press_enter(&page)?;
-        browser.wait_for(
-            &page,
-            &format!("log.textContent.includes({})", json!(format!("› {message}"))),
-        )?;
-        browser.wait_for(&page, &format!("log.textContent.includes({})", json!(shown)))?;
-    }
-    browser.picture(&page, &pictures.join("documented.png"))?;
-    let complaints = browser.complaints();
-    let is_icon = |text: &String| text.contains("favicon.ico");
-    ensure!(
-        complaints.iter().all(is_icon),
-        "the page complains: {complaints:?}"
-    );
+    let options = json!({ "url": origin, "list": LIST, "pictures": pictures });
+    browser.run("page.mjs", &["documented"], options)?;
     served.end()
 }
