@@ -1,4 +1,4 @@
-//! What the product costs as a whole process, beside a floor: a client that sends the same requests and does
+//! Measures the cost of the product as a whole process, beside a floor: a client that sends the same requests and does
 //! nothing else.
 
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ const DOCUMENT: &str = "docs/performance.md";
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What is measured.
+    /// The part of the product to measure.
     #[arg(value_enum, default_value_t = Subject::Test)]
     subject: Subject,
     /// How often each command is run; the median counts.
@@ -79,7 +79,7 @@ const fn load(cases: usize, delay_ms: u64, concurrency: usize) -> Load {
     }
 }
 
-/// What was measured of one load.
+/// The measurements of one load.
 struct Compared {
     load: Load,
     floor: Figures,

@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 struct Part {
     name: &'static str,
-    /// What it should take from a fresh clone on two cores.
+    /// The time that it should take from a fresh clone on two cores.
     planned: Duration,
     run: fn() -> Result<Outcome>,
 }
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 enum Strictness {
     /// A part that cannot run is skipped with a notice.
     Developer,
-    /// What is missing is a failure.
+    /// Every missing requirement is a failure.
     Ci,
 }
 

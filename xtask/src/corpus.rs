@@ -60,7 +60,7 @@ pub(crate) fn check(dir: &Path) -> Result<()> {
 struct Row<'a> {
     file: &'a str,
     verdict: &'a str,
-    /// What the diagnostics must name, in words.
+    /// Words that the diagnostics must contain.
     names: &'a str,
 }
 

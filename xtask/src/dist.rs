@@ -10,7 +10,7 @@ use crate::workspace::{self, Metadata};
 
 const SIZE_BUDGET: u64 = 34_000_000;
 
-/// What every Linux has: the C library in its parts, the unwinder, the loader.
+/// Libraries that every Linux has: the C library in its parts, the unwinder, the loader.
 const LINKED: &[&str] = &[
     "libc.so",
     "libm.so",

@@ -16,7 +16,7 @@ pub(crate) struct Args {
 struct Recording {
     agent: &'static str,
     cassette: &'static str,
-    /// What `holodeck test` must exit with: the failing agent is there to show a failure.
+    /// The expected exit code of `holodeck test`: the failing agent is there to show a failure.
     exit: i32,
 }
 

@@ -1,4 +1,4 @@
-//! What xtask takes from the machine: programs and the environment.
+//! Access to the machine: programs and the environment.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};

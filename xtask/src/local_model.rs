@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::{host, workspace};
 
-/// What requests name as the model.
+/// The name of the model in requests.
 pub(crate) const MODEL_ID: &str = "SmolLM2-135M-Instruct";
 
 /// Where the quickstart's `agent.yaml` expects the server.

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Where the command runs.
     #[arg(long)]
     dir: PathBuf,
-    /// What it prints goes here.
+    /// The file for its output.
     #[arg(long)]
     output: PathBuf,
     /// Address space it may have, in MiB.
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What became of a measured command.
+/// The outcome of a measured command.
 pub(crate) struct Outcome {
     pub(crate) success: bool,
     /// As the system reports it: `exit status: 1`, `signal: 6 (SIGABRT)`.
@@ -76,7 +76,7 @@ pub(crate) struct Outcome {
     pub(crate) output: String,
 }
 
-/// What a command cost.
+/// The cost of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     /// User and system time.

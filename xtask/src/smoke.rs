@@ -108,7 +108,7 @@ pub(crate) fn gate(args: &Args) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// What the base conversation shows. Its drift ends the gate: every other scenario would wait for what does not come.
+/// Runs the base conversation. Its drift ends the gate: every other scenario would wait for what does not come.
 fn base(subjects: &[Seen], patience: Duration) -> Result<Vec<Column>> {
     let wrong = |columns: &[Column]| -> Vec<String> {
         let each = columns
@@ -130,7 +130,7 @@ fn base(subjects: &[Seen], patience: Duration) -> Result<Vec<Column>> {
     Ok(columns)
 }
 
-/// What is assumed beside what is found, and what kept a scenario from finding it.
+/// Compares assumptions with observations, and lists the reasons why a scenario could not observe.
 fn table(subjects: &[Seen], base: &[Column], types: &Types) -> (Report, Vec<String>) {
     let mut columns = look(OTHERS, subjects, None);
     for (column, base) in columns.iter_mut().zip(base) {

@@ -92,7 +92,7 @@ fn features_of(features: &Features, name: &str) -> BTreeSet<String> {
     same.flat_map(|(_, variants)| variants.clone()).collect()
 }
 
-/// What Cargo resolves for these packages and edges.
+/// Returns the features that Cargo resolves for these packages and edges.
 fn features(of: &[&str]) -> Result<Features> {
     let mut tree = host::cargo(["tree", "--locked", "--prefix", "none", "--format", "{p}|{f}"]);
     let text = host::output(tree.args(of))?;

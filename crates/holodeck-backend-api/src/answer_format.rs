@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// What every answer of an agent must match.
+/// The format that every answer of an agent must have.
 pub trait AnswerFormat: fmt::Debug + Send + Sync {
     /// The JSON Schema.
     fn schema(&self) -> &Value;

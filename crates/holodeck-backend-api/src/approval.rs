@@ -16,7 +16,7 @@ pub struct ApprovalAsk {
     pub arguments: Value,
     /// The provider's id of the call.
     pub call_id: String,
-    /// What the call is about, as described by the asker.
+    /// A description of the call, by the asker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The nested agent that asks, if it is not the main agent.
@@ -40,7 +40,7 @@ pub enum ApprovalDecision {
     },
     /// The call may not run; the model sees the reason and continues.
     Reject {
-        /// What the model sees.
+        /// The reason that the model sees.
         reason: String,
     },
     /// The call may not run, and the turn ends as [`Outcome::Terminated`](crate::Outcome::Terminated).
@@ -99,7 +99,7 @@ pub enum DecidedBy {
 pub struct Approval {
     /// The provider's id of the call.
     pub call_id: String,
-    /// What was decided.
+    /// The decision.
     pub decision: ApprovalDecision,
     /// Who or what decided.
     pub by: DecidedBy,

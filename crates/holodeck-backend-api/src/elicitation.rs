@@ -53,7 +53,7 @@ impl From<&Elicitation> for ApprovalAsk {
 }
 
 impl ApprovalDecision {
-    /// What a decision about a question of a server answers; `blank` is what was shown.
+    /// The answer to a server's question that a decision means; `blank` is the answer that was shown.
     pub fn into_answer(self, blank: Value) -> ElicitationAnswer {
         match self {
             Self::Approve { arguments } => {

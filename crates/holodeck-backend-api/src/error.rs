@@ -9,10 +9,10 @@ use std::{
 
 use holodeck_model::{Diagnostic, Location};
 
-/// What happened, what to do, and the cause; kept separate until the error is shown.
+/// An error with its next step and cause; kept separate until it is shown.
 #[derive(Clone, Debug, Default)]
 pub struct Explanation {
-    /// What happened, in lower case without a full stop; further lines give details.
+    /// The error, in lower case without a full stop; further lines give details.
     pub message: String,
     /// The place in a file where the problem is.
     pub place: Option<Location>,
@@ -222,7 +222,7 @@ impl BackendError {
         self
     }
 
-    /// What happened and what to do, as separate parts.
+    /// The error and the next step, as separate parts.
     pub fn explanation(&self) -> Explanation {
         match self {
             Self::Init(explanation)

@@ -46,7 +46,7 @@ pub enum BackendEvent {
     ApprovalAnswered {
         /// The call.
         call_id: String,
-        /// What was decided.
+        /// The decision.
         decision: ApprovalDecision,
     },
     /// A tool call has a result.

@@ -76,7 +76,7 @@ pub struct SessionHandle {
     pub head: String,
 }
 
-/// What a session continues from.
+/// The conversation from which a session continues.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Opening {
     /// The conversation so far, oldest first.

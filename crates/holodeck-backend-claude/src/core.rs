@@ -42,7 +42,7 @@ enum Offer {
     TooMany,
 }
 
-/// What all conversations of a backend share.
+/// The state that all conversations of a backend share.
 pub(crate) struct Core {
     pub(crate) options: ClaudeOptions,
     host: Arc<Host>,

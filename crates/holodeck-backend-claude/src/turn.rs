@@ -29,7 +29,7 @@ pub(crate) enum Step {
     Interrupted(Option<Position>),
 }
 
-/// What to do with the connection of a cancelled turn.
+/// How to handle the connection of a cancelled turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnCancel {
     /// Return at once; the connection cannot be used again.

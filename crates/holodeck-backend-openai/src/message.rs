@@ -32,7 +32,7 @@ pub(crate) struct Message {
     pub(crate) stop_reason: Option<StopReason>,
 }
 
-/// What a model call needs besides the conversation.
+/// The context of a model call besides the conversation.
 #[derive(Clone, Copy)]
 pub(crate) struct CallContext<'a> {
     /// The tools offered to the model, as sent.

@@ -234,14 +234,14 @@ struct Turn {
     repair: Option<usize>,
 }
 
-/// What happens while tools run.
+/// An event while tools run.
 enum ToolStep {
     Asked(Question),
     /// A call ended; `None` after the last one.
     Ended(Option<(usize, Result<CallOutcome, BackendError>)>),
 }
 
-/// What to do with a message that calls no tool.
+/// The next step after a message that calls no tool.
 enum Answer {
     Plain,
     Structured(Value),

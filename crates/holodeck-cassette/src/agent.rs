@@ -11,7 +11,7 @@ use crate::{digest::digest, turn_events};
 pub use recorded::RecordedAgent;
 pub use replayed::ReplayedAgent;
 
-/// What the model of an agent sees in every turn: the constant part of the key of each turn.
+/// The context that the model of an agent sees in every turn: the constant part of the key of each turn.
 #[derive(Clone, Debug, Default)]
 pub struct AgentContext {
     /// The provider as the YAML names it.

@@ -21,7 +21,7 @@ pub enum CassetteError {
         path: String,
         /// Line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// The format version is not supported.

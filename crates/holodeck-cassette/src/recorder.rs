@@ -33,7 +33,7 @@ pub struct Recorder {
     tape: Arc<Tape>,
 }
 
-/// What happens to an older recording in the same file.
+/// How to handle an older recording in the same file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordMode {
     /// It is replaced.

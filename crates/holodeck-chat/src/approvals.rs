@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 pub struct Patience {
     /// The time for an answer; `None`: as long as the run lasts.
     pub limit: Option<Duration>,
-    /// What happens after it.
+    /// How to decide after it.
     pub then: OnApprovalTimeout,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct RunQuestions {
     changed: watch::Sender<()>,
 }
 
-/// What is known of a question.
+/// The state of a question.
 #[derive(Clone, Debug, Default)]
 struct Call {
     approval_id: Option<String>,

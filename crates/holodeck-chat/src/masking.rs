@@ -37,7 +37,7 @@ type Agent = Option<String>;
 
 struct Masking {
     redactor: Arc<Redactor>,
-    /// What each agent is writing.
+    /// The unfinished text of each agent.
     open: HashMap<Agent, Open>,
 }
 
@@ -98,7 +98,7 @@ impl Masking {
         }
     }
 
-    /// What may be shown after another piece of a text.
+    /// Returns the events that may be shown after another piece of a text.
     fn push(&mut self, agent: Agent, kind: Kind, piece: &str) -> Vec<BackendEvent> {
         let mut masked = Vec::new();
         if self.open.get(&agent).is_some_and(|open| open.kind != kind) {
@@ -112,13 +112,13 @@ impl Masking {
         masked
     }
 
-    /// What was held back of an agent's text.
+    /// Returns the rest of an agent's text that was held back.
     fn finish(&mut self, agent: &Agent) -> Option<BackendEvent> {
         let mut open = self.open.remove(agent)?;
         open.kind.event(open.text.finish())
     }
 
-    /// What was held back of all texts.
+    /// Returns the rest of all texts that was held back.
     fn finish_all(&mut self) -> Vec<BackendEvent> {
         let rest = mem::take(&mut self.open);
         let events = rest.into_iter().filter_map(|(agent, mut open)| {

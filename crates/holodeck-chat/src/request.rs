@@ -119,7 +119,7 @@ const THINKING_BUDGET: RangeInclusive<u32> = 1024..=100_000;
 /// Longer ids are refused.
 const MAX_ID: usize = 128;
 
-/// What a session id looks like.
+/// The form of a session id, for errors.
 pub(crate) const SESSION_ID_FORM: &str = "a session id has 1 to 128 letters, digits, `-`, `_`, `.` or `:`";
 
 /// Ids appear in paths, headers and terminals.
@@ -128,7 +128,7 @@ pub(crate) fn is_id(id: &str) -> bool {
     !id.is_empty() && id.len() <= MAX_ID && id.chars().all(fits)
 }
 
-/// What happens to a message while the conversation's last one is being answered.
+/// How to handle a message while the conversation's last one is being answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Concurrency {

@@ -61,7 +61,7 @@ pub(crate) struct RunSink {
     pub(crate) seen: Mutex<Seen>,
 }
 
-/// What a sink has seen of its run.
+/// The state of a run as its sink has seen it.
 #[derive(Default)]
 pub(crate) struct Seen {
     /// All but pieces of text.

@@ -75,7 +75,7 @@ pub struct ServiceOptions {
     pub embedder: Option<Arc<dyn TextEmbedder>>,
     /// How long a person has to decide.
     pub patience: Patience,
-    /// What happens to a message while another one is answered.
+    /// How to handle a message while another one is answered.
     pub concurrency: Concurrency,
     /// Masks secrets before anything is stored or delivered.
     pub redactor: Option<Arc<Redactor>>,
@@ -439,7 +439,7 @@ impl AgentRunService {
         Ok(file)
     }
 
-    /// What happens to a message while its conversation is busy.
+    /// Waits for the conversation, or refuses or cancels, as its `Concurrency` says.
     async fn wait_for_place(&self, session_id: &str) -> Result<Place, RunError> {
         match self.0.options.concurrency {
             Concurrency::Reject => Ok(Place::Any),
@@ -484,7 +484,7 @@ impl AgentRunService {
     }
 }
 
-/// What the files of users are read with; `None` if the service keeps none.
+/// Creates the reader of users' files; `None` if the service keeps none.
 fn attachments(options: &ServiceOptions) -> Option<Attachments> {
     Some(Attachments {
         vault: options.files.clone()?,
@@ -493,10 +493,10 @@ fn attachments(options: &ServiceOptions) -> Option<Attachments> {
     })
 }
 
-/// What the backend is asked.
+/// The question for the backend.
 struct Question {
     turn: TurnRequest,
-    /// What the person should know about the answer.
+    /// Remarks for the person about the answer.
     warnings: Vec<String>,
 }
 

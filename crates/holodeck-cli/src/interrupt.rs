@@ -29,7 +29,7 @@ const TERMINATE_LIMIT: Duration = Duration::from_secs(5);
 /// The process exits this long after the third Ctrl-C in any case.
 const THIRD_INTERRUPT_LIMIT: Duration = Duration::from_secs(1);
 
-/// What a signal requests.
+/// The request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopRequest {
     /// Ctrl-C.

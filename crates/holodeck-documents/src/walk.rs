@@ -67,7 +67,7 @@ impl Default for WalkOptions {
 pub struct Walked {
     /// Sorted by their names.
     pub files: Vec<SourceFile>,
-    /// What was left out, and why; lowercase, no full stop.
+    /// Notices about files that were left out, and why; lowercase, no full stop.
     pub notes: Vec<String>,
     /// The names of those that were left out because they can't be read.
     pub unreadable: Vec<String>,
@@ -115,7 +115,7 @@ pub enum WalkError {
     Glob {
         /// As it was written.
         glob: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// It contains no readable file.
@@ -123,7 +123,7 @@ pub enum WalkError {
     Nothing {
         /// The folder or glob.
         name: String,
-        /// What was left out, as in [`Walked::notes`].
+        /// Files that were left out, as in [`Walked::notes`].
         left_out: Vec<String>,
         /// As [`Walked::unreadable`].
         unreadable: Vec<String>,

@@ -11,7 +11,7 @@ pub const MIN_LABELS: usize = 10;
 /// The confidence of the interval of κ.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// What people and a judge decided about one answer.
+/// The decisions of people and of a judge about one answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct LabelledVerdict {

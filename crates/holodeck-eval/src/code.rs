@@ -116,7 +116,7 @@ fn describe(value: &Value) -> &'static str {
     }
 }
 
-/// What a grader receives: the fields of 0.7.1's `GraderContext`, and the turns of a conversation.
+/// The context that a grader receives: the fields of 0.7.1's `GraderContext`, and the turns of a conversation.
 fn context(input: &EvalInput<'_>) -> Value {
     let last = input.conversation.and_then(<[_]>::last);
     let mut context = json!({

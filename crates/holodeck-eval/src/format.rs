@@ -1,4 +1,4 @@
-//! What a judge must answer.
+//! The schema that the answer of a judge must match.
 
 use serde_json::{Value, json};
 

@@ -93,7 +93,7 @@ pub struct MetricOutcome {
     pub reason: Option<String>,
     /// Why there is no score: the verdict is then [`Verdict::Error`], or [`Verdict::Failed`] if the metric fails on errors.
     pub error: Option<MetricError>,
-    /// What the score was computed from.
+    /// Details of the computation of the score.
     pub evidence: Option<Value>,
     /// How often a judge was asked again.
     pub retries: u32,
@@ -119,7 +119,7 @@ pub struct ConfigError {
     pub index: usize,
     /// Its name.
     pub metric: String,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
 }
 

@@ -33,17 +33,17 @@ pub struct EvalInput<'a> {
     pub retrieved: Option<&'a [String]>,
     /// How long the answer took, if known.
     pub latency: Option<Duration>,
-    /// What the answer cost, if usage and price are known.
+    /// The cost of the answer, if usage and price are known.
     pub cost_usd: Option<f64>,
     /// The place of the turn in the conversation, from 0.
     pub turn_index: usize,
     /// The name of the test case.
     pub test_case_name: Option<&'a str>,
-    /// What the turn passes to code graders.
+    /// The configuration that the turn passes to code graders.
     pub turn_config: Option<&'a Map<String, Value>>,
     /// The turns, for a metric of a whole conversation; the other fields are then those of all turns together.
     pub conversation: Option<&'a [ConversationTurn<'a>]>,
-    /// What the user wants, for a metric of a whole conversation that does not state it.
+    /// The goal of the user, for a metric of a whole conversation that does not state it.
     pub goal: Option<&'a str>,
 }
 
@@ -62,9 +62,9 @@ impl EvalInput<'_> {
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "the runner fills it in as a literal")]
 pub struct ConversationTurn<'a> {
-    /// What the user wrote.
+    /// The message of the user.
     pub input: &'a str,
-    /// What the agent answered.
+    /// The answer of the agent.
     pub answer: &'a str,
     /// The tool calls of the turn, in order.
     pub tool_calls: Vec<CalledTool<'a>>,
@@ -82,7 +82,7 @@ pub struct CalledTool<'a> {
     pub arguments: &'a Value,
     /// Why the tool did not run, if it did not.
     pub refused: Option<CallRefusal>,
-    /// What was decided about the call, if that is known.
+    /// The decision about the call, if that is known.
     pub decision: Option<CallDecision>,
     /// Whether the tool ran and failed.
     pub failed: bool,

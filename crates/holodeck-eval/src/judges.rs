@@ -42,7 +42,7 @@ pub(crate) trait JudgedMetric: Send + Sync {
     async fn judge(&self, input: &EvalInput<'_>, questions: &Questions<'_>) -> Result<Score, MetricError>;
 }
 
-/// What a metric measures.
+/// The subject of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// One answer.

@@ -32,7 +32,7 @@ pub trait AskingMetric: Send + Sync {
     async fn score(&self, input: &EvalInput<'_>, asked: &Asked<'_>) -> Result<Score, MetricError>;
 }
 
-/// What a metric may ask.
+/// The services that a metric may call.
 #[derive(Clone, Copy)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct Asked<'a> {
@@ -58,11 +58,11 @@ pub trait Judge: Send + Sync {
 pub struct JudgeRequest<'a> {
     /// The model; `None` for the default one.
     pub model: Option<&'a ModelConfig>,
-    /// What the question is for, in records: the metric and its step.
+    /// The purpose of the question, in records: the metric and its step.
     pub label: String,
     /// The prompt.
     pub prompt: String,
-    /// What the answer must match.
+    /// The format that the answer must have.
     pub format: VerdictFormat,
     /// Whether the answer is the same for every case, so that one answer serves a whole run.
     pub shared: bool,
@@ -161,7 +161,7 @@ pub struct Score {
     pub passed: Option<bool>,
     /// Why the score is what it is.
     pub reason: Option<String>,
-    /// What the score was computed from, such as the verdicts on single claims.
+    /// Details of the computation of the score, such as the verdicts on single claims.
     pub evidence: Option<Value>,
     /// How often a judge was asked again because it returned no verdict.
     pub retries: u32,
@@ -237,7 +237,7 @@ pub enum MetricError {
     UnusableReference {
         /// The metric.
         metric: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// The path does not exist in this answer.
@@ -245,7 +245,7 @@ pub enum MetricError {
     ResponsePath {
         /// The path as written.
         path: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// A regular expression could not be evaluated on this answer.
@@ -281,7 +281,7 @@ pub enum MetricError {
     Incomplete {
         /// The metric.
         metric: String,
-        /// What is missing.
+        /// The missing part.
         problem: String,
     },
     /// It is not known what the user wants.
@@ -297,7 +297,7 @@ pub enum MetricError {
     Prompt {
         /// The metric.
         metric: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// The judge returned no verdict.

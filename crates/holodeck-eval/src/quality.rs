@@ -9,7 +9,7 @@ use crate::{Judge, JudgeError, JudgeRequest, VerdictFormat, judges::material::Ma
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct QualityQuestion<'a> {
-    /// What a good answer is.
+    /// A description of a good answer.
     pub criteria: &'a str,
     /// The task.
     pub task: &'a str,
@@ -27,7 +27,7 @@ pub struct QualityQuestion<'a> {
 pub struct QualityVerdict {
     /// The score, 0–100.
     pub score: f64,
-    /// What would make it better, the most important first.
+    /// The improvements that would make it better, the most important first.
     pub improvements: Vec<String>,
     /// Why.
     pub reason: String,

@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 /// Appends of pieces of text, and of what must reach the disk.
 const PIECES: usize = 3_000;
 const CALLS: usize = 300;
-/// What a subscriber receives, and how often.
+/// The pieces of text that a subscriber receives, and the time between them.
 const CHUNKS: usize = 100;
 const INTERVAL: Duration = Duration::from_millis(20);
 /// As long as the events whose transactions are compared.

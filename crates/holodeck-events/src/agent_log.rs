@@ -28,7 +28,7 @@ pub(crate) struct AgentLog {
     message: Option<MessageBuilder>,
     /// Calls without a result. Until they have one, nothing else may be recorded.
     open: Vec<String>,
-    /// What arrived meanwhile.
+    /// Events that arrived meanwhile.
     deferred: VecDeque<BackendEvent>,
     /// How the last message ended.
     last_stop: Option<StopReason>,

@@ -26,7 +26,7 @@ pub use input::{
 
 use agent::{Agent, Output, Stage};
 
-/// What a client gets beside the conversation of the run's own agent.
+/// Additional content that a client requests, besides the conversation of the run's own agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AgUiOptions {
@@ -144,12 +144,12 @@ impl AgUiRun {
         self.source = Some(run_id.into());
     }
 
-    /// What an event becomes.
+    /// Translates an event.
     pub fn project(&mut self, event: &AgentEvent) -> Vec<AgUiEvent> {
         self.project_all([event])
     }
 
-    /// What events become that are available together. A question that one of them answers does not interrupt, and
+    /// Translates events that are available together. A question that one of them answers does not interrupt, and
     /// questions that follow each other are one interrupt.
     pub fn project_all<'a>(&mut self, events: impl IntoIterator<Item = &'a AgentEvent>) -> Vec<AgUiEvent> {
         let events: Vec<_> = events.into_iter().collect();

@@ -96,7 +96,7 @@ pub struct Violation {
     pub invariant: Invariant,
     /// The event where it occurs, counted from 0; `None` for the end.
     pub at: Option<usize>,
-    /// What is wrong.
+    /// The problem.
     pub detail: String,
 }
 
@@ -109,12 +109,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a recording holds.
+/// Which events a recording contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// Everything that was delivered.
     Live,
-    /// What remains when chunks are pruned.
+    /// The events that remain when chunks are pruned.
     Replay,
 }
 

@@ -58,7 +58,7 @@ impl Chunks {
         self.is_due = true;
     }
 
-    /// What has to be stored now.
+    /// Takes the events that have to be stored now.
     pub(crate) fn take_due(&mut self) -> Vec<Draft> {
         if !self.is_due {
             return Vec::new();

@@ -100,7 +100,7 @@ pub fn history<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) -> Vec<Hist
     history
 }
 
-/// What remains of a run in the conversation.
+/// The part of a run that remains in the conversation.
 fn history_of_run(run: &[&AgentEvent]) -> Vec<HistoryItem> {
     let (Some(first), Some(last)) = (run.first(), run.last()) else {
         return Vec::new();

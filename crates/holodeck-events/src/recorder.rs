@@ -193,7 +193,7 @@ impl RunRecorder {
         self.backend_session.as_deref()
     }
 
-    /// What happened beside the result.
+    /// The steps that are not part of the result.
     pub fn trajectory(&self) -> &Trajectory {
         self.log.trajectory()
     }

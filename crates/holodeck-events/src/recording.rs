@@ -23,7 +23,7 @@ use crate::{
     terminal::code,
 };
 
-/// What runs are recorded with.
+/// The store, sources and options with which runs are recorded.
 #[derive(Clone, Copy)]
 pub struct Recording<'a> {
     store: &'a dyn EventStore,
@@ -49,7 +49,7 @@ impl<F: Fn(Delivery) + Send + Sync> EventSink for F {
     }
 }
 
-/// What a sink receives.
+/// A delivery to a sink.
 #[derive(Clone, Debug)]
 pub enum Delivery {
     /// An event that is stored. Their indices increase, but for the answer to an approval that another process stored: it
@@ -81,7 +81,7 @@ pub struct RecordedRun {
     pub error: Option<BackendError>,
     /// The backend's own id of the conversation, if it has one.
     pub backend_session_id: Option<String>,
-    /// What happened beside the result.
+    /// The steps that are not part of the result.
     pub trajectory: Trajectory,
 }
 

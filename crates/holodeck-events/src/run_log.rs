@@ -18,7 +18,7 @@ use crate::{
     draft::{Drafts, Origin},
 };
 
-/// What all agents of a run share: its events and its tool calls.
+/// The state that all agents of a run share: its events and its tool calls.
 pub(crate) struct RunLog {
     /// The events for a store; without one, only the trajectory is recorded.
     drafts: Option<Box<Drafts>>,

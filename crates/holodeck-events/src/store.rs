@@ -245,7 +245,7 @@ pub struct Retention {
     pub sessions: Option<Duration>,
 }
 
-/// What a sweep deleted.
+/// The numbers of sessions and pieces of text that a sweep deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Swept {
@@ -453,7 +453,7 @@ impl StoredEvent {
     }
 }
 
-/// What a list of sessions counts of a session's events.
+/// The counts of a session's events that a list of sessions shows.
 #[derive(Debug, Default)]
 struct Counts {
     runs: u64,

@@ -96,7 +96,7 @@ fn tool_details(outcome: &Outcome) -> Option<Value> {
     }
 }
 
-/// What helps to find the cause of a failure, beside its text.
+/// Details that help to find the cause of a failure, besides its text.
 fn details(error: &BackendError) -> Option<Value> {
     let mut details = match error {
         BackendError::Terminated { detail } => json!({ "detail": detail }),

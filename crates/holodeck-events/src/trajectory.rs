@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::Ignored;
 
-/// What happened in a turn beside its result, in order: decisions about tool calls, the calls of nested agents, notices,
+/// The steps of a turn besides its result, in order: decisions about tool calls, the calls of nested agents, notices,
 /// and events that broke the contract.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Vec<StoredStep>")]
@@ -18,12 +18,12 @@ pub struct TrajectoryStep {
     /// The call that started the agent it concerns; absent for the turn's own agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_call_id: Option<String>,
-    /// What happened.
+    /// Its content.
     #[serde(flatten)]
     pub event: TrajectoryEvent,
 }
 
-/// What happened in a step.
+/// The content of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -106,7 +106,7 @@ impl Trajectory {
         })
     }
 
-    /// What the backend reported about the turn's own agent.
+    /// The notices about the turn's own agent.
     pub fn notices(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|step| match &step.event {
             TrajectoryEvent::Notice { message } if step.parent_call_id.is_none() => Some(message.as_str()),

@@ -66,7 +66,7 @@ pub enum HttpError {
     Body {
         /// The target.
         url: HttpUrl,
-        /// What the transport reported.
+        /// The report of the transport.
         reason: String,
     },
     /// A 2xx answer of the wrong kind.
@@ -86,7 +86,7 @@ pub enum HttpError {
     Request {
         /// The target.
         url: HttpUrl,
-        /// What the transport reported.
+        /// The report of the transport.
         reason: String,
     },
 }
@@ -168,7 +168,7 @@ pub enum ConnectReason {
 }
 
 impl ConnectReason {
-    /// What to do, if the reason is sufficient to suggest it.
+    /// The next step, if the reason is sufficient to suggest it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Certificate(_) | Self::Tls(_) => {
@@ -187,7 +187,7 @@ impl ConnectReason {
     }
 }
 
-/// What a server sent instead of the expected content.
+/// The kind of body that a server sent instead of the expected content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyKind {
@@ -240,7 +240,7 @@ pub enum SetupError {
     /// The client could not be built.
     #[error("can't build the HTTP client: {reason}")]
     Client {
-        /// What the HTTP library reported.
+        /// The report of the HTTP library.
         reason: String,
     },
 }

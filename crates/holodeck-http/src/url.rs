@@ -123,7 +123,7 @@ impl HttpUrl {
         &self.0
     }
 
-    /// What an answer must not repeat: the password and the query's values.
+    /// The texts that an answer must not repeat: the password and the query's values.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = String> {
         let password = self.0.password().map(str::to_owned);
         password

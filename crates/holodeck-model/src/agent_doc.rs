@@ -12,7 +12,7 @@ use crate::Location;
 pub struct AgentDoc {
     /// Its name: `name` of the front matter, else the file's stem.
     pub name: String,
-    /// What it is for.
+    /// The purpose of the agent.
     pub description: String,
     /// The file.
     pub path: PathBuf,
@@ -36,15 +36,15 @@ pub struct AgentDoc {
     pub boosts: Option<Boost>,
     /// How it thinks.
     pub mindset: Option<String>,
-    /// What it looks at.
+    /// The areas that the agent looks at.
     pub focus_areas: Vec<FocusArea>,
-    /// What it does.
+    /// The actions that the agent takes.
     pub key_actions: Vec<String>,
-    /// What it produces.
+    /// The outputs of the agent.
     pub outputs: Vec<String>,
-    /// What it does without asking.
+    /// The actions that the agent takes without asking.
     pub will: Vec<String>,
-    /// What it never does.
+    /// The actions that the agent never takes.
     pub will_not: Vec<String>,
     /// The text below the front matter.
     pub body: String,
@@ -82,12 +82,12 @@ pub struct AgentDocPlaces {
     pub model: Option<Location>,
 }
 
-/// What a specialist looks at.
+/// An area that a specialist looks at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FocusArea {
     /// The name.
     pub name: String,
-    /// What belongs to it.
+    /// The keywords of the area.
     pub keywords: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ pub struct FocusArea {
 pub struct Boost {
     /// The words; one of them is enough.
     pub keywords: Vec<String>,
-    /// What is added to the score.
+    /// The number that is added to the score.
     pub amount: f64,
 }
 

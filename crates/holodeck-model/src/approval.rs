@@ -10,7 +10,7 @@ use crate::{
 /// Built-in tools that change files.
 const EDITS: [&str; 4] = ["Edit", "MultiEdit", "NotebookEdit", "Write"];
 
-/// What an agent runs for. Backends, policies and telemetry all receive it.
+/// The occasion on which an agent runs. Backends, policies and telemetry all receive it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
     /// Test cases. A person is never asked.
@@ -45,7 +45,7 @@ pub enum SideEffectGate {
 /// The circumstances of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApprovalContext {
-    /// What the agent runs for.
+    /// The occasion on which the agent runs.
     pub occasion: Occasion,
     /// Who can be asked.
     pub presence: Presence,
@@ -176,7 +176,7 @@ impl ApprovalPolicy {
         Some(Duration::from_secs(seconds.into()))
     }
 
-    /// What happens if a person takes longer.
+    /// How to decide if a person takes longer.
     pub fn on_timeout(&self) -> OnApprovalTimeout {
         self.settings.on_timeout
     }

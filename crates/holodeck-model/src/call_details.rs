@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{SideEffects, ToolKind};
 
-/// What is known about a tool call besides its result.
+/// Facts about a tool call besides its result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[allow(
@@ -17,7 +17,7 @@ pub struct CallDetails {
     /// Why the tool did not run; absent if it ran, with any result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<CallRefusal>,
-    /// What the tool is.
+    /// The kind of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<ToolKind>,
     /// Whether it may change something outside the conversation.
@@ -27,7 +27,7 @@ pub struct CallDetails {
     /// ambiguous.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub namesakes: Vec<String>,
-    /// What it retrieved, best first.
+    /// The retrieved passages, best first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub passages: Vec<Passage>,
     /// Whether the answer or a passage was masked in the recording it comes from.

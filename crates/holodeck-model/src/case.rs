@@ -34,7 +34,7 @@ pub struct UnitKey {
 }
 
 impl UnitKey {
-    /// What is judged outside of a run.
+    /// The identity of content that is judged outside of a run.
     pub const NO_CASE: Self = Self {
         case: CaseId([0; 16]),
         trial: 0,
@@ -109,7 +109,7 @@ pub fn is_repeated_unit(unit: &str) -> bool {
 pub struct CaseIdentity {
     /// The case.
     pub id: CaseId,
-    /// What it asks.
+    /// The content of the case.
     pub content: CaseContent,
 }
 
@@ -191,7 +191,7 @@ fn content_of(case: &TestCase, digests: &mut FileDigests<'_>) -> CaseContent {
     CaseContent(parts.finish())
 }
 
-/// What a simulated user is asked to do. How its conversation must end is an expectation, and its model may move.
+/// The task of a simulated user. How its conversation must end is an expectation, and its model may move.
 fn add_user(parts: &mut Parts, user: &SimulatedUser) {
     parts.add(b"user");
     parts.add(user.goal.as_bytes());

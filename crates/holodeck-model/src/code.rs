@@ -31,7 +31,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// What the code means, in one line.
+            /// The meaning of the code, in one line.
             pub fn summary(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($doc),+).trim_ascii(),)+ }
             }

@@ -1,7 +1,8 @@
 //! The identities of what decides a verdict beside the agent: the expectation, the judge and the grader program.
 //!
 //! The only definition of each. They are stored with every verdict; resume, merge, regrade, `--failed`, comparisons and
-//! baselines compare them. This module must not read files: whoever opens the files of a grader passes their digest.
+//! baselines compare them. This module must not read files: the caller opens the files of a grader and passes their
+//! digest.
 
 mod check;
 
@@ -38,11 +39,12 @@ impl Digest {
     }
 }
 
-/// What decides the verdict of one check. An absent expectation is unknown: an earlier version wrote the file.
+/// Everything that decides the verdict of one check. An absent expectation is unknown: an earlier version wrote the
+/// file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(clippy::exhaustive_structs, reason = "stored data")]
 pub struct CheckIdentity {
-    /// What the check expects: its kind, parameters and threshold, and the texts of the case that it reads.
+    /// The expectation of the check: its kind, parameters and threshold, and the texts of the case that it reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expectation: Option<Digest>,
     /// The judges as they are configured, and what shapes their prompts; absent for a check that asks none.
@@ -59,7 +61,7 @@ impl CheckIdentity {
         self.expectation.is_none()
     }
 
-    /// What differs; `None` if one of both is unknown.
+    /// The parts that differ; `None` if one of both is unknown.
     pub fn differences(&self, other: &Self) -> Option<Vec<Decider>> {
         if self.is_unknown() || other.is_unknown() {
             return None;
@@ -77,8 +79,8 @@ impl CheckIdentity {
 /// Digests by the names of what they identify.
 pub type Digests = BTreeMap<String, Digest>;
 
-/// What decides the verdict on a case. Empty expectations are unknown: an earlier version wrote the file, or grading
-/// crashed.
+/// Everything that decides the verdict on a case. Empty expectations are unknown: an earlier version wrote the file, or
+/// grading crashed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(clippy::exhaustive_structs, reason = "stored data")]
 pub struct CaseDeciders {
@@ -139,7 +141,7 @@ impl CaseDeciders {
         self
     }
 
-    /// What differs, by name; `None` if one of both is unknown.
+    /// The differences, by name; `None` if one of both is unknown.
     pub fn differences(&self, other: &Self) -> Option<Vec<Difference>> {
         if self.is_unknown() || other.is_unknown() {
             return None;
@@ -171,12 +173,12 @@ fn differing<'a>(one: &'a Digests, two: &'a Digests) -> impl Iterator<Item = &'a
     in_one.map(|(name, _)| name).chain(only_two)
 }
 
-/// What can decide a verdict, beside the agent.
+/// A part that can decide a verdict, besides the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(clippy::exhaustive_enums, reason = "every command has a rule for each")]
 pub enum Decider {
-    /// What is expected.
+    /// The expectation.
     Expectation,
     /// Who judges.
     Judge,
@@ -199,7 +201,7 @@ impl Decider {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[allow(clippy::exhaustive_structs, reason = "two names")]
 pub struct Difference {
-    /// What differs about it.
+    /// The part that differs.
     pub decider: Decider,
     /// The check or the rule.
     pub part: String,

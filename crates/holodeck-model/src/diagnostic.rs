@@ -68,7 +68,7 @@ impl fmt::Display for Location {
 pub struct Label {
     /// Where.
     pub location: Location,
-    /// What the place shows.
+    /// An explanation of the place.
     pub message: String,
 }
 

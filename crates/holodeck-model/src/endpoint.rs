@@ -52,7 +52,7 @@ pub enum EndpointOrigin {
     Default,
 }
 
-/// What is appended to an endpoint's path for a kind of request.
+/// The path that a kind of request appends to that of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointRoute {
     /// Segments of the path; empty if the endpoint already contains the whole path.
@@ -88,7 +88,7 @@ pub enum EndpointError {
 }
 
 impl EndpointError {
-    /// What to do, if the message alone does not show it.
+    /// The next step, if the message alone does not show it.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoKey { variable, block, .. } => {
@@ -135,7 +135,8 @@ impl ModelEndpoint {
         &self.origin
     }
 
-    /// What `operation`, such as `chat/completions` or `embeddings`, appends to `base_path`, the path of the base URL.
+    /// The path that `operation`, such as `chat/completions` or `embeddings`, appends to `base_path`, that of the base
+    /// URL.
     pub fn route(&self, base_path: &str, operation: &str) -> EndpointRoute {
         let plain = |path: String| EndpointRoute {
             path,
@@ -164,7 +165,7 @@ impl ModelEndpoint {
         plain(format!("{v1}{operation}"))
     }
 
-    /// What the list of the server's models appends to `base_path`. Azure does not list deployments.
+    /// The path that the list of the server's models appends to `base_path`. Azure does not list deployments.
     pub fn models_route(&self, base_path: &str) -> EndpointRoute {
         let mut route = self.route(base_path, "models");
         if route.api_version.is_some() {
@@ -188,7 +189,7 @@ impl ModelEndpoint {
         }
     }
 
-    /// What to do when it does not answer.
+    /// The next step when it does not answer.
     pub fn hint_when_down(&self) -> String {
         let block = &self.block;
         match (self.provider, &self.origin) {
@@ -222,7 +223,7 @@ impl ModelEndpoint {
     /// The message for a key that cannot be sent.
     pub const BAD_KEY: &str = "the key contains characters that are not allowed in an HTTP header";
 
-    /// What to do about a key that is not allowed in a header.
+    /// The next step for a key that is not allowed in a header.
     pub fn hint_for_bad_key(&self) -> String {
         let from =
             key_variable(self.provider).map_or_else(String::new, |variable| format!(" or `{variable}`"));

@@ -234,7 +234,7 @@ pub struct ExecutionAttempt {
     pub agent_used: Option<String>,
     /// How confident the selection was, 0–1.
     pub confidence: f64,
-    /// What was observed, also if the attempt failed.
+    /// The evidence that was observed, also if the attempt failed.
     pub evidence: Option<JsonMap>,
     /// The kind of error.
     pub error_type: Option<String>,
@@ -242,7 +242,7 @@ pub struct ExecutionAttempt {
     pub termination_reason: Option<TerminationReason>,
     /// How many outputs were scored, at least 1.
     pub iteration_count: u32,
-    /// What arrived before an error; never part of the output.
+    /// The output that arrived before an error; never part of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
     /// The session of the backend.
@@ -256,7 +256,7 @@ pub struct ExecutionAttempt {
     pub usage_metadata: Option<UsageMetadata>,
 }
 
-/// What an attempt used.
+/// The tokens, cost and calls of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UsageMetadata {
     /// Tokens; absent if unknown.
@@ -265,16 +265,16 @@ pub struct UsageMetadata {
     pub cost_usd: Option<f64>,
 }
 
-/// What a caller gets for a command: nothing of how it was routed.
+/// The result of a command for its caller; it does not show how the command was routed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CommandResult {
     /// Whether the command was executed.
     pub success: bool,
     /// The command.
     pub command_name: String,
-    /// What was answered, with `execution_mode`.
+    /// The answer, with `execution_mode`.
     pub output: JsonMap,
-    /// What went wrong.
+    /// The errors.
     pub errors: Vec<String>,
     /// Seconds.
     pub execution_time: f64,
@@ -290,7 +290,7 @@ pub struct CommandResult {
     pub status: String,
 }
 
-/// What one iteration of a loop came to.
+/// The result of one iteration of a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IterationRecord {
     /// The number of the iteration, from 0.
@@ -299,7 +299,7 @@ pub struct IterationRecord {
     pub input_quality: Option<f64>,
     /// Its score, 0–100.
     pub output_quality: f64,
-    /// What the next iteration was asked to improve, at most five.
+    /// The improvements that the next iteration was asked for, at most five.
     pub improvements_applied: Vec<String>,
     /// Seconds.
     pub time_taken: f64,
@@ -310,10 +310,10 @@ pub struct IterationRecord {
     /// Whether the scorer's score was not a number.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub score_invalid: bool,
-    /// What was observed.
+    /// A summary of the observed evidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence_summary: Option<JsonMap>,
-    /// What the iteration used.
+    /// The tokens, cost and calls of the iteration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageMetadata>,
     /// SHA-256 of the output, hexadecimal.

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::input::{open_input, read_up_to};
 
-/// What a path names.
+/// The kind of thing that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A file that can be read.
@@ -28,7 +28,7 @@ pub trait Files {
     /// Reads at most the first `limit` bytes of a file; a caller requests one more than it accepts.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
 
-    /// What is at this path.
+    /// The kind of thing at this path.
     fn kind(&self, path: &Path) -> FileKind;
 
     /// The path that does not depend on the working directory; files in memory have no working directory.

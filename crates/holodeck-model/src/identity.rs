@@ -2,7 +2,7 @@
 //!
 //! Fields at their default are left out, so that a new field changes no digest of a file that does not use it. The
 //! defaults are those of the JSON Schema, which is generated from the same types. The form contains no machine: paths
-//! are named by the caller, relative to the agent file. It must not read files; whoever opens them adds their digests.
+//! are named by the caller, relative to the agent file. It must not read files; the caller adds their digests.
 
 use std::{
     any::TypeId,

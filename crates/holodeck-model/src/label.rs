@@ -13,7 +13,7 @@ pub struct LabelledItem {
     pub location: Location,
     /// The case that it belongs to, if the row names one.
     pub case: Option<String>,
-    /// What people judged.
+    /// The content that people judged.
     pub content: LabelledContent,
     /// The expected answer.
     pub ground_truth: Option<String>,
@@ -23,7 +23,7 @@ pub struct LabelledItem {
     pub passed: bool,
 }
 
-/// What people judged.
+/// The content that people judged.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "a metric measures one of these")]
 pub enum LabelledContent {
@@ -36,7 +36,7 @@ pub enum LabelledContent {
     },
     /// A whole conversation.
     Conversation {
-        /// What the user wants, for a metric that does not state it.
+        /// The goal of the user, for a metric that does not state it.
         goal: Option<String>,
         /// The turns, at least one.
         turns: Vec<LabelledTurn>,
@@ -49,7 +49,7 @@ impl LabelledContent {
         matches!(self, Self::Conversation { .. })
     }
 
-    /// What the user wrote first.
+    /// The first message of the user.
     pub fn question(&self) -> &str {
         match self {
             Self::Answer { input, .. } => input,
@@ -73,9 +73,9 @@ impl LabelledContent {
 #[serde(deny_unknown_fields)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct LabelledTurn {
-    /// What the user wrote.
+    /// The message of the user.
     pub user: String,
-    /// What the agent answered.
+    /// The answer of the agent.
     pub agent: String,
     /// The tools that the agent called, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

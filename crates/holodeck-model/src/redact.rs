@@ -23,7 +23,7 @@ pub use names::{Names, Role, names_a_secret, role};
 pub use shapes::{arguments, assignments, find_in_configured_urls};
 pub use stream::RedactedStream;
 
-/// What a secret is replaced with.
+/// The text that replaces a secret.
 pub const MASK: &str = "***";
 
 /// Shorter values would mask ordinary words of a text.

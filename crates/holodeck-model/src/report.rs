@@ -108,7 +108,7 @@ pub enum FailureKind {
     Other,
 }
 
-/// What a quality loop did.
+/// A summary of a quality loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoopSummary {
     /// The score of the first answer, 0–100; absent if nothing was scored.
@@ -125,7 +125,7 @@ pub struct LoopSummary {
     /// Whether the returned answer met the threshold.
     #[serde(default)]
     pub passed: bool,
-    /// What the loop used beyond the first answer, in US dollars: scoring and further answers; absent if unknown.
+    /// The cost of the loop beyond the first answer, in US dollars: scoring and further answers; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     /// Answers after the first one that may have changed something outside: work that may have been done twice.
@@ -145,14 +145,14 @@ impl LoopSummary {
     }
 }
 
-/// What the quality loops of a run did.
+/// A summary of the quality loops of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoopTotals {
     /// Cases with a loop that scored an answer.
     pub cases: usize,
     /// Points that the returned answers are better than the first ones, of all cases.
     pub points: f64,
-    /// What the loops used beyond the first answers, in US dollars; absent if a part is unknown.
+    /// The cost of the loops beyond the first answers, in US dollars; absent if a part is unknown.
     pub cost_usd: Option<f64>,
 }
 
@@ -217,7 +217,7 @@ pub struct TestResult {
     /// Identity of what the case asks, files included; see [`CaseContent`](crate::CaseContent).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub content_id: String,
-    /// What decides its verdict, beside the agent.
+    /// Everything that decides its verdict, besides the agent.
     #[serde(default, skip_serializing_if = "CaseDeciders::is_unknown")]
     pub deciders: CaseDeciders,
     /// The case's name.
@@ -274,13 +274,14 @@ pub struct TestResult {
     /// Price of the judges, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge_cost_usd: Option<f64>,
-    /// What the quality loop around the case did; absent if there was none.
+    /// A summary of the quality loop around the case; absent if there was none.
     #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
     pub quality_loop: Option<LoopSummary>,
-    /// What ended the conversation with a simulated user: `goal_reached`, `gave_up`, `max_turns`, `stop_when` or `error`.
+    /// Why the conversation with a simulated user ended: `goal_reached`, `gave_up`, `max_turns`, `stop_when` or
+    /// `error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
-    /// What the simulated user wrote at the end, which the agent did not receive.
+    /// The last message of the simulated user, which the agent did not receive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_closing: Option<String>,
     /// The model that played the user.
@@ -361,7 +362,7 @@ pub struct TrialResult {
     pub agent_response: Option<String>,
     /// One for each metric.
     pub metric_results: Vec<MetricResult>,
-    /// What ended its conversation with a simulated user, as in [`TestResult::ended_by`].
+    /// Why its conversation with a simulated user ended, as in [`TestResult::ended_by`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
     /// Price of the tokens, if known.
@@ -487,9 +488,9 @@ pub struct ArgMatchDetail {
 pub struct ApprovalDetail {
     /// The tool, as written in the YAML.
     pub tool: String,
-    /// What had to be decided about one of its calls.
+    /// The decision that one of its calls had to have.
     pub expected: CallDecision,
-    /// What was decided about its calls, in order; empty if it was not called.
+    /// The decisions about its calls, in order; empty if it was not called.
     pub got: Vec<String>,
     /// Whether the expectation was met.
     pub met: bool,
@@ -507,7 +508,7 @@ pub struct MetricResult {
     pub conversation: bool,
     /// The score; absent when it could not be computed.
     pub score: Option<f64>,
-    /// What the score must reach.
+    /// The lowest score that passes.
     pub threshold: Option<f64>,
     /// Whether the gate was met; absent when the metric gates nothing or could not be computed.
     pub passed: Option<bool>,
@@ -524,7 +525,7 @@ pub struct MetricResult {
     /// Its judges, and whether each voted; empty for a metric without judges.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jurors: Vec<Juror>,
-    /// What decides its verdict.
+    /// Everything that decides its verdict.
     #[serde(default, skip_serializing_if = "CheckIdentity::is_unknown")]
     pub identity: CheckIdentity,
     /// The reason for the score.
@@ -532,7 +533,7 @@ pub struct MetricResult {
     /// Whether the metric was not computed because a gate before it was missed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
-    /// What the score was computed from, such as the verdicts on single claims.
+    /// Details of the computation of the score, such as the verdicts on single claims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
     /// The judges of a jury that gave no verdict.
@@ -653,7 +654,7 @@ pub struct ReportSummary {
     /// Price of the models that played users, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_cost_usd: Option<f64>,
-    /// What the quality loops did; absent if there were none.
+    /// A summary of the quality loops; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loops: Option<LoopTotals>,
 }
@@ -768,7 +769,7 @@ impl ReportHead {
     }
 }
 
-/// What is stored about the agent of a run.
+/// Information about the agent that is stored with a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunMetadata {
     /// The agent as it ran, secrets masked.

@@ -136,7 +136,7 @@ pub struct ResolvedInstructions {
     pub version: String,
     /// Who wrote it.
     pub author: Option<String>,
-    /// What it is.
+    /// Its purpose.
     pub description: Option<String>,
     /// Its tags.
     pub tags: Vec<String>,
@@ -159,15 +159,15 @@ pub enum InstructionsSource {
 /// A part of the YAML that parses but cannot be run yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unsupported {
-    /// What it is, as in ``tool `kb` (type `vectorstore`)``.
+    /// Its description, as in ``tool `kb` (type `vectorstore`)``.
     pub what: String,
     /// Where it is, as in `tools.0`.
     pub pointer: String,
-    /// What a run does about it.
+    /// How a run handles it.
     pub needed_by_run: Need,
 }
 
-/// What a run does about a part that cannot be run yet.
+/// How a run handles a part that cannot be run yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Need {

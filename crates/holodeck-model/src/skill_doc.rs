@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct SkillDoc {
     /// Its name: lower-case letters, digits and hyphens.
     pub name: String,
-    /// What it does and when to use it.
+    /// Its purpose, and when to use it.
     pub description: String,
     /// The tools it may use; `None`: all of the agent.
     pub allowed_tools: Option<Vec<String>>,

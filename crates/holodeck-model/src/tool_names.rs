@@ -81,7 +81,7 @@ pub struct ToolIdentity {
     pub on_the_wire: String,
 }
 
-/// What a name of the YAML refers to.
+/// The meaning of a name in the YAML.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameMatch {
     /// Known tools: one, or those of a server.
@@ -499,7 +499,7 @@ impl ToolNames {
         }
     }
 
-    /// What a name of the YAML refers to.
+    /// Resolves a name of the YAML.
     pub fn resolve(&self, written: &str) -> NameMatch {
         let declared = self.declared.iter().any(|tool| tool.is_named(written));
         let builtin = self.has_builtins && ClaudeConfig::CLI_TOOLS.contains(&written);

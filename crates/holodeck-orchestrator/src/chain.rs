@@ -1,4 +1,4 @@
-//! What executes a command when the agent's backend does not.
+//! The executors of a command when the agent's backend does not execute it.
 
 use std::sync::Arc;
 
@@ -65,13 +65,13 @@ impl ExecutorCall {
         self.watch.record(event);
     }
 
-    /// What was observed so far.
+    /// The evidence that was observed so far.
     pub fn evidence(&self) -> Evidence {
         self.watch.evidence()
     }
 }
 
-/// What an executor answered.
+/// The answer of an executor.
 #[derive(Clone, Debug, Default)]
 #[allow(
     clippy::exhaustive_structs,
@@ -82,7 +82,7 @@ pub struct ExecutorOutput {
     pub output: JsonMap,
     /// The agents that took part.
     pub agents: Vec<String>,
-    /// What was observed; `None` if nothing could be.
+    /// The evidence that was observed; `None` if nothing could be.
     pub evidence: Option<Evidence>,
 }
 
@@ -106,13 +106,13 @@ impl ExecutorOutput {
 pub struct ExecutorFailure {
     /// The reason.
     pub message: String,
-    /// What kind of failure it is.
+    /// The class of the failure.
     pub kind: FailureClass,
     /// Whether something may have been changed before.
     pub has_side_effects: bool,
 }
 
-/// What kind of failure ended a command.
+/// The class of a failure that ended a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "callers map each to an exit code")]
 pub enum FailureClass {

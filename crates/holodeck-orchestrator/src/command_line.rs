@@ -1,4 +1,5 @@
-//! What a shell command runs, as far as evidence needs it. Nothing here decides whether a command may run.
+//! Finds the programs that a shell command runs, as far as evidence needs it. Nothing here decides whether a command
+//! may run.
 
 /// A program that runs tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

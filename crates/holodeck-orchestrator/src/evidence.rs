@@ -1,4 +1,4 @@
-//! What an execution did, as a fold over its events: the same events, in a run or read again, give the same evidence.
+//! Folds the events of an execution into evidence: the same events, in a run or read again, give the same evidence.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use crate::{
     test_report::{TestCounts, read_report},
 };
 
-/// What an execution did.
+/// The observed effects of an execution.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Evidence {
@@ -75,7 +75,7 @@ pub struct CommandRun {
     pub exit_code: Option<i32>,
 }
 
-/// What is known about the tools of an agent before they are called.
+/// Facts about the tools of an agent that are known before they are called.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct KnownTools {
@@ -314,7 +314,7 @@ impl Evidence {
     }
 }
 
-/// What an execution should have left behind and did not.
+/// Evidence that an execution should have produced and did not.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(clippy::exhaustive_enums, reason = "the codes are fixed")]
 pub enum EvidenceIssue {
@@ -334,7 +334,7 @@ pub enum EvidenceIssue {
     NoExecutionEvidence,
 }
 
-/// What is missing in the evidence of a command; `required` are the issues that make it fail.
+/// The missing evidence of a command; `required` are the issues that make it fail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MissingEvidence {
     pub(crate) required: Vec<EvidenceIssue>,
@@ -354,7 +354,8 @@ impl MissingEvidence {
     }
 }
 
-/// What the command expects and a [summary](Evidence::summary) of evidence does not show, for the next iteration of a loop.
+/// The expectations of the command that a [summary](Evidence::summary) of evidence does not show, for the next
+/// iteration of a loop.
 pub fn missing_expectations(context: &CommandContext, summary: &JsonMap) -> Vec<EvidenceIssue> {
     let shows = |key: &str| summary.get(key).and_then(Value::as_bool) == Some(true);
     let issues = [

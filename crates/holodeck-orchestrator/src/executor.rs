@@ -52,7 +52,7 @@ pub trait Refiner: Send + Sync {
     fn prompt(&self, task: &str, output: &LoopOutput, assessment: &Assessment, iteration: u32) -> String;
 }
 
-/// What a loop came to.
+/// The result of a quality loop.
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct Refined {
@@ -92,7 +92,7 @@ pub struct SdkSettings {
     pub min_confidence: f64,
     /// Whether the default agent executes commands although its confidence is 0.
     pub default_agent_routes: bool,
-    /// What a command must leave behind.
+    /// The evidence that commands must produce.
     pub evidence: EvidenceConfig,
     /// Makes what is selected for; by default the task, the command and the working directory.
     pub task: TaskBuilder,
@@ -114,7 +114,7 @@ impl Default for SdkSettings {
     }
 }
 
-/// What is selected for, without files.
+/// The selection task, without files.
 pub fn selection_task(context: &CommandContext) -> SelectionTask {
     SelectionTask {
         text: context.command.task(),
@@ -129,7 +129,7 @@ fn canonical(path: &std::path::Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// What a caller decides about one execution.
+/// The caller's decisions about one execution.
 #[derive(Clone, Debug, Default)]
 #[allow(
     clippy::exhaustive_structs,
@@ -156,7 +156,7 @@ pub struct AttemptDetails {
     pub selection: Option<Selection>,
     /// How the output was assessed.
     pub assessment: Option<QualityAssessment>,
-    /// What the loop did.
+    /// The report of the loop.
     #[serde(rename = "loop")]
     pub report: Option<LoopReport>,
     /// The tools that may have changed something.
@@ -191,7 +191,7 @@ impl SdkExecutor {
         details.attempt
     }
 
-    /// What [`execute`](Self::execute) would decide, without opening or asking anything.
+    /// Returns the decision of [`execute`](Self::execute), without opening or asking anything.
     pub async fn explain(&self, context: &CommandContext, options: &ExecuteOptions) -> AttemptDetails {
         let watch = Arc::new(Watch::start(&Observers::default(), &context.session_id));
         self.guarded(context, options, &watch, Depth::Gates).await
@@ -465,7 +465,7 @@ impl Improver for Again<'_> {
     }
 }
 
-/// What is missing in the evidence of an execution.
+/// Describes the missing evidence of an execution.
 pub(crate) fn issues_text(issues: &[EvidenceIssue]) -> Vec<String> {
     issues.iter().map(ToString::to_string).collect()
 }

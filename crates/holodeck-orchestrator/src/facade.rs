@@ -23,7 +23,7 @@ use crate::{
 /// The reason in the output of a command whose fallback is blocked.
 pub const FALLBACK_BLOCKED: &str = "fallback_blocked_side_effects";
 
-/// What executes commands, and what observes them.
+/// The executors of commands, and the hooks that observe them.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct FacadeSettings {
@@ -31,15 +31,15 @@ pub struct FacadeSettings {
     pub sdk: Option<SdkExecutor>,
     /// Skills.
     pub skills: Option<Arc<dyn SkillsRuntime>>,
-    /// What executes commands that nothing else does.
+    /// The executor of commands that no other executor runs.
     pub legacy: Option<Arc<dyn LegacyExecutor>>,
     /// Which of them may execute commands; the order is always the same.
     pub chain: Vec<ExecutorKind>,
-    /// What happens if a failed attempt may have changed something.
+    /// How to proceed if a failed attempt may have changed something.
     pub after_side_effects: AfterSideEffects,
     /// Whether the legacy executor takes over if a skill fails.
     pub fallback_on_error: bool,
-    /// What commands must leave behind.
+    /// The evidence that commands must produce.
     pub evidence: EvidenceConfig,
     /// Receive events about commands.
     pub telemetry: Vec<Arc<dyn TelemetrySink>>,
@@ -92,7 +92,7 @@ pub enum FacadeError {
         reasons: Vec<String>,
         /// Entries of the YAML that would give it one.
         missing: Vec<&'static str>,
-        /// What the backend did.
+        /// The attempt of the backend.
         attempt: Option<Box<AttemptDetails>>,
     },
 }
@@ -101,17 +101,17 @@ pub enum FacadeError {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Execution {
-    /// What the caller of the command gets.
+    /// The result for the caller of the command.
     pub result: CommandResult,
-    /// What answered.
+    /// The executor that answered.
     pub mode: Option<ExecutorKind>,
     /// How it ended.
     pub verdict: Verdict,
-    /// What the backend did.
+    /// The attempt of the backend.
     pub attempt: Option<AttemptDetails>,
-    /// What was observed.
+    /// The observed evidence.
     pub evidence: Evidence,
-    /// What became of the events for hooks.
+    /// The delivery of events to hooks.
     pub hooks: HookReport,
 }
 

@@ -72,20 +72,20 @@ impl Gate {
     }
 }
 
-/// What a gate decided.
+/// The result of a gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct GateResult {
     /// The gate.
     pub gate: Gate,
-    /// What it decided.
+    /// The decision.
     pub state: GateState,
     /// Why it refused, or would have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What a gate decided.
+/// The decision of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(clippy::exhaustive_enums, reason = "a gate has no other states")]

@@ -77,7 +77,7 @@ pub struct HookEvent {
     pub session_id: String,
     /// When it happened.
     pub at: Timestamp,
-    /// What happened.
+    /// The observed moment.
     #[serde(flatten)]
     pub point: HookPoint,
 }
@@ -94,7 +94,7 @@ impl HookEvent {
     }
 }
 
-/// What happened.
+/// A moment of an execution that hooks observe.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "point")]
 #[non_exhaustive]
@@ -131,7 +131,7 @@ const QUEUE: usize = 1024;
 /// How long the hooks may take after the end of an execution.
 pub const FLUSH_LIMIT: Duration = Duration::from_secs(2);
 
-/// What became of the events.
+/// The numbers of hook calls and of lost events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HookReport {
     /// Calls of hooks that returned.

@@ -33,11 +33,11 @@ pub use state::{LoopState, LoopStep, LoopVerdict};
 pub struct LoopOutput {
     /// The text.
     pub text: String,
-    /// What producing it used; `None`: no model was called. A budget ends at once if parts of it are not known.
+    /// The usage of producing it; `None`: no model was called. A budget ends at once if parts of it are not known.
     pub usage: Option<UsageMetadata>,
     /// Whether producing it may have changed something outside.
     pub side_effects: bool,
-    /// What was observed while it was produced.
+    /// The evidence that was observed while it was produced.
     pub evidence: Option<JsonMap>,
     /// The turn that produced it, for scorers that look at more than the text.
     #[serde(skip)]
@@ -80,13 +80,13 @@ pub struct Assessment {
     pub noise: Option<f64>,
     /// The scores of its parts.
     pub metrics: Vec<(String, f64)>,
-    /// What to improve; the first five count.
+    /// The improvements to make; the first five count.
     pub improvements: Vec<String>,
     /// Why.
     pub reason: Option<String>,
     /// Whether the goal can't be reached.
     pub unachievable: bool,
-    /// What scoring used; `None`: no model was called.
+    /// The usage of scoring; `None`: no model was called.
     pub usage: Option<UsageMetadata>,
 }
 
@@ -110,7 +110,7 @@ pub struct QualityAssessment {
     pub passed: bool,
     /// The scores of its parts.
     pub metrics: Vec<(String, f64)>,
-    /// What could be improved.
+    /// The possible improvements.
     pub improvements: Vec<String>,
     /// Why.
     pub reason: Option<String>,
@@ -137,13 +137,13 @@ pub struct LoopReport {
     pub should_fallback: bool,
     /// Outputs after the first one that may have changed something outside: work that may have been done twice.
     pub repeated_side_effects: u32,
-    /// What the loop used, including the initial output; parts that are not known are absent.
+    /// The usage of the loop, including the initial output; parts that are not known are absent.
     pub usage: UsageMetadata,
     /// Seconds.
     pub elapsed: f64,
     /// Its rules.
     pub rules: LoopRules,
-    /// What happened, from which [`replay`] decides again.
+    /// The steps of the loop, from which [`replay`] decides again.
     pub steps: Vec<LoopStep>,
 }
 
@@ -170,7 +170,7 @@ impl ScorerError {
 pub struct ImproveError {
     /// Why.
     pub reason: String,
-    /// What the failed call used; `None`: no model was called.
+    /// The usage of the failed call; `None`: no model was called.
     pub usage: Option<UsageMetadata>,
 }
 
@@ -235,7 +235,7 @@ where
 /// Watches a loop: it is called with the record of every scored output.
 pub type LoopObserver = Arc<dyn Fn(&IterationRecord) + Send + Sync>;
 
-/// What controls a loop from outside.
+/// Controls a loop from outside.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct LoopControl {

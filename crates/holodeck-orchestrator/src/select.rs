@@ -17,7 +17,7 @@ use serde::Serialize;
 
 pub use keyword::KeywordSelector;
 
-/// What is selected for.
+/// The task for which an agent is selected.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SelectionTask {
     /// The task.
@@ -49,7 +49,7 @@ pub struct Selection {
     pub tier: Option<Tier>,
     /// How confident the selection is, 0–1.
     pub confidence: f64,
-    /// What selected it.
+    /// The reason for the selection.
     pub selected_by: SelectedBy,
     /// Why.
     pub reason: String,
@@ -81,7 +81,7 @@ pub struct ScoredAgent {
     pub breakdown: ScoreBreakdown,
 }
 
-/// What selected an agent.
+/// The reason for the selection of an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SelectedBy {

@@ -183,7 +183,7 @@ enum Refused {
     Process(ProcessError),
 }
 
-/// What a script is run with.
+/// The input of a script.
 struct Job<'a> {
     skill: &'a SkillDoc,
     script: &'a Path,

@@ -29,7 +29,7 @@ pub struct TelemetryRecord {
     pub event: ExecutionEvent,
     /// Its details.
     pub payload: JsonMap,
-    /// What distinguishes the program that wrote it.
+    /// Tags that identify the program that wrote it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<JsonMap>,
 }

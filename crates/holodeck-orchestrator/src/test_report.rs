@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::command_line::TestRunner;
 
-/// What test runs reported.
+/// The counts that test runs reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TestCounts {
     /// Runs of a test runner.

@@ -25,7 +25,7 @@ pub struct ReadyAgent {
     pub backend: Arc<dyn AgentBackend>,
     /// Runs its turns.
     pub turns: TurnRunner,
-    /// What is known about its tools.
+    /// Facts about its tools.
     pub tools: KnownTools,
 }
 
@@ -152,7 +152,7 @@ impl Watch {
         }
     }
 
-    /// What an event means to hooks; each part with its id.
+    /// Translates an event to the moments that hooks observe, each part with its id.
     fn points(&self, event: &BackendEvent, parent: Option<&str>) -> Vec<(String, HookPoint)> {
         let mut state = self.state();
         let turn = state.turn;

@@ -245,7 +245,7 @@ pub(crate) struct Running {
     tracer: Option<SdkTracer>,
     pub(crate) meters: Option<Meters>,
     pub(crate) content: Content,
-    /// What evaluations explain.
+    /// Whether the explanations of evaluations are exported.
     pub(crate) evaluations: Content,
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) agent: String,

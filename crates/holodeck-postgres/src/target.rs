@@ -16,7 +16,7 @@ pub struct Target {
     place: String,
 }
 
-/// What a server sends besides answers. A connection works only while this is polled, and ends with it.
+/// Messages that a server sends besides answers. A connection works only while this is polled, and ends with it.
 pub type Messages = Pin<Box<dyn Stream<Item = Result<AsyncMessage, tokio_postgres::Error>> + Send>>;
 
 impl Target {

@@ -35,7 +35,7 @@ pub enum ProcessError {
     Spawn {
         /// The program.
         program: PathBuf,
-        /// What the system reported.
+        /// The error that the system reported.
         #[source]
         source: io::Error,
     },

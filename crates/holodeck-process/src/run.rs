@@ -16,7 +16,7 @@ use crate::{AtLimit, ChildProcess, Exit, ProcessError, ProcessSpec};
 pub struct ProcessOutput {
     /// The exit status.
     pub exit: Exit,
-    /// What it wrote to stdout, up to the limit.
+    /// Its output on stdout, up to the limit.
     pub stdout: Vec<u8>,
     /// How many bytes of stdout were dropped.
     pub dropped: u64,

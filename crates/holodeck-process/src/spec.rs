@@ -21,7 +21,7 @@ pub struct ProcessSpec {
     pub(crate) stderr_kept: usize,
 }
 
-/// What happens when a program exceeds the limit of stdout.
+/// How to handle a program that exceeds the limit of stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtLimit {
     /// It is stopped, and running it is an error.

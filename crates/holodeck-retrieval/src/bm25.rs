@@ -21,7 +21,7 @@ pub struct Bm25 {
     words: BTreeMap<String, Word>,
 }
 
-/// What kind of texts these are.
+/// The kind of the texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_enums,

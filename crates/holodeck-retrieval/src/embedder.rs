@@ -51,7 +51,7 @@ pub fn embedder(
     )?))
 }
 
-/// What a text is embedded for; some models distinguish the two.
+/// The purpose of embedding a text; some models distinguish the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A text to be found.

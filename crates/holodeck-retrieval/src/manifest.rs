@@ -37,7 +37,7 @@ pub struct FileManifest {
     read: usize,
 }
 
-/// What is recorded of a file: its size, when it and its directory entry changed, when it was read (in nanoseconds
+/// The recorded state of a file: its size, when it and its directory entry changed, when it was read (in nanoseconds
 /// since 1970), and its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct FileState {

@@ -10,7 +10,7 @@ use crate::{
     run_end::{RunEnd, RunEndKind},
 };
 
-/// What a run may use before it stops starting cases.
+/// The limits on cost and tokens after which a run starts no further case.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Budget {
     /// In US dollars.

@@ -29,9 +29,9 @@ pub use stored::{CalibratedJudge, VerdictSource, store_calibration};
 pub struct CalibrationRequest {
     /// The judged metric.
     pub metric: MetricConfig,
-    /// What the metric measures.
+    /// The subject of the metric.
     pub subject: JudgedSubject,
-    /// What people judged.
+    /// The content that people judged.
     pub items: Vec<LabelledItem>,
     /// The judges.
     pub judge: JudgeSettings,
@@ -41,7 +41,7 @@ pub struct CalibrationRequest {
     pub on_masked: OnMasked,
 }
 
-/// What a judged metric measures.
+/// The subject of a judged metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a metric measures one of these")]
 pub enum JudgedSubject {
@@ -52,7 +52,7 @@ pub enum JudgedSubject {
 }
 
 impl JudgedSubject {
-    /// What these labels are of. All items of a file are of one kind.
+    /// The subject of these labels. All items of a file are of one kind.
     pub fn of(items: &[LabelledItem]) -> Self {
         match items.first() {
             Some(item) if item.content.is_conversation() => Self::Conversations,
@@ -105,7 +105,7 @@ impl JudgedLabel {
 pub struct CalibrationRun {
     /// The name of the metric.
     pub metric: String,
-    /// What was judged.
+    /// The subject of the judgements.
     pub subject: JudgedSubject,
     /// The names of its judges.
     pub judges: Vec<String>,
@@ -115,7 +115,7 @@ pub struct CalibrationRun {
     pub rows: Vec<JudgedLabel>,
     /// How far both agree, over the rows with a verdict; absent if there is none.
     pub calibration: Option<Calibration>,
-    /// What the judge used.
+    /// The usage of the judge.
     pub usage: JudgeUsage,
 }
 

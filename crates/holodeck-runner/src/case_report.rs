@@ -30,9 +30,9 @@ pub struct CaseReport {
     pub name: Option<String>,
     /// The input in the file; several turns are joined by a line `---`.
     pub input: String,
-    /// What the file expects of the case.
+    /// The expectations of the file about the case.
     pub expected: Expected,
-    /// What the file expects of each turn of a conversation.
+    /// The expectations of the file about each turn of a conversation.
     pub expected_turns: Vec<Expected>,
     /// The execution; of several trials, the shown one.
     pub unit: UnitRecord,
@@ -42,7 +42,7 @@ pub struct CaseReport {
     pub trials: Option<Box<Trials>>,
 }
 
-/// What the file expects of a case, or of a turn.
+/// The expectations of the file about a case, or about a turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expected {
     /// The expected answer.
@@ -51,7 +51,7 @@ pub struct Expected {
     pub tools: Option<Value>,
     /// Tools that must not be called.
     pub forbidden_tools: Vec<String>,
-    /// What must be decided about tool calls.
+    /// The expected decisions about tool calls.
     pub approvals: Vec<ExpectedApproval>,
     /// Enabled metrics that compare the answer with texts of their own: place, name and texts.
     pub values: Vec<(usize, String, Vec<String>)>,
@@ -66,14 +66,14 @@ pub struct TurnReport<'a> {
     pub record: &'a TurnRecord,
     /// The verdict.
     pub grade: &'a TurnGrade,
-    /// What the file expects of it.
+    /// The expectations of the file about it.
     pub expected: &'a Expected,
 }
 
 /// A tool call with its result.
 #[derive(Clone, Copy, Debug)]
 pub struct CallReport<'a> {
-    /// What the agent called.
+    /// The call of the agent.
     pub call: &'a ToolCall,
     /// The result of the call.
     pub result: Option<&'a ToolResult>,
@@ -135,7 +135,7 @@ impl CaseReport {
             .map_or(self.grade.state, |trials| trials.state)
     }
 
-    /// What decides its verdict, beside the agent; unknown if that is not the same for all trials.
+    /// Everything that decides its verdict, besides the agent; unknown if that is not the same for all trials.
     pub fn deciders(&self) -> CaseDeciders {
         match &self.trials {
             None => self.grade.deciders.clone(),
@@ -175,7 +175,7 @@ impl CaseReport {
         }
     }
 
-    /// What its judges used, for all trials.
+    /// The usage of its judges, for all trials.
     pub fn judging(&self) -> Option<JudgeUsage> {
         match &self.trials {
             Some(trials) => trials.judging,
@@ -183,7 +183,7 @@ impl CaseReport {
         }
     }
 
-    /// What the model that plays its user used, for all trials.
+    /// The usage of the model that plays its user, for all trials.
     pub fn user_used(&self) -> Option<JudgeUsage> {
         match &self.trials {
             Some(trials) => trials.user_used,
@@ -191,12 +191,12 @@ impl CaseReport {
         }
     }
 
-    /// What its quality loop did; of several trials, that of the shown one.
+    /// A summary of its quality loop; of several trials, that of the shown one.
     pub fn quality_loop(&self) -> Option<&LoopSummary> {
         Some(&self.unit.quality_loop.as_ref()?.summary)
     }
 
-    /// What ended the conversation with a simulated user.
+    /// Why the conversation with a simulated user ended.
     pub fn ended_by(&self) -> Option<&'static str> {
         self.unit.user.as_ref().map(UserRecord::ended_by)
     }

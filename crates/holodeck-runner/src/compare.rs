@@ -52,7 +52,7 @@ pub struct Comparison {
     pub after: RunInfo,
     /// The level of significance.
     pub alpha: f64,
-    /// What a reader has to know about the numbers.
+    /// Notes that a reader needs to interpret the numbers.
     pub notes: Vec<String>,
     /// Numbers of cases.
     pub counts: Counts,
@@ -66,7 +66,7 @@ pub struct Comparison {
     pub verdicts: VerdictTest,
     /// The test of each metric's scores.
     pub metrics: Vec<MetricTest>,
-    /// What `--gate` decides.
+    /// The decision of `--gate`.
     pub gate: Gate,
 }
 
@@ -110,7 +110,7 @@ pub struct Counts {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Change {
-    /// What changed.
+    /// The kind of the change.
     pub kind: ChangeKind,
     /// The case's name now, else the beginning of its question.
     pub case: String,

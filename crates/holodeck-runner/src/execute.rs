@@ -29,7 +29,7 @@ pub(crate) struct Executor {
     pub(crate) users: Option<Arc<dyn Judges>>,
     /// Selects specialist agents.
     pub(crate) router: Option<Arc<dyn TaskRouter>>,
-    /// What improves answers.
+    /// The quality loop that improves answers.
     pub(crate) answer_loop: Option<Arc<dyn AnswerLoop>>,
     pub(crate) notices: tokio::sync::mpsc::UnboundedSender<String>,
 }

@@ -91,7 +91,7 @@ impl Graders {
         })
     }
 
-    /// What decides the verdict on a case now.
+    /// Everything that decides the verdict on a case now.
     pub(crate) fn deciders(&self, case: &TestCase) -> CaseDeciders {
         case_deciders(&self.checks, case, self.on_truncated)
     }
@@ -374,7 +374,7 @@ struct Subject<'a> {
     retrieved_masked: bool,
     names: &'a ToolNames,
     checks: &'a CheckIdentities,
-    /// What a conversation should reach.
+    /// The goal of a conversation.
     goal: Option<&'a str>,
     /// Whether it is a whole conversation.
     is_conversation: bool,

@@ -27,7 +27,7 @@ use crate::{
 /// A unit and its grade; `None` if this run stopped the grading.
 pub(crate) type GradedUnit = (Box<UnitRecord>, Option<Grade>);
 
-/// What is already known about a unit that is graded.
+/// The outcomes of a unit that are known before it is graded.
 #[derive(Default)]
 pub(crate) struct Earlier {
     /// The answers that its judges gave before the run was resumed.

@@ -52,18 +52,18 @@ pub struct FirstAnswer<'a> {
 pub struct ImprovedAnswer {
     /// Its turn.
     pub turn: TurnRecord,
-    /// What the loop did.
+    /// The record of the loop.
     pub record: LoopRecord,
 }
 
-/// What a quality loop did around a case.
+/// The record of a quality loop around a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct LoopRecord {
     /// Scores and end.
     #[serde(flatten)]
     pub summary: LoopSummary,
-    /// What was used beside the returned answer: the other answers, and scoring.
+    /// The usage besides the returned answer: the other answers, and scoring.
     pub used: JudgeUsage,
     /// Wall time of the first answer and the loop.
     pub elapsed_ms: u64,
@@ -94,7 +94,7 @@ impl LoopRecord {
 }
 
 impl JudgeUsage {
-    /// What turns used.
+    /// The usage of turns.
     pub fn of_turns<'a>(turns: impl IntoIterator<Item = &'a TurnRecord>) -> Self {
         let mut sum = Self::default();
         for turn in turns {
@@ -200,7 +200,7 @@ impl JudgeCalls {
         self.iteration.store(iteration, Ordering::Relaxed);
     }
 
-    /// What was used since the last call; `None` if no model was called.
+    /// Takes the usage since the last call; `None` if no model was called.
     pub fn take_usage(&self) -> Option<JudgeUsage> {
         let mut used = self
             .used
@@ -218,7 +218,7 @@ impl JudgeCalls {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// What was used in all.
+    /// The total usage.
     pub fn usage(&self) -> JudgeUsage {
         self.used
             .lock()

@@ -57,7 +57,7 @@ pub enum JournalError {
         path: String,
         /// Line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
     /// The format version is not supported.

@@ -78,11 +78,11 @@ pub(crate) struct JudgedLine {
     /// The answer; absent if the call failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) answer: Option<JudgeAnswer>,
-    /// What it used.
+    /// Its usage.
     pub(crate) used: JudgeUsage,
 }
 
-/// What a judge, or a model that plays a user, used for one unit.
+/// The usage of a judge, or of a model that plays a user, for one unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct JudgeUsage {

@@ -38,7 +38,7 @@ pub struct MergeRequest {
     pub identities: Arc<[CaseIdentity]>,
     /// Masks secrets.
     pub redactor: Arc<Redactor>,
-    /// What decides each check of the agent.
+    /// Everything that decides each check of the agent.
     pub checks: Arc<CheckIdentities>,
     /// About the agent, for the run file.
     pub metadata: RunMetadata,
@@ -65,7 +65,7 @@ pub enum MergeError {
         first: String,
         /// Another one.
         second: String,
-        /// What differs.
+        /// The difference.
         what: String,
     },
     /// A shard was run twice.
@@ -101,7 +101,7 @@ pub enum MergeError {
     /// The agent file is not the one that the shards ran.
     #[error("the agent changed since the shards ran: {what} differs")]
     AgentChanged {
-        /// What differs.
+        /// The difference.
         what: &'static str,
     },
     /// The merge was interrupted.

@@ -49,7 +49,7 @@ pub enum PlanError {
     Filter {
         /// As typed.
         pattern: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
     /// A case can never pass.

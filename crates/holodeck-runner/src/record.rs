@@ -45,16 +45,16 @@ pub struct UnitRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct UserRecord {
-    /// What ended the conversation; absent if that was an error.
+    /// Why the conversation ended; absent if that was an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<ConversationEnd>,
-    /// What the user wrote at the end, which the agent did not receive.
+    /// The last message of the user, which the agent did not receive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closing: Option<String>,
     /// The model that played the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What that model used; absent if it was not asked.
+    /// The usage of that model; absent if it was not called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<JudgeUsage>,
     /// Why the conversation could not continue, unless the agent failed.
@@ -63,7 +63,7 @@ pub struct UserRecord {
 }
 
 impl UserRecord {
-    /// What ended the conversation, in one word.
+    /// Why the conversation ended, in one word.
     pub fn ended_by(&self) -> &'static str {
         self.ended.map_or("error", ConversationEnd::as_str)
     }
@@ -72,7 +72,7 @@ impl UserRecord {
 /// The verdict on a unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Grade {
-    /// What decides it, beside the agent.
+    /// Everything that decides it, besides the agent.
     #[serde(default)]
     pub deciders: CaseDeciders,
     /// The verdict.
@@ -85,7 +85,7 @@ pub struct Grade {
     /// Whether metrics that need a judge are still missing: this grade was computed before the answer was masked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unjudged: bool,
-    /// What the judge used.
+    /// The usage of the judge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judging: Option<JudgeUsage>,
 }
@@ -196,7 +196,7 @@ impl UnitRecord {
         total
     }
 
-    /// What its loop used beside the returned answer.
+    /// The usage of its loop besides the returned answer.
     fn loop_used(&self) -> Option<JudgeUsage> {
         let used = self.quality_loop.as_ref()?.used;
         (used.model_calls > 0).then_some(used)

@@ -37,7 +37,7 @@ pub struct RegradeRequest {
     pub judge: Option<JudgeSettings>,
     /// The programs that grade.
     pub programs: Arc<dyn Programs>,
-    /// What decides each check of the agent.
+    /// Everything that decides each check of the agent.
     pub checks: Arc<CheckIdentities>,
     /// Which verdicts of judges and programs are renewed; the others are kept.
     pub renew: Renew,

@@ -58,11 +58,11 @@ pub struct TestRequest {
     pub users: Option<Arc<dyn Judges>>,
     /// Selects specialist agents, if a case expects one.
     pub router: Option<Arc<dyn TaskRouter>>,
-    /// What improves the answers of cases, if the agent has a quality loop.
+    /// The quality loop that improves the answers of cases, if the agent has one.
     pub answer_loop: Option<Arc<dyn AnswerLoop>>,
     /// The programs that grade.
     pub programs: Arc<dyn Programs>,
-    /// What decides each check of the agent.
+    /// Everything that decides each check of the agent.
     pub checks: Arc<CheckIdentities>,
     /// Set when answers come from a recording.
     pub replayed: Option<Replayed>,
@@ -237,7 +237,7 @@ pub enum RunError {
     AgentChanged {
         /// The run.
         run_id: String,
-        /// What changed.
+        /// The changed parts.
         parts: Vec<String>,
     },
     /// The run belongs to another agent.

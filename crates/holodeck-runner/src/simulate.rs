@@ -27,7 +27,7 @@ struct Player<'a> {
     /// The unit in recordings.
     label: &'a str,
     cancel: &'a CancellationToken,
-    /// What was said, with secrets masked.
+    /// The messages and answers so far, with secrets masked.
     exchanges: Vec<(String, String)>,
     calls: usize,
     record: UserRecord,
@@ -43,7 +43,7 @@ enum NoMessage {
     Failed(Failure),
 }
 
-/// What follows an answer of the agent.
+/// The next step after an answer of the agent.
 enum Next {
     Message(String),
     End(ConversationEnd),
@@ -82,7 +82,7 @@ impl Executor {
         Some(conversation)
     }
 
-    /// What ended the conversation; `None` if that was a failure of the agent, which its last turn describes.
+    /// Returns why the conversation ended; `None` if that was a failure of the agent, which its last turn describes.
     async fn converse(
         &self,
         case: &TestCase,

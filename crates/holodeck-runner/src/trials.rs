@@ -166,7 +166,7 @@ pub struct Trials {
     pub shown: u32,
     /// Every trial, in order.
     pub results: Vec<TrialResult>,
-    /// What decides the verdict on each of them; unknown if they differ.
+    /// Everything that decides the verdict on each of them; unknown if they differ.
     pub(crate) deciders: CaseDeciders,
     /// The worst execution of the trials with the state of the verdict.
     pub(crate) execution: ExecutionState,

@@ -151,7 +151,7 @@ async fn produce(app: App, mut run: Run, sender: Sender<Bytes>) {
     }
 }
 
-/// What the next events become; those that are available together, together.
+/// The translation of the next events; those that are available together are translated together.
 async fn next(app: &App, run: &mut Run) -> Vec<AgUiEvent> {
     let ended = async {
         match run.started.as_mut().and_then(|started| started.handle.as_mut()) {

@@ -50,7 +50,7 @@ struct Answer {
     message_id: String,
 }
 
-/// What 0.7.1 is asked, in either form.
+/// A 0.7.1 chat request, from JSON or a form.
 struct Asked {
     message: String,
     session_id: Option<String>,

@@ -264,7 +264,7 @@ async fn finish_reason(store: &dyn EventStore, run: &RunHandle) -> &'static str 
     }
 }
 
-/// What all parts of an answer say.
+/// The fields that all parts of an answer share.
 struct Answer {
     created: i64,
     model: String,
@@ -364,7 +364,7 @@ struct Written {
 }
 
 impl Written {
-    /// What an event adds. An empty line separates messages.
+    /// The text that an event adds. An empty line separates messages.
     fn text(&mut self, event: &StoredEvent) -> String {
         if event.event().meta.parent_tool_use_id.is_some() {
             return String::new();

@@ -1,4 +1,4 @@
-//! What every request must pass: the origin of the page that sends it, and the client's token.
+//! The checks that every request must pass: the origin of the page that sends it, and the client's token.
 
 use std::net::IpAddr;
 

@@ -1,11 +1,11 @@
-//! What the server counts, in Prometheus' text format.
+//! Counts runs and open streams of the server, in Prometheus' text format.
 
 use std::{
     fmt::Write as _,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// What the server counts.
+/// The counters of the server.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     runs_started: AtomicU64,

@@ -1,4 +1,4 @@
-//! What operators and tools ask: health, metrics, the description of the interface.
+//! Handlers for operators and tools: health, metrics, the description of the interface.
 
 use axum::{
     extract::State,

@@ -12,7 +12,7 @@ use crate::Access;
 pub struct ServedAgent {
     /// Its name, under which clients choose it.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub description: Option<String>,
     /// The model that answers.
     pub model: String,
@@ -35,13 +35,13 @@ pub type UnstoredService = std::sync::Arc<dyn Fn() -> AgentRunService + Send + S
 pub struct ServedTool {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub description: Option<String>,
     /// Its kind, as in the YAML.
     pub kind: String,
 }
 
-/// What happens to a run when the last client that follows its conversation disconnects.
+/// How to handle a run when the last client that follows its conversation disconnects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "the two settings of `serve:`")]
 pub enum OnDisconnect {
@@ -52,7 +52,7 @@ pub enum OnDisconnect {
     Cancel,
 }
 
-/// What clients can speak. Health, metrics and the page are always there.
+/// The protocols that clients can use. Health, metrics and the page are always available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the protocols of `deployment.protocol`")]
 pub struct Protocols {
@@ -71,13 +71,13 @@ pub struct Protocols {
 pub struct ServeOptions {
     /// Who may use the server.
     pub access: Access,
-    /// What clients can speak.
+    /// The protocols that clients can use.
     pub protocols: Protocols,
     /// Origins of pages that may use it besides its own.
     pub cors_origins: Vec<String>,
     /// Runs of all agents that may be active or wait at the same time.
     pub max_runs: usize,
-    /// What happens to a run without clients.
+    /// How to handle a run without clients.
     pub on_disconnect: OnDisconnect,
     /// A client that takes no data for this long is disconnected; it can resume.
     pub slow_consumer: Duration,

@@ -52,7 +52,7 @@ pub(crate) enum Until {
     RunEnds(String),
 }
 
-/// What a feed does next.
+/// The next action of a feed.
 enum Step {
     Event(StoredEvent),
     Over,

@@ -1,4 +1,4 @@
-//! What the tests of HoloDeck share: scripted servers (OpenAI-compatible, Anthropic's Messages API, Qdrant), a real
+//! The shared tools of HoloDeck's tests: scripted servers (OpenAI-compatible, Anthropic's Messages API, Qdrant), a real
 //! PostgreSQL, a scripted model, backend and set of tools, a misbehaving Claude Code CLI, and the [`conformance`] suite
 //! of backends.
 //!

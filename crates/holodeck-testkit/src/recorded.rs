@@ -88,12 +88,12 @@ impl RecordedTurn {
         self.recorder.result()
     }
 
-    /// What remains of the turn when its conversation is opened from the record.
+    /// The part of the turn that remains when its conversation is opened from the record.
     pub fn history(&self) -> Vec<HistoryItem> {
         history(self.kept())
     }
 
-    /// What an AG-UI client receives that reads the record at once, with nested agents or without.
+    /// The events that an AG-UI client receives that reads the record at once, with nested agents or without.
     pub fn agui_events(&self, subagents: bool) -> Vec<Value> {
         let mut options = AgUiOptions::default();
         options.subagents = subagents;

@@ -58,7 +58,7 @@ impl Default for ScriptedTools {
 }
 
 impl ScriptedTools {
-    /// What was called, in order.
+    /// The calls, in order.
     pub fn called(&self) -> Vec<ToolCall> {
         self.called.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

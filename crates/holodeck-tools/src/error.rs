@@ -21,7 +21,7 @@ pub enum SetupError {
     Schema {
         /// The tool.
         name: String,
-        /// What is wrong with the schema.
+        /// The problem of the schema.
         reason: String,
     },
     /// The parameters could not be read from the Python function.

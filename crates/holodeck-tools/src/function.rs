@@ -25,7 +25,7 @@ pub struct FunctionTool {
 }
 
 #[derive(Debug)]
-/// What a call runs.
+/// The program or function that a call runs.
 enum Target {
     Python(PythonFunction),
     Program(Program),

@@ -96,7 +96,7 @@ impl PromptTool {
     }
 }
 
-/// What is wrong with a prompt's template.
+/// A problem of a prompt's template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PromptProblem {
     /// The template can't be read or parsed.

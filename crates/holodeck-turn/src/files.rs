@@ -52,7 +52,7 @@ pub struct FileContent {
     pub text: String,
     /// The image.
     pub image: Option<Image>,
-    /// What the conversion left out.
+    /// Notices about content that the conversion left out.
     pub notes: Vec<String>,
 }
 

@@ -61,7 +61,7 @@ pub enum PriceError {
     Malformed {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 }

@@ -13,7 +13,7 @@ pub struct Check {
     pub state: CheckState,
     /// The finding.
     pub found: String,
-    /// What to do, if anything.
+    /// The problem and its remedy, if there is one.
     pub diagnostic: Option<Diagnostic>,
 }
 

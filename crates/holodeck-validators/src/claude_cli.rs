@@ -39,11 +39,11 @@ pub struct ClaudeCli {
     pub path: PathBuf,
     /// Its version.
     pub version: CliVersion,
-    /// What runs it.
+    /// The kind of program that runs it.
     pub kind: ClaudeCliKind,
 }
 
-/// What runs a CLI.
+/// The kind of program that runs a CLI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaudeCliKind {
     /// It is a native program.

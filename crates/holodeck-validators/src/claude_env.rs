@@ -29,7 +29,7 @@ pub struct ClaudeEnv {
     /// Folders of the user's home where the CLI looks for credentials: a private home needs links to them. Each is a
     /// path below the home and the real folder.
     pub home_links: Vec<(&'static str, PathBuf)>,
-    /// What was found, without values.
+    /// The credentials that were found, without values.
     pub found: String,
 }
 

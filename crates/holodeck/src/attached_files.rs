@@ -15,7 +15,7 @@ pub fn file_vault(agent_file: &Path, agent: &Agent) -> FileVault {
     FileVault::new(folder.join(&limits.path), limits)
 }
 
-/// What searches files: the agent's `embedding_provider`; `None` without one.
+/// The embedder for the search in files: the agent's `embedding_provider`; `None` without one.
 pub(crate) fn file_embedder(agent: &Agent, env: &Env) -> Result<Option<Arc<dyn TextEmbedder>>, String> {
     let Some(settings) = agent.own_embedding_settings() else {
         return Ok(None);

@@ -345,7 +345,7 @@ fn always_included<'a>(
         .map(|spec| spec.name.clone())
 }
 
-/// What is needed to prepare the tools of an agent.
+/// The parts that are needed to prepare the tools of an agent.
 pub(crate) struct ToolSetup<'a> {
     pub(crate) agent: &'a LoadedAgent,
     /// For tools that ask a model.

@@ -35,9 +35,9 @@ pub enum CalibrateError {
     /// The metric to compare is not determined.
     #[error("{problem}")]
     Metric {
-        /// What is wrong.
+        /// The problem.
         problem: String,
-        /// What to do.
+        /// The next step.
         hint: String,
     },
     /// The judge.
@@ -122,12 +122,12 @@ pub fn prepare_calibration(
 }
 
 impl PreparedCalibration {
-    /// What a user should know before.
+    /// A warning for the user before it starts.
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
 
-    /// What is judged.
+    /// The subject of the judgements.
     pub fn subject(&self) -> JudgedSubject {
         self.request.subject
     }

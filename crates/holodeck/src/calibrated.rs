@@ -51,7 +51,7 @@ pub struct UncalibratedMetric {
     pub name: String,
     /// The place of the requirement.
     pub location: Option<Location>,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
 }
 

@@ -25,13 +25,13 @@ use crate::{
 pub struct ChatOptions {
     /// How the agent is opened.
     pub open: OpenOptions,
-    /// What the conversations are for.
+    /// The occasion of the conversations.
     pub occasion: Occasion,
     /// Overrides the time limit of a turn.
     pub timeout: Option<Duration>,
     /// Whether a person can be asked about tool calls.
     pub presence: Presence,
-    /// What happens to a message while another one is answered.
+    /// How to handle a message while another one is answered.
     pub concurrency: Concurrency,
     /// Where attached files are kept; without it, only files of this machine can be attached, and none is kept.
     pub files: Option<FileVault>,

@@ -9,7 +9,7 @@ use holodeck_turn::Prices;
 
 use crate::{index::chat_rerankers, judges, quality};
 
-/// What a run would do.
+/// A preview of a run.
 #[derive(Clone, Debug)]
 pub struct DryRun {
     /// The cases, in order.
@@ -18,7 +18,7 @@ pub struct DryRun {
     pub labels: Vec<String>,
     /// How often each of them runs; empty if each runs once.
     pub trials: Vec<CaseTrials>,
-    /// What it may use; `None` when answers come from a recording and cost nothing.
+    /// The expected usage; `None` when answers come from a recording and cost nothing.
     pub estimate: Option<Estimate>,
 }
 

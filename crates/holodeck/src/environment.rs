@@ -15,7 +15,7 @@ pub enum EnvironmentError {
     DotEnv {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 }

@@ -148,7 +148,7 @@ pub(crate) struct MetricPlace {
     index: usize,
 }
 
-/// What has a list of metrics.
+/// The owner of a list of metrics.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Agent,
@@ -159,7 +159,7 @@ enum Owner {
 }
 
 impl MetricPlace {
-    /// What a metric at this place measures.
+    /// The subject of a metric at this place.
     pub(crate) fn subject(self) -> JudgedSubject {
         match self.owner {
             Owner::Conversation(_) => JudgedSubject::Conversations,

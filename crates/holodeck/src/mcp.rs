@@ -85,7 +85,7 @@ impl McpServers {
         self.0.iter().map(|server| server.info().tool).collect()
     }
 
-    /// What they report about themselves, for the run file.
+    /// Their reports about themselves, for the run file.
     pub(crate) fn records(&self, redactor: &Redactor) -> Vec<McpServerRecord> {
         let infos = self.0.iter().map(McpServer::info);
         infos

@@ -51,7 +51,7 @@ pub enum Preparing {
     /// Everything a run needs.
     #[default]
     Run,
-    /// What showing a plan needs: no server is started and no index is built.
+    /// For showing a plan: no server is started and no index is built.
     Plan,
 }
 
@@ -182,7 +182,7 @@ impl CheckedAgent {
         Ok(model_keys::check_loop_judges(&self.agent, &self.backends)?)
     }
 
-    /// What creates its backends.
+    /// The selector that creates its backends.
     pub(crate) fn into_backends(self) -> BackendSelector {
         self.backends
     }

@@ -78,7 +78,7 @@ pub(crate) fn loop_metrics<'a>(
     })
 }
 
-/// What scores the answers of an open agent.
+/// The scorers of an open agent's answers.
 pub(crate) struct AnswerScorers {
     parts: Arc<ScorerParts>,
     judges: SharedJudges,
@@ -255,15 +255,15 @@ fn tools_with_side_effects(open: &OpenAgent, occasion: Occasion, gate: SideEffec
     tools
 }
 
-/// What a loop around one question came to.
+/// The result of the loop for one message.
 pub(crate) struct LoopedTurn {
     /// The returned answer.
     pub(crate) turn: TurnRecord,
     pub(crate) assessment: QualityAssessment,
     pub(crate) report: LoopReport,
-    /// What was used beside the returned answer.
+    /// The usage besides the returned answer.
     pub(crate) used: JudgeUsage,
-    /// What was used beyond the first answer.
+    /// The usage beyond the first answer.
     pub(crate) beyond_first: JudgeUsage,
     /// What a failed call of a judge says about other calls.
     pub(crate) judge_failure: Option<JudgeFailure>,
@@ -271,7 +271,7 @@ pub(crate) struct LoopedTurn {
 }
 
 impl LoopedTurn {
-    /// What reports show.
+    /// The summary for reports.
     pub(crate) fn summary(&self) -> LoopSummary {
         let report = &self.report;
         LoopSummary {

@@ -25,11 +25,11 @@ const SHOWN_CASES: usize = 5;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct RecordedCase {
-    /// What it is: the case, the run, and the verdict.
+    /// A description: the case, the run, and the verdict.
     pub description: String,
     /// Its turns, without those that were skipped.
     pub turns: Vec<PastTurn>,
-    /// What the person should know about it.
+    /// Notes for the person about it.
     pub notes: Vec<String>,
     journal: Journal,
 }
@@ -41,7 +41,7 @@ pub enum RecordedCaseError {
     /// The name has another form.
     #[error("`{given}` does not name a case of a run")]
     Form {
-        /// What was given.
+        /// The input of the user.
         given: String,
     },
     /// No such run.
@@ -303,7 +303,7 @@ fn past_turn(turn: &TurnRecord) -> PastTurn {
 }
 
 impl RecordedCase {
-    /// What the person should know about the agent: that it is another one than in the run, or has changed since.
+    /// A note for the person about the agent: that it is another one than in the run, or has changed since.
     pub fn changes(&self, chat: &Chat, env: &holodeck_model::Env) -> Option<String> {
         let header = self.journal.header();
         let agent = chat.agent();

@@ -68,7 +68,7 @@ pub fn new_session_id() -> String {
     reason = "callers fill it in as a literal with `..Default::default()`"
 )]
 pub struct RoutedOptions {
-    /// What the caller sets in place of the environment and the YAML.
+    /// Settings of the caller in place of the environment and the YAML.
     pub overrides: RoutingOverrides,
     /// Whether a command was named: it is routed, also without `routing:`.
     pub names_command: bool,
@@ -363,7 +363,7 @@ impl RoutedAgent {
         );
     }
 
-    /// What executing a command would do. Nothing is started or asked.
+    /// Returns the plan of a command. Nothing is started or asked.
     pub async fn plan(&self, context: &CommandContext, options: &ExecuteOptions) -> RoutedPlan {
         let details: Option<AttemptDetails> = match &self.sdk {
             Some(sdk) => Some(sdk.explain(context, options).await),

@@ -36,7 +36,7 @@ pub struct SavedCase {
     pub path: PathBuf,
     /// The tools that each of its turns expects.
     pub expected_tools: Vec<Vec<String>>,
-    /// What the person should know about it.
+    /// Notes for the person about it.
     pub notes: Vec<String>,
 }
 
@@ -165,7 +165,7 @@ pub fn save_conversation(
     })
 }
 
-/// What becomes a test case.
+/// The conversation that becomes a test case.
 struct Conversation {
     turns: Vec<SavedTurn>,
     notes: Vec<String>,

@@ -40,7 +40,7 @@ const BACKLOG: u32 = 4096;
 /// How often old events are deleted.
 const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 
-/// What the command line decides about a server.
+/// The settings of a server on the command line.
 #[derive(Clone, Debug, Default)]
 #[allow(
     clippy::exhaustive_structs,
@@ -55,7 +55,7 @@ pub struct ServeFlags {
     pub cors_origins: Vec<String>,
     /// How long runs may take to end when the server stops.
     pub drain: Option<Duration>,
-    /// What clients can speak.
+    /// The protocols that clients can use.
     pub protocol: Option<ServeProtocol>,
     /// How the agents are opened.
     pub open: OpenOptions,
@@ -78,9 +78,9 @@ pub enum ServeError {
     /// The configuration is wrong.
     #[error("{message}")]
     Config {
-        /// What is wrong.
+        /// The problem.
         message: String,
-        /// What helps.
+        /// The next step.
         hint: String,
     },
     /// The store of the conversations cannot be opened.
@@ -247,7 +247,7 @@ impl Opened {
     }
 }
 
-/// What all agents of a server share.
+/// The settings that all agents of a server share.
 struct Settings<'a> {
     config: &'a ServeConfig,
     flags: &'a ServeFlags,

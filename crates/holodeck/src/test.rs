@@ -278,7 +278,7 @@ fn source_of_verdicts(answers: &Answers) -> VerdictSource {
     }
 }
 
-/// What decides each check of an agent.
+/// Everything that decides each check of an agent.
 fn check_identities(agent: &ResolvedAgent, redactor: &Arc<Redactor>) -> Arc<CheckIdentities> {
     let graders = GraderFiles::new();
     Arc::new(CheckIdentities::new(
@@ -289,7 +289,7 @@ fn check_identities(agent: &ResolvedAgent, redactor: &Arc<Redactor>) -> Arc<Chec
     ))
 }
 
-/// What the journal says about the agent's combination of its matrix.
+/// The journal's form of the agent's combination of its matrix.
 fn stored(open: &OpenAgent, options: &TestOptions) -> Option<StoredCombination> {
     let values = open.agent().combination.clone()?;
     let group = options.matrix.clone().unwrap_or_else(|| MatrixGroup {
@@ -510,7 +510,7 @@ fn restore_options(
 }
 
 impl PreparedTest {
-    /// What would run, and the estimated cost.
+    /// A preview of the run, with the estimated cost.
     pub fn dry_run(&self) -> DryRun {
         let live = self.request.replayed.is_none();
         let estimate = live.then(|| {

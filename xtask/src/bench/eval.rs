@@ -1,4 +1,4 @@
-//! What judging costs: cases with three judges, beside as many model calls without judges.
+//! Measures the cost of judging: cases with three judges, beside as many model calls without judges.
 
 use anyhow::Result;
 

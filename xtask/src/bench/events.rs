@@ -1,4 +1,4 @@
-//! What storing and delivering events costs, beside the same transactions in plain SQLite; and `holodeck serve`.
+//! Measures storing and delivering events, beside the same transactions in plain SQLite; and `holodeck serve`.
 
 use anyhow::Result;
 use holodeck_testkit::PostgresServer;
@@ -63,7 +63,7 @@ pub(super) fn measure(machine: &Machine, runs: u32) -> Result<String> {
     ))
 }
 
-/// What was measured, in each run.
+/// The measurements of each run.
 struct Figures {
     appends: Vec<Value>,
     postgres: Vec<Value>,

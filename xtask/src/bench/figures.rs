@@ -12,7 +12,7 @@ pub(super) struct Spread<T> {
     pub(super) greatest: T,
 }
 
-/// What the runs of a command cost.
+/// The costs of the runs of a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figures {
     pub(super) cpu: Spread<Duration>,

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 
 use crate::host;
 
-/// What a reader needs to judge the figures.
+/// Facts about the machine that a reader needs to judge the figures.
 pub(super) struct Machine {
     cores: usize,
     processor: String,

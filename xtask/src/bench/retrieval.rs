@@ -19,7 +19,7 @@ const PEERS_PROGRAM: &str = include_str!("peers.py");
 /// `apsw` has an SQLite that may load extensions; many a Python's own may not.
 const PACKAGES: [&str; 4] = ["numpy", "apsw", "sqlite-vec", "chromadb"];
 
-/// What was measured at one size, each figure in each run.
+/// The measurements at one size, each figure in each run.
 struct Size {
     count: usize,
     builds: Vec<Value>,

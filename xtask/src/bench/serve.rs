@@ -1,4 +1,4 @@
-//! What `holodeck serve` adds to a streamed answer, and its memory.
+//! Measures the time that `holodeck serve` adds to a streamed answer, and its memory.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ const PACE: Pace = Pace {
     padding: FAST.padding,
 };
 
-/// What was measured; of several runs, the median.
+/// The measurements; of several runs, the median.
 pub(super) struct Serving {
     idle: u64,
     waiting: u64,

@@ -67,7 +67,7 @@ impl Events {
         )
     }
 
-    /// What is stored of a conversation.
+    /// Returns the stored events of a conversation.
     pub(crate) fn stored(address: &str, session: &str) -> Result<Vec<Event>> {
         let mut events = Self::open(address, &format!("/v1/sessions/{session}/events"))?;
         let mut all = Vec::new();

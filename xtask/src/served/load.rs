@@ -43,7 +43,7 @@ impl Latency {
     }
 }
 
-/// What conversations that are answered at the same time received.
+/// The events that conversations answered at the same time received.
 pub(crate) struct Conversations {
     pub(crate) latency: Latency,
     /// Pieces that the model wrote, and that clients received.
@@ -153,7 +153,7 @@ fn converse(
     Ok(latencies)
 }
 
-/// What many readers of one conversation received.
+/// The events that many readers of one conversation received.
 pub(crate) struct Readers {
     pub(crate) events: usize,
     /// Resident memory while all of them wait for events, and its peak.
@@ -223,7 +223,7 @@ fn until_complete(address: &str) -> Result<Vec<Event>> {
     }
 }
 
-/// What clients that take nothing cost.
+/// The cost of clients that read nothing.
 pub(crate) struct Stalled {
     /// The events that all of them were behind.
     pub(crate) behind: usize,

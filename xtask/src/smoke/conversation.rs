@@ -157,15 +157,15 @@ pub(super) struct Conversation {
     /// The control requests it sent, all of them answered.
     pub(super) asked: Vec<Value>,
     requests: u32,
-    /// What came while an answer to a control request was awaited.
+    /// Frames that arrived while an answer to a control request was awaited.
     held: VecDeque<Value>,
-    /// What came before a wait ended without the frame that was wanted.
+    /// Frames that arrived before a wait ended without the expected frame.
     pub(super) unfinished: Vec<Value>,
     patience: Duration,
     pub(super) place: Arc<TempDir>,
 }
 
-/// What came between a prompt and the result it led to.
+/// The frames between a prompt and its result.
 pub(super) struct Turn(pub(super) Vec<Value>);
 
 /// How a process ended.
@@ -358,7 +358,7 @@ pub(super) fn prompt(content: &Value) -> Value {
     })
 }
 
-/// What `--mcp-config` takes and what `sdkMcpServerManifests` takes of the one server here.
+/// The one server here, in the forms of `--mcp-config` and of `sdkMcpServerManifests`.
 pub(super) fn manifest() -> Value {
     json!({"initializeResult": initialize_result(), "toolsListResult": tools_list()})
 }

@@ -1,4 +1,4 @@
-//! What was seen of one binary, by the names of the rows.
+//! Observations of one binary, by the names of the rows.
 
 use std::collections::BTreeMap;
 

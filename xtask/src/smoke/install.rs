@@ -64,7 +64,7 @@ impl Pin {
 /// Where everything is; git ignores it.
 const FOLDER: &str = ".smoke";
 
-/// What is installed.
+/// The installed programs.
 pub(super) struct Installed {
     /// One per entry of [`CLIS`].
     pub(super) clis: Vec<PathBuf>,

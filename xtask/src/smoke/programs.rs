@@ -33,7 +33,7 @@ const PROGRAMS: &[Program] = &[
     },
 ];
 
-/// What was found of one program.
+/// The result of looking for one program.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     Good,

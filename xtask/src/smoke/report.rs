@@ -12,7 +12,7 @@ pub(super) struct Column {
     /// Whether it is one of the releases this is made for.
     pub(super) pinned: bool,
     pub(super) facts: Facts,
-    /// What kept scenarios from their end.
+    /// Errors that prevented scenarios from finishing.
     pub(super) errors: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What the product assumes of the CLI, name by name. A drift is a change here, in the product, or in both.
+//! The assumptions of the product about the CLI, name by name. A drift is a change here, in the product, or in both.
 
 use super::install::CLIS;
 
@@ -17,7 +17,7 @@ pub(super) struct Row {
     pub(super) name: &'static str,
     /// The expected result of a scenario; `None` if only the types can show it.
     assumed: Option<&'static str>,
-    /// What the older release does instead.
+    /// The behaviour of the older release, if it differs.
     older: Option<&'static str>,
     /// A declaration of the SDK and a word it has.
     pub(super) types: Option<(&'static str, &'static str)>,
@@ -45,7 +45,7 @@ impl Row {
         ["--version", "bytes of the binary"].contains(&self.name)
     }
 
-    /// What this release has to do. An unknown binary is checked as the newest pinned one.
+    /// The expected behaviour of this release. An unknown binary is checked as the newest pinned one.
     pub(super) fn assumed_of(&self, version: &str) -> Option<&'static str> {
         let [_, older] = CLIS;
         match self.older {

@@ -1,4 +1,4 @@
-//! What the CLI is put through, one process or a few at a time.
+//! Scenarios that exercise the CLI, one process or a few at a time.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// The same for the base conversation, which runs alone: with a second attempt, its drift is known within a minute.
 pub(super) const BASE_PATIENCE: Duration = Duration::from_secs(25);
 
-/// What a scenario is about.
+/// The binary and server of a scenario.
 #[derive(Clone)]
 pub(super) struct Subject {
     /// Its name in the table.
@@ -42,7 +42,7 @@ pub(super) struct Scenario {
     run: fn(&Subject, &mut Facts) -> Result<()>,
 }
 
-/// What everything else rests on. It runs first, and its drift ends the gate.
+/// The scenarios that everything else depends on. They run first, and their drift ends the gate.
 pub(super) const BASE: &[Scenario] = &[Scenario {
     name: "conversation",
     run: conversation::run,
@@ -88,7 +88,7 @@ pub(super) const OTHERS: &[Scenario] = &[
     },
 ];
 
-/// What the scenarios saw of each subject, and what went wrong on the way.
+/// Runs scenarios and returns the observations of each subject with its errors.
 pub(super) fn run_all(scenarios: &[Scenario], subjects: &[Subject]) -> Vec<(Facts, Vec<String>)> {
     let tasks: Vec<(usize, &Scenario)> = scenarios
         .iter()

@@ -1,4 +1,4 @@
-//! What the SDK publishes: declarations of a TypeScript file, read as text.
+//! Reads the declarations that the SDK publishes, as text of a TypeScript file.
 
 /// The text of a type file.
 pub(super) struct Types(String);

@@ -27,7 +27,7 @@ pub(super) fn unused(files: &[File]) -> Vec<Place> {
     found
 }
 
-/// What one crate re-exports.
+/// The re-exports of one crate.
 #[derive(Default)]
 struct Exports {
     /// Of its `lib.rs`.

@@ -1,4 +1,4 @@
-//! What comes in from outside: banned packages, sources, licences, how many.
+//! Rules for dependencies from outside: banned packages, sources, licences, how many.
 
 use std::collections::BTreeMap;
 

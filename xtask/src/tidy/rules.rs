@@ -186,14 +186,14 @@ pub(super) const CRATES: &[Crate] = &[
     member("xtask", 4, &[TESTKIT]),
 ];
 
-/// What reads YAML.
+/// The only crate that reads YAML.
 pub(super) const LANGUAGE: &str = "holodeck-yaml";
 
 /// Only for tests. Automation is never shipped and may build on it.
 pub(super) const TESTKIT: &str = "holodeck-testkit";
 
-/// What tests use to get an agent, its files and turns, the form of its answers and its surroundings: any crate that these
-/// do not build on may have them as dev-dependencies.
+/// Crates that tests use to get an agent, its files and turns, the form of its answers and its surroundings: any crate
+/// that these do not build on may have them as dev-dependencies.
 pub(super) const FOR_TESTS: &[&str] = &[
     TESTKIT,
     LANGUAGE,

@@ -1,4 +1,4 @@
-//! What no tracked file may hold: keys, and paths of one machine.
+//! Texts that no tracked file may contain: keys, and paths of one machine.
 
 use super::Finding;
 

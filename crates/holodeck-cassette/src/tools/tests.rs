@@ -76,7 +76,7 @@ impl ToolHost for Live {
     }
 }
 
-/// What the tool `asks` spends on a call.
+/// The usage of the tool `asks` in a call.
 fn spending() -> ToolUsage {
     ToolUsage {
         cost_usd: None,

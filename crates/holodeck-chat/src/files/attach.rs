@@ -26,7 +26,7 @@ pub(crate) struct Attachments {
 pub(crate) struct Attached {
     pub(crate) message: String,
     pub(crate) images: Vec<Image>,
-    /// What is stored about the files.
+    /// The stored description of the files.
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) warnings: Vec<String>,
 }

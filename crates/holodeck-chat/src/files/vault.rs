@@ -199,7 +199,7 @@ impl FileVault {
         .await
     }
 
-    /// What was stored about a file for the model of embeddings `model`.
+    /// Reads the stored index of a file for the embedding model `model`.
     pub(super) async fn read_index<T: DeserializeOwned + Send + 'static>(
         &self,
         owner: &str,

@@ -96,7 +96,7 @@ impl Office {
         stored.unwrap()
     }
 
-    /// What the model got.
+    /// Returns the message that the model received.
     async fn ask(&self, request: RunRequest) -> Result<String, RunError> {
         let result = self.world.service.run_graph(request, None).await;
         result.map(|result| result.response)

@@ -35,7 +35,7 @@ fn result(id: &str, text: &str) -> ToolResult {
     }
 }
 
-/// What a test recorded: an answer after two calls, of which one has no result, and a turn that failed.
+/// Turns as a test recorded them: an answer after two calls, of which one has no result, and a turn that failed.
 #[tokio::test]
 async fn turns_that_were_recorded_elsewhere_begin_a_conversation() {
     let options = ServiceOptions {

@@ -96,7 +96,7 @@ pub(super) enum EventFormat {
     Ndjson,
 }
 
-/// What is written to stdout.
+/// The form of the output on stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Output {
     /// The text of the answer.

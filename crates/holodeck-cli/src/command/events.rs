@@ -143,7 +143,7 @@ fn tail(
     })
 }
 
-/// What a conversation consists of.
+/// The contents of a conversation, counted.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Stats {

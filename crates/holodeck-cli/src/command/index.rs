@@ -70,7 +70,7 @@ struct StatusArgs {
 struct SearchArgs {
     #[command(flatten)]
     agent: AgentArg,
-    /// What to search for.
+    /// The query to search for.
     query: String,
     /// The tool to search with; required if there are several.
     #[arg(long, value_name = "NAME")]

@@ -31,7 +31,7 @@ pub(crate) struct InitArgs {
     /// The agent's name, if it differs from the folder's.
     #[arg(long)]
     name: Option<String>,
-    /// What kind of agent to start from. Default: `conversational`.
+    /// The kind of agent to start from. Default: `conversational`.
     #[arg(long, value_enum)]
     template: Option<Template>,
     /// The provider of the model. Default: `ollama`.
@@ -43,7 +43,7 @@ pub(crate) struct InitArgs {
     /// The endpoint of the model; any OpenAI-compatible server.
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
-    /// What the agent does, in a sentence.
+    /// A description of the agent, in a sentence.
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
     /// The author of the agent.

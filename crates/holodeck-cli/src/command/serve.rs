@@ -32,7 +32,7 @@ pub(crate) struct ServeArgs {
     /// Listen on this port; 0 takes a free one.
     #[arg(short, long)]
     port: Option<u16>,
-    /// What clients can speak.
+    /// The protocol that clients can use.
     #[arg(long, value_enum)]
     protocol: Option<Protocol>,
     /// Let web pages of these origins use the server; separated by commas.
@@ -52,7 +52,7 @@ pub(crate) struct ServeArgs {
     json: bool,
 }
 
-/// What clients can speak.
+/// The protocol that clients can use.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Protocol {
     /// REST, server-sent events, WebSockets, and the endpoint for OpenAI clients.

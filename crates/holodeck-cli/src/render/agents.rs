@@ -83,7 +83,7 @@ pub(crate) fn agent(doc: &AgentDoc, definition: &AgentDefinition) -> String {
     text
 }
 
-/// What was selected.
+/// Renders a selection.
 pub(crate) fn selection(selection: &Selection) -> String {
     let reason = one_line(&selection.reason);
     match (&selection.agent, selection.selected_by) {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{style::dim, text};
 
-/// What a call's arguments may take of a line.
+/// The width of a call's arguments in a line.
 const ARGUMENTS_WIDTH: usize = 40;
 
 /// A conversation as a person reads it.

@@ -179,7 +179,7 @@ fn results(head: &ReportHead, metrics: &BTreeSet<&str>, took: Duration) -> Vec<S
     cells
 }
 
-/// What each combination would run, and the sum of the estimates.
+/// Renders the plan of each combination, and the sum of the estimates.
 pub(crate) fn matrix_plan(plans: &[(&Combination, &DryRun)]) -> String {
     let mut shown = String::new();
     for (place, (values, dry)) in plans.iter().enumerate() {

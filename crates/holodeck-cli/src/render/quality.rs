@@ -39,7 +39,7 @@ pub(crate) fn loop_report(report: &LoopReport) -> String {
     text
 }
 
-/// What a loop around a test case did.
+/// Renders the loop around a test case.
 pub(crate) fn loop_summary(summary: &LoopSummary) -> String {
     let count = words::count(summary.scores.len(), "iteration");
     let mut text = format!(
@@ -64,7 +64,7 @@ fn repeated(answers: u32) -> String {
     format!("{count} called tools that may change something")
 }
 
-/// What a stored loop came to, and what it comes to with other rules.
+/// Renders the result of a stored loop, and its result with other rules.
 pub(crate) fn loop_replay(report: &LoopReport, replayed: &LoopReplay) -> String {
     let end = |reason: Option<&str>, count: usize, of: u32| match reason {
         Some(reason) => format!("{reason} after {count} of {of}"),

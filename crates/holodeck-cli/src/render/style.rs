@@ -32,7 +32,7 @@ pub(crate) fn strong(text: &str) -> String {
     paint(STRONG, text)
 }
 
-/// What went wrong.
+/// Text about an error.
 pub(crate) fn failed_text(text: &str) -> String {
     paint(ERROR, text)
 }

@@ -1,4 +1,4 @@
-//! What is typed while the program does not read it.
+//! Handles keys that are typed while the program does not read them.
 
 use std::{
     io,

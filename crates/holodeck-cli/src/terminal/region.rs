@@ -16,7 +16,7 @@ const TICK: Duration = Duration::from_millis(120);
 /// The frames of the spinner; the last one is its end.
 const FRAMES: &str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ";
 
-/// What is shown at the moment: log lines appear above its changing line.
+/// The changing lines on the terminal: log lines appear above them.
 static CURRENT: Mutex<Option<Lines>> = Mutex::new(None);
 
 /// The region of stderr. Its changing line is removed when the value is dropped.

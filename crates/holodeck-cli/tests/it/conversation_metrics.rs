@@ -18,7 +18,7 @@ fn form(request: &ReceivedRequest) -> &str {
         .unwrap_or_default()
 }
 
-/// What the agent answers to its messages.
+/// The answers of the agent to its messages.
 const ANSWERS: [&str; 3] = [
     "Which order is it?",
     "I have asked for the refund.",

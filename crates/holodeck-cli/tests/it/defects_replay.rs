@@ -21,7 +21,7 @@ fn no_key(name: &str) -> String {
     )
 }
 
-/// What was masked in each turn, according to the newest journal.
+/// The masked parts of each turn, according to the newest journal.
 fn masked(project: &Project) -> Vec<Value> {
     let lines = project.journal_lines();
     let turns = lines

@@ -19,7 +19,7 @@ fn model() -> ModelServer {
     })
 }
 
-/// What a client sees of an agent whose tool a person must approve.
+/// The observations of a client of an agent whose tool a person must approve.
 fn seen_by(client: &str) -> Value {
     let model = model();
     let project = Project::with(&format!(

@@ -1,4 +1,4 @@
-//! What judges used, over a kill.
+//! Tests that the usage of judges is counted across a kill.
 
 use std::{
     process::Stdio,

@@ -114,7 +114,7 @@ fn stored(server: &Server, session: &str) -> BTreeMap<u64, String> {
     events
 }
 
-/// What clients were given before the server was killed.
+/// The events that clients received before the server was killed.
 #[derive(Default)]
 struct Given {
     events: BTreeMap<(&'static str, u64), String>,

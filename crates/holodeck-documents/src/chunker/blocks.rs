@@ -86,7 +86,7 @@ struct Scan<'a> {
     lines: Vec<Line>,
     next: usize,
     found: Vec<Block>,
-    /// What precedes the next line.
+    /// The context of the next line.
     before: Before,
 }
 

@@ -13,7 +13,7 @@ const LONGEST_MEANING: usize = 500;
 /// A longer string is not a term.
 const LONGEST_TERM: usize = 80;
 
-/// What separates a term from its meaning.
+/// Verbs that separate a term from its meaning.
 const VERBS: &[&str] = &[
     "has the same meaning",
     "have the same meaning",

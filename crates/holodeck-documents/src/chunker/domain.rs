@@ -29,7 +29,7 @@ pub(super) struct Heading {
     pub(super) runs_on: bool,
 }
 
-/// What precedes a line.
+/// The context before a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     /// A blank line, a heading or nothing.
@@ -320,7 +320,7 @@ fn is_sentence(text: &str) -> bool {
             .any(|word| VERBS.contains(&word.trim_end_matches([':', ',', '.'])))
 }
 
-/// What separates a number from its title.
+/// Removes the marks that separate a number from its title.
 fn without_marks(text: &str) -> &str {
     text.trim_start_matches(|mark: char| {
         mark.is_whitespace() || matches!(mark, '.' | ':' | ')' | '—' | '–' | '-')

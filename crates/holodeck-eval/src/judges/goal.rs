@@ -98,7 +98,7 @@ struct GoalAnswer {
     score: f64,
 }
 
-/// What one turn did for the goal.
+/// The contribution of one turn to the goal.
 #[derive(Deserialize)]
 struct Evidence {
     turn: usize,

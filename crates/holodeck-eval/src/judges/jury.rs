@@ -18,7 +18,7 @@ pub(crate) struct Jury {
     metric: Box<dyn JudgedMetric>,
 }
 
-/// What one judge came to.
+/// The result of one juror.
 #[derive(Serialize)]
 struct Juror {
     /// The model; absent for the default one.

@@ -22,7 +22,7 @@ pub(crate) struct Questions<'a> {
 
 /// A prompt and the form of its answer.
 pub(super) struct Question<'a> {
-    /// What it is for.
+    /// Its purpose.
     pub(super) step: &'a str,
     pub(super) prompt: String,
     pub(super) format: VerdictFormat,

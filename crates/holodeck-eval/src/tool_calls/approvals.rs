@@ -66,7 +66,7 @@ pub fn check_approvals(
     outcome
 }
 
-/// What was decided about a call, or why nothing was.
+/// Describes the decision about a call, or why there is none.
 fn describe_decision(call: &CalledTool<'_>) -> &'static str {
     match (call.decision, call.refused) {
         (Some(decision), _) => decision.as_str(),

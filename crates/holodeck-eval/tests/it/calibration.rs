@@ -1,4 +1,4 @@
-//! What labels show about judges that are known to be good or bad.
+//! Tests of the agreement with labels, for judges that are known to be good or bad.
 #![allow(clippy::float_cmp, reason = "what must be exact is compared exactly")]
 
 use holodeck_eval::{

@@ -72,7 +72,7 @@ pub(super) struct Agent {
     /// Its `subagentRunId`.
     pub(super) tag: Option<String>,
     pub(super) stage: Stage,
-    /// What the ids of its messages begin with.
+    /// The prefix of the ids of its messages.
     prefix: String,
     turn: Option<u32>,
     /// The message within the turn: text after calls is a message of its own.
@@ -85,7 +85,7 @@ pub(super) struct Agent {
 
 #[derive(Default)]
 struct Streamed {
-    /// What the client has of the message.
+    /// The text of the message that the client has.
     sent: String,
     is_open: bool,
 }

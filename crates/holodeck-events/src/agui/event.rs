@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct AgUiEvent {
-    /// What happened.
+    /// Its content.
     #[serde(flatten)]
     pub body: AgUiBody,
     /// When the event behind it was recorded, in milliseconds.

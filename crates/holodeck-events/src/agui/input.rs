@@ -20,7 +20,7 @@ pub struct RunAgentInput {
     pub thread_id: String,
     /// The client's id of the AG-UI run.
     pub run_id: String,
-    /// What the client speaks; absent before 1.0.
+    /// The protocol version of the client; absent before 1.0.
     #[serde(default)]
     pub protocol_version: Option<String>,
     /// The run that this one branches from.
@@ -35,7 +35,7 @@ pub struct RunAgentInput {
     /// Tools of the front end.
     #[serde(default, deserialize_with = "or_default")]
     pub tools: Vec<Value>,
-    /// What surrounds the conversation.
+    /// The context of the conversation.
     #[serde(default, deserialize_with = "or_default")]
     pub context: Vec<AgUiContext>,
     /// For the agent; `{"holodeck": {"events": true}}` requests every event.
@@ -79,7 +79,7 @@ pub struct AgUiMessage {
 pub struct AgUiToolCall {
     /// Its id.
     pub id: String,
-    /// What is called.
+    /// The called function.
     pub function: AgUiFunction,
 }
 
@@ -98,7 +98,7 @@ pub struct AgUiFunction {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct AgUiContext {
-    /// What it is.
+    /// Its description.
     #[serde(default)]
     pub description: String,
     /// The text.
@@ -120,7 +120,7 @@ pub struct AgUiResume {
     pub payload: Value,
 }
 
-/// What a [`RunAgentInput`] asks for.
+/// The parts of a [`RunAgentInput`] that are used.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct AgUiRequest {
@@ -131,7 +131,7 @@ pub struct AgUiRequest {
     pub history: Vec<HistoryItem>,
     /// Answers to approvals, each for the thread as its session and without a user.
     pub answers: Vec<ApprovalAnswer>,
-    /// What is not used, each as a sentence.
+    /// Parts that are not used, each as a sentence.
     pub warnings: Vec<String>,
 }
 
@@ -152,9 +152,9 @@ pub struct AgUiUserMessage {
 pub struct AgUiInputError {
     /// The field of the request.
     pub place: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
-    /// What to send instead.
+    /// The request to send instead.
     pub hint: String,
 }
 

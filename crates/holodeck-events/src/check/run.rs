@@ -36,7 +36,7 @@ struct Approval {
     resolved: bool,
 }
 
-/// What one agent of the run has streamed of its open message.
+/// The streamed part of one agent's open message.
 #[derive(Debug, Default)]
 struct AgentStream {
     turn: Option<u32>,

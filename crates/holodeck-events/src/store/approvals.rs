@@ -22,7 +22,7 @@ pub struct ApprovalAnswer {
     pub session_id: Option<String>,
     /// Who answers, as the connection authenticated it. It must be the session's owner, unless the service answers.
     pub user: Option<String>,
-    /// What is decided.
+    /// The decision.
     pub decision: Resolution,
     /// Why.
     pub reason: Option<String>,
@@ -30,7 +30,7 @@ pub struct ApprovalAnswer {
     pub scope: ApprovalScope,
 }
 
-/// What is decided about an approval.
+/// The decision about an approval.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Resolution {
@@ -63,7 +63,7 @@ pub struct ApprovalInfo {
     pub agent: Option<String>,
     /// When it was asked.
     pub requested_at: Timestamp,
-    /// What is asked.
+    /// The question.
     #[serde(flatten)]
     pub request: ApprovalRequested,
     /// The answer; `None` while it is pending.
@@ -153,7 +153,7 @@ pub(super) struct Approval {
     pub(super) resolved: Option<StoredEvent>,
 }
 
-/// What becomes of an answer.
+/// The effect of an answer.
 pub(super) enum Answered {
     /// The same answer is stored already.
     Before(StoredEvent),

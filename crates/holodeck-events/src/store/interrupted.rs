@@ -13,7 +13,7 @@ use crate::{
     terminal::code,
 };
 
-/// What an agent of the run had streamed and no event holds yet.
+/// The text that an agent of the run had streamed and that no event holds yet.
 #[derive(Default)]
 struct Stream<'a> {
     agent: Option<&'a str>,
@@ -104,7 +104,7 @@ pub(super) fn end_interrupted(events: &[StoredEvent], clock: &dyn Clock, ids: &d
     drafts
 }
 
-/// What is open, by agent, in the order in which they began; the run's own is first.
+/// The open texts, by agent, in the order in which they began; the run's own is first.
 fn streams(events: &[StoredEvent]) -> Vec<Stream<'_>> {
     let mut streams = vec![Stream::default()];
     for event in events {

@@ -52,9 +52,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// A store in a PostgreSQL database, which several processes may open. Clones share it.
 ///
-/// What a process commits is delivered to its own subscribers at once, and to those of other processes by the server's
-/// notifications. All of it reaches the server's disk before that, pieces of text too: a run outlives a crash of the
-/// server, and its pieces must then be its message. It works within the Tokio runtime that opens it.
+/// Events that a process commits are delivered to its own subscribers at once, and to those of other processes by the
+/// server's notifications. All of it reaches the server's disk before that, pieces of text too: a run outlives a crash
+/// of the server, and its pieces must then be its message. It works within the Tokio runtime that opens it.
 ///
 /// Each process holds an advisory lock and shows a beat by the server's clock. One that ends loses its runs at once, one
 /// that is silent for [`PostgresOptions::lease`] loses them then, and one whose connections were lost, also by a restart of
@@ -65,21 +65,21 @@ pub struct PostgresStore {
     tasks: Arc<Tasks>,
 }
 
-/// What ends with the last handle.
+/// Background tasks, which end with the last handle.
 struct Tasks {
     workers: Vec<UnboundedSender<Job>>,
     /// Ends the lease when it is dropped.
     lease: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
 }
 
-/// What the tasks and the readers share.
+/// The state that the tasks and the readers share.
 struct Shared {
     target: Target,
     hub: Hub,
     options: PostgresOptions,
     /// The name of this writer, never used before.
     name: String,
-    /// What the stores in these tables listen to.
+    /// The notification channel of the stores in these tables.
     channel: String,
     /// The key of the advisory lock that is held while this writer lives.
     lock_key: AtomicI64,

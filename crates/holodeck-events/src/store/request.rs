@@ -1,4 +1,4 @@
-//! What a store in a database is asked to write, and what follows from it.
+//! The requests to the writer of a store in a database, and the effects that follow their commit.
 
 #[cfg(feature = "sqlite")]
 use holodeck_model::events::EventClass;
@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::{ApprovalAnswer, Retention, SessionInfo, StoreError, StoredEvent, Swept, session_of};
 use crate::Draft;
 
-/// What is asked of what writes to a store.
+/// A request to the writer of a store.
 pub(in crate::store) enum Request {
     OpenSession {
         first: Draft,
@@ -36,7 +36,7 @@ pub(in crate::store) enum Request {
     Close,
 }
 
-/// What is copied, and as what.
+/// The source and the target of a copy.
 #[derive(Debug)]
 pub(in crate::store) struct Copy {
     pub(in crate::store) from: String,
@@ -60,7 +60,7 @@ pub(in crate::store) struct Reply {
     pub(in crate::store) swept: Swept,
 }
 
-/// What follows a request once it is committed.
+/// The effects of a request that follow its commit.
 #[derive(Debug, Default)]
 pub(in crate::store) struct Done {
     pub(in crate::store) reply: Reply,

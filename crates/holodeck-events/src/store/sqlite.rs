@@ -47,7 +47,7 @@ pub struct SqliteStore {
     jobs: mpsc::Sender<Job>,
 }
 
-/// What the writing thread and the readers share.
+/// The state that the writing thread and the readers share.
 struct Shared {
     path: PathBuf,
     hub: Hub,

@@ -12,7 +12,7 @@ mod input;
 mod official;
 mod rules;
 
-/// What clients since 1.0 get.
+/// The options of clients since 1.0.
 fn all() -> AgUiOptions {
     let mut options = AgUiOptions::default();
     options.subagents = true;

@@ -16,7 +16,7 @@ use crate::{
 
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// What is delivered, with the milliseconds since the start.
+/// Returns the deliveries, with the milliseconds since the start.
 async fn record(events: Vec<(u64, Emitted)>, interval: Duration) -> (Vec<(u128, String)>, Vec<StoredEvent>) {
     let store = MemoryStore::new();
     let (clock, ids) = sources();

@@ -1,4 +1,4 @@
-//! What every store does, tested on each of them.
+//! The contract that every store fulfils, tested on each of them.
 
 mod approvals;
 mod concurrent;

@@ -34,7 +34,7 @@ use crate::{
 const ROUNDS: &str = "HOLODECK_KILL_ROUNDS";
 /// Seed of the random choices, to repeat a failure.
 const SEED: &str = "HOLODECK_KILL_SEED";
-/// What a child does, its name, and the store.
+/// The variable with the task of a child, its name, and the store.
 const TASK: &str = "HOLODECK_TEST_TASK";
 const NAME: &str = "HOLODECK_TEST_WRITER";
 const PLACE: &str = "HOLODECK_TEST_EVENTS";
@@ -92,7 +92,7 @@ impl Log {
     }
 }
 
-/// What writers delivered before they were killed, by session and index.
+/// The events that writers delivered before they were killed, by session and index.
 #[derive(Default)]
 pub(crate) struct Delivered(pub(crate) BTreeMap<(String, u64), String>);
 

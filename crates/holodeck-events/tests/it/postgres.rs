@@ -1,4 +1,4 @@
-//! What only the store in a PostgreSQL database has to prove: other processes, their ends, and lost connections.
+//! Tests of the store in a PostgreSQL database alone: other processes, their ends, and lost connections.
 
 mod connections;
 mod processes;

@@ -229,7 +229,7 @@ fn holds(session: &TestSession) {
     same!(grammar::check_order(&events), Ok(()));
 }
 
-/// What a recorder without a store makes of a stream.
+/// The result and trajectory of a stream, recorded without a store.
 fn without_store(emitted: Vec<Emitted>) -> (ExecutionResult, Trajectory) {
     let mut recorder = RunRecorder::without_store();
     for next in emitted.into_iter().chain([Err(BackendError::no_result())]) {
@@ -274,7 +274,7 @@ proptest! {
         prop_assert_eq!(holodeck_events::history(&session.pruned()), history);
     }
 
-    /// What a conversation that stays open keeps is what is read from its log.
+    /// The history of an open conversation equals the history that is read from its log.
     #[test]
     fn the_history_of_an_orderly_run_is_that_of_the_live_conversation(emitted in tame()) {
         let mut live = HistoryFold::new("go");

@@ -1,4 +1,4 @@
-//! What only the store in a SQLite file has to prove: other writers, ends of processes, a full disk.
+//! Tests of the store in a SQLite file alone: other writers, ends of processes, a full disk.
 
 mod approvals;
 mod file;

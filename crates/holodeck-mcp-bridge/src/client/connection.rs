@@ -34,7 +34,7 @@ pub(crate) struct Connection {
     _listener: Option<AbortOnDropHandle<()>>,
 }
 
-/// What connections share.
+/// The HTTP client and the time limit that connections share.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
     /// The error is the reason why there is no client.

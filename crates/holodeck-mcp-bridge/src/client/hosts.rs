@@ -1,4 +1,4 @@
-//! What a server may request from the application.
+//! Requests that a server may send to the application, and the traits that answer them.
 
 use async_trait::async_trait;
 use holodeck_backend_api::{Image, Role, ToolCx};

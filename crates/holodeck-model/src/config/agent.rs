@@ -18,7 +18,7 @@ pub struct Agent {
     /// Name of the agent; results are stored under it.
     #[schemars(regex(pattern = r"\S"))]
     pub name: String,
-    /// What the agent is for.
+    /// The purpose of the agent.
     #[schemars(regex(pattern = r"\S"))]
     pub description: Option<String>,
     /// Who wrote it.
@@ -61,7 +61,7 @@ pub struct Agent {
     pub routing: Option<RoutingConfig>,
     /// Improves answers until they are good enough.
     pub quality_loop: Option<QualityLoopConfig>,
-    /// What a command must leave behind.
+    /// The evidence that commands must produce.
     pub evidence: Option<EvidenceConfig>,
     /// Where decisions about commands are written.
     pub telemetry: Option<TelemetryConfig>,

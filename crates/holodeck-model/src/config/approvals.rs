@@ -13,7 +13,7 @@ pub struct ApprovalsConfig {
     /// Seconds a person has to answer; `null`: no limit.
     #[schemars(range(min = 1))]
     pub timeout_seconds: Option<u32>,
-    /// What happens if no answer arrives in time.
+    /// How to decide if no answer arrives in time.
     pub on_timeout: OnApprovalTimeout,
     /// The decision when no person can be asked: in tests, and in `run` and `serve` without a client.
     pub non_interactive: NonInteractive,
@@ -34,7 +34,7 @@ impl Default for ApprovalsConfig {
     }
 }
 
-/// What happens if no answer arrives in time.
+/// How to decide if no answer arrives in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnApprovalTimeout {

@@ -10,7 +10,7 @@ use serde_json::{Number, Value, json};
 
 use crate::value::{JsonMap, Pattern};
 
-/// What an argument must be.
+/// The expected value of an argument, or a condition on it.
 ///
 /// A mapping is a matcher only if all its keys are matcher keys and there is only one (a lower bound may be combined
 /// with an upper one). A mapping with `fuzzy` or `regex` and another key is an error; every other value is a literal.

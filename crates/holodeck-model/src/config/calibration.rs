@@ -20,7 +20,7 @@ pub enum RequireCalibrated {
     AtLeast(CalibrationMinimum),
 }
 
-/// What a calibration must reach.
+/// The agreement that a calibration must reach.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CalibrationMinimum {
@@ -52,7 +52,7 @@ fn min_labels() -> u32 {
 }
 
 impl RequireCalibrated {
-    /// What is required; `None` if nothing is.
+    /// The required agreement; `None` if nothing is required.
     pub fn minimum(self) -> Option<CalibrationMinimum> {
         match self {
             Self::Flag(required) => required.then(CalibrationMinimum::default),

@@ -32,7 +32,7 @@ pub struct ClaudeConfig {
     pub cli_path: Option<PathRef>,
     /// Directory the agent works in.
     pub working_directory: Option<PathRef>,
-    /// What needs approval. If absent, unlike with `manual`, a test approves what the YAML enables.
+    /// Which actions need approval. If absent, unlike with `manual`, a test approves what the YAML enables.
     pub permission_mode: Option<PermissionMode>,
     /// How often the model may be called for one question.
     #[schemars(range(min = 1))]
@@ -63,7 +63,7 @@ pub struct ClaudeConfig {
     pub disallowed_tools: Option<Vec<String>>,
     /// Reasoning effort of the model.
     pub effort: Option<Effort>,
-    /// What one question may cost.
+    /// The highest cost of one question.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub max_budget_usd: Option<f64>,
     /// The model to use when the first one is overloaded.
@@ -248,7 +248,7 @@ fn current_name(name: &str) -> &str {
     if name == "Task" { "Agent" } else { name }
 }
 
-/// What needs approval.
+/// Which actions need approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PermissionMode {

@@ -11,7 +11,7 @@ use crate::value::{SecretMap, read_secrets, write_secrets};
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeploymentConfig {
-    /// What the agent runs in.
+    /// The kind of environment that the agent runs in.
     #[serde(default)]
     pub runtime: Runtime,
     /// Where the image is kept.
@@ -37,7 +37,7 @@ pub struct DeploymentConfig {
     pub platform: String,
 }
 
-/// What a deployed agent runs in.
+/// The kind of environment that a deployed agent runs in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Runtime {

@@ -12,7 +12,7 @@ use crate::value::{PathRef, SecretMap, nullable, read_secrets, tagged_enum, writ
 pub struct EvaluationConfig {
     /// The model that judges, for metrics that need one.
     pub model: Option<ModelConfig>,
-    /// What is measured.
+    /// The metrics.
     #[schemars(length(min = 1))]
     pub metrics: Vec<MetricConfig>,
     /// What becomes of a judged metric or a code grader if a text that it reads held a secret and was masked; an error if
@@ -208,16 +208,16 @@ pub struct GevalMetric {
     /// Name under which scores are reported.
     #[schemars(regex(pattern = r"\S"))]
     pub name: String,
-    /// What the judge looks for.
+    /// The criteria that the judge applies.
     #[schemars(regex(pattern = r"\S"))]
     pub criteria: String,
     /// The steps of the judge; derived from the criteria if absent.
     pub evaluation_steps: Option<Vec<String>>,
-    /// What the judge sees.
+    /// The parts of a turn that the judge sees.
     #[serde(default = "actual_output")]
     #[schemars(length(min = 1))]
     pub evaluation_params: Vec<EvalParam>,
-    /// What the ranges of the score, from 0 to 10, stand for.
+    /// The meaning of ranges of the score, from 0 to 10.
     #[schemars(length(min = 1))]
     pub rubric: Option<Vec<RubricLevel>>,
     /// A prompt instead of the built-in one, with the placeholders `{{input}}`, `{{response}}`, `{{ground_truth}}`,
@@ -268,13 +268,13 @@ pub struct GevalMetric {
     pub on_masked: Option<OnMasked>,
 }
 
-/// What a range of scores means.
+/// The meaning of a range of scores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RubricLevel {
     /// The lowest and the highest score of the range, from 0 to 10.
     pub score_range: [u32; 2],
-    /// What an answer with such a score looks like.
+    /// A description of an answer with such a score.
     #[schemars(regex(pattern = r"\S"))]
     pub expected_outcome: String,
 }
@@ -327,7 +327,7 @@ pub struct Judging<'a> {
     pub timeout: Option<std::time::Duration>,
 }
 
-/// What a judge may see.
+/// A part of a turn that a judge may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EvalParam {
@@ -339,7 +339,7 @@ pub enum EvalParam {
     ExpectedOutput,
     /// The context of the case.
     Context,
-    /// What retrieval found.
+    /// The passages that were retrieved.
     RetrievalContext,
 }
 

@@ -10,11 +10,11 @@ pub struct ExpectedApproval {
     /// Name of the tool.
     #[schemars(regex(pattern = r"\S"))]
     pub tool: String,
-    /// What must be decided about at least one of its calls.
+    /// The decision that at least one of its calls must have.
     pub decision: CallDecision,
 }
 
-/// What was decided about a tool call.
+/// The decision about a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(

@@ -14,10 +14,10 @@ pub struct FileInput {
     /// URL of the file.
     #[schemars(regex(pattern = r"\S"))]
     pub url: Option<String>,
-    /// What kind of file it is.
+    /// The kind of the file.
     #[serde(rename = "type")]
     pub file_type: FileType,
-    /// What the file contains.
+    /// A description of the content.
     pub description: Option<String>,
     /// Pages to use, counted from 1.
     #[serde(default, deserialize_with = "nullable")]

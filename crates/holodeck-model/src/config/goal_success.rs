@@ -16,7 +16,7 @@ pub struct GoalSuccessMetric {
     #[serde(default = "default_name")]
     #[schemars(regex(pattern = r"\S"))]
     pub name: String,
-    /// What the user wants to reach. If absent: the `goal` of the simulated user, else the `ground_truth` of the case.
+    /// The goal of the user. If absent: the `goal` of the simulated user, else the `ground_truth` of the case.
     #[schemars(regex(pattern = r"\S"))]
     pub goal: Option<String>,
     /// Score 1 or 0: a goal that is not reached entirely scores 0.
@@ -90,7 +90,7 @@ impl StandardMetricName {
 }
 
 impl TestCase {
-    /// What the user of this case wants, for a metric that does not state it.
+    /// The goal of this case's user, for a metric that does not state it.
     pub fn goal(&self) -> Option<&str> {
         let user = self.user.as_deref().map(|user| user.goal.as_str());
         user.or(self.ground_truth.as_deref())

@@ -13,12 +13,12 @@ use serde_json::Value;
 use super::ArgMatcher;
 use crate::value::{JsonMap, nullable};
 
-/// What a tool answers instead of running.
+/// The answers of a tool that is not run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MockConfig {
     /// The answers, in the order in which they are given.
     pub answers: Vec<MockAnswer>,
-    /// What a call gets when no answer is left for it.
+    /// The result of a call when no answer is left for it.
     pub when_used_up: MockUsedUp,
 }
 
@@ -46,7 +46,7 @@ pub enum MockOutcome {
     Unavailable(String),
 }
 
-/// What a call gets when no answer of the script is left for it.
+/// The result of a call when no answer of the script is left for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MockUsedUp {
@@ -59,7 +59,7 @@ pub enum MockUsedUp {
     Restart,
 }
 
-/// What the tools of an MCP server answer instead of the server.
+/// The answers of an MCP server's tools, without the server.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct McpMockConfig {
@@ -71,11 +71,11 @@ pub struct McpMockConfig {
 /// A tool of a mocked MCP server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MockedMcpTool {
-    /// What it is for; the server's description if absent.
+    /// The purpose of the tool; the server's description if absent.
     pub description: Option<String>,
     /// A JSON Schema for each argument; anything is accepted if absent.
     pub parameters: Option<IndexMap<String, JsonMap>>,
-    /// What it answers.
+    /// The answers of the tool.
     pub mock: MockConfig,
 }
 
@@ -94,7 +94,7 @@ struct MockFields {
     /// Answers in order: a call gets the first remaining answer that matches its arguments.
     #[schemars(length(min = 1))]
     script: Option<Vec<MockAnswer>>,
-    /// What a call gets when no answer of the script is left for it.
+    /// The result of a call when no answer of the script is left for it.
     #[serde(default)]
     when_used_up: MockUsedUp,
 }
@@ -125,7 +125,7 @@ struct AnswerFields {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct McpToolFields {
-    /// What the tool is for; the server's description if absent.
+    /// The purpose of the tool; the server's description if absent.
     description: Option<String>,
     /// A JSON Schema for each argument; anything is accepted if absent.
     parameters: Option<IndexMap<String, JsonMap>>,
@@ -140,7 +140,7 @@ struct McpToolFields {
     /// Answers in order: a call gets the first remaining answer that matches its arguments.
     #[schemars(length(min = 1))]
     script: Option<Vec<MockAnswer>>,
-    /// What a call gets when no answer of the script is left for it.
+    /// The result of a call when no answer of the script is left for it.
     #[serde(default)]
     when_used_up: MockUsedUp,
 }

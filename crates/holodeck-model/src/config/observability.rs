@@ -124,14 +124,14 @@ impl Default for LogsConfig {
 pub enum LogLevel {
     /// Everything.
     Debug,
-    /// What happens.
+    /// Ordinary events.
     #[default]
     Info,
-    /// What may go wrong.
+    /// Possible problems.
     Warning,
-    /// What went wrong.
+    /// Errors.
     Error,
-    /// What stops the program.
+    /// Errors that stop the program.
     Critical,
 }
 

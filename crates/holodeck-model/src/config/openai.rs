@@ -33,7 +33,7 @@ pub struct OpenAiConfig {
     pub permissions: Option<OpenAiPermissions>,
     /// Reasoning effort of the model.
     pub effort: Option<Effort>,
-    /// What one question may cost; no further model call once it is spent. `--max-cost-usd` limits a run.
+    /// The highest cost of one question; no further model call once it is spent. `--max-cost-usd` limits a run.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub max_budget_usd: Option<f64>,
     /// The model to use when the first one fails.

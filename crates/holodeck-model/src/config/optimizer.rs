@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use crate::value::nullable;
 
-/// What is tuned, towards what, and for how long.
+/// The target, the parameters and the limits of tuning.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OptimizerConfig {
     /// Weight of each metric.
     #[schemars(extend("minProperties" = 1))]
     pub loss: IndexMap<String, f64>,
-    /// What may change.
+    /// The parameters that may change.
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<OptimizerAxes>")]
     pub axes: OptimizerAxes,
@@ -35,7 +35,7 @@ pub struct OptimizerConfig {
     pub seed: i64,
 }
 
-/// What may change.
+/// The parameters that may change.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OptimizerAxes {

@@ -19,7 +19,7 @@ pub struct QualityLoopConfig {
     pub enabled: bool,
     /// How a better answer is found.
     pub strategy: LoopStrategy,
-    /// What scores an answer.
+    /// The scorer of answers.
     pub scorer: ScorerConfig,
     /// The score (0–100) that is good enough.
     #[schemars(range(min = 0.0, max = 100.0))]
@@ -45,9 +45,9 @@ pub struct QualityLoopConfig {
     /// Which answer is returned. After a time-out it is always the last scored one.
     #[serde(rename = "return")]
     pub returns: LoopReturn,
-    /// What happens if nothing could be scored.
+    /// How to proceed if nothing could be scored.
     pub on_scorer_error: OnScorerError,
-    /// What the loop may cost.
+    /// The limits on cost and tokens of the loop.
     pub budget: LoopBudget,
     /// With `best_of_n`: how many answers are made.
     #[schemars(range(min = 1, max = 50))]
@@ -93,7 +93,7 @@ pub enum LoopStrategy {
     BestOfN,
 }
 
-/// What scores an answer. The parts that are given are combined.
+/// The scorer of answers. The parts that are given are combined.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScorerConfig {
@@ -111,7 +111,7 @@ pub struct ScorerConfig {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoopJudge {
-    /// What a good answer is.
+    /// A description of a good answer.
     #[schemars(regex(pattern = r"\S"))]
     pub criteria: String,
     /// The judge, instead of `evaluations.model`.
@@ -243,7 +243,7 @@ impl Default for OscillationConfig {
     }
 }
 
-/// What ends a loop early.
+/// A condition that ends a loop early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StopOn {
@@ -264,7 +264,7 @@ pub enum LoopReturn {
     Last,
 }
 
-/// What happens if nothing could be scored.
+/// How to proceed if nothing could be scored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnScorerError {
@@ -275,7 +275,7 @@ pub enum OnScorerError {
     Return,
 }
 
-/// What a loop may cost; the answer that was paid for is always scored.
+/// The limits of a loop; the answer that was paid for is always scored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoopBudget {

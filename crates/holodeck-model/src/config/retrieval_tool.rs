@@ -13,7 +13,7 @@ pub struct VectorstoreTool {
     /// Name the model calls it by.
     #[schemars(regex(pattern = "^[0-9A-Za-z_]+$"), extend("x-form" = "letters, digits and `_`"))]
     pub name: String,
-    /// What it is for.
+    /// The purpose of the tool.
     pub description: String,
     /// Without effect.
     #[serde(default = "yes")]
@@ -72,7 +72,7 @@ pub struct HierarchicalDocumentTool {
     /// Name the model calls it by.
     #[schemars(regex(pattern = "^[0-9A-Za-z_]+$"), extend("x-form" = "letters, digits and `_`"))]
     pub name: String,
-    /// What it is for.
+    /// The purpose of the tool.
     pub description: String,
     /// Without effect.
     #[serde(default = "yes")]
@@ -94,7 +94,7 @@ pub struct HierarchicalDocumentTool {
     #[serde(default = "fifty")]
     #[schemars(range(min = 0, max = 200))]
     pub chunk_overlap: u32,
-    /// What kind of documents they are.
+    /// The kind of the documents.
     #[serde(default)]
     pub document_domain: DocumentDomain,
     /// How deep headings are followed.
@@ -176,7 +176,7 @@ pub enum ChunkingStrategy {
     Token,
 }
 
-/// What kind of documents are searched.
+/// The kind of documents that are searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DocumentDomain {

@@ -18,14 +18,14 @@ pub struct RoutingConfig {
     /// How confident a selection must be.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_confidence: f64,
-    /// What may execute a command. The order is always `sdk`, `skills`, `legacy`; an executor that is not listed is
-    /// skipped.
+    /// The executors that may run a command. The order is always `sdk`, `skills`, `legacy`; an executor that is not
+    /// listed is skipped.
     pub chain: Vec<ExecutorKind>,
     /// The specialist agents.
     pub agents: Option<AgentsConfig>,
     /// Skills that execute commands.
     pub skills: Option<SkillsConfig>,
-    /// What executes a command that nothing else does.
+    /// The last resort for a command that no other executor runs.
     pub legacy: Option<LegacyConfig>,
     /// When another executor takes over.
     pub fallback: FallbackConfig,
@@ -46,7 +46,7 @@ impl Default for RoutingConfig {
     }
 }
 
-/// What executes a command.
+/// An executor of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutorKind {
@@ -91,7 +91,7 @@ pub struct AgentsConfig {
     pub exclude: Vec<String>,
     /// How agents are scored.
     pub algorithm: SelectionAlgorithm,
-    /// What each part of a score weighs.
+    /// The weight of each part of a score.
     pub weights: SelectionWeights,
 }
 
@@ -129,7 +129,7 @@ pub enum SelectionAlgorithm {
     KeywordV1,
 }
 
-/// What each part of a score weighs.
+/// The weight of each part of a score.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SelectionWeights {
@@ -177,7 +177,7 @@ pub struct SkillsConfig {
     pub fallback_on_error: bool,
 }
 
-/// What executes a command that nothing else does: one of these.
+/// The last resort for a command that no other executor runs: one of these.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LegacyConfig {
@@ -194,11 +194,11 @@ pub struct LegacyConfig {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FallbackConfig {
-    /// What happens if the failed attempt may have changed something.
+    /// How to proceed if the failed attempt may have changed something.
     pub after_side_effects: AfterSideEffects,
 }
 
-/// What happens after an attempt that may have changed something.
+/// How to proceed after an attempt that may have changed something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AfterSideEffects {
@@ -209,7 +209,7 @@ pub enum AfterSideEffects {
     Allow,
 }
 
-/// What a command must leave behind.
+/// The evidence that a command must produce.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvidenceConfig {

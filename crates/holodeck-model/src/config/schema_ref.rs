@@ -20,7 +20,7 @@ pub enum SchemaRef {
     File {
         /// The path as written.
         path: PathRef,
-        /// What the file contains; the loader sets it.
+        /// The content of the file; the loader sets it.
         schema: Option<Value>,
     },
 }

@@ -19,9 +19,9 @@ pub struct ServeConfig {
     #[serde(deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<String>>")]
     pub cors_origins: Vec<String>,
-    /// What happens to a message while the conversation's last one is being answered.
+    /// How to handle a message while the conversation's last one is being answered.
     pub concurrency: ServeConcurrency,
-    /// What happens to a run when the last client that follows its conversation disconnects.
+    /// How to handle a run when the last client that follows its conversation disconnects.
     pub on_disconnect: OnDisconnect,
     /// Runs that may be active or wait at the same time; more are refused with status 429. By default 64, for Claude
     /// as many processes as fit into the memory (`claude.session_memory_estimate_mib`).
@@ -71,7 +71,7 @@ pub struct ServeToken {
     pub token_env: String,
 }
 
-/// What happens to a message while the conversation's last one is being answered.
+/// How to handle a message while the conversation's last one is being answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ServeConcurrency {
@@ -84,7 +84,7 @@ pub enum ServeConcurrency {
     Interrupt,
 }
 
-/// What happens to a run without clients.
+/// How to handle a run without clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDisconnect {
@@ -99,7 +99,7 @@ pub enum OnDisconnect {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EventsConfig {
-    /// What keeps them.
+    /// The store of conversations.
     pub store: EventStoreKind,
     /// The file of `store: sqlite`, relative to the agent file.
     #[schemars(regex(pattern = r"\S"))]
@@ -107,7 +107,7 @@ pub struct EventsConfig {
     /// The variable with the URL of `store: postgres`.
     #[schemars(regex(pattern = r"\S"))]
     pub url_env: String,
-    /// What survives the end of the machine.
+    /// Which events survive a crash of the machine.
     pub durability: Durability,
     /// Milliseconds for which pieces of an answer are collected before they are stored and delivered together; 0: each
     /// piece by itself.
@@ -118,7 +118,7 @@ pub struct EventsConfig {
     /// Days for which conversations are kept after their last event; `null`: for ever.
     #[schemars(range(min = 1))]
     pub retention_days: Option<u32>,
-    /// What happens after a restart to a run that was interrupted: it ends with an error.
+    /// How to handle an interrupted run after a restart: it ends with an error.
     pub on_restart: OnRestart,
 }
 
@@ -137,7 +137,7 @@ impl Default for EventsConfig {
     }
 }
 
-/// What keeps conversations.
+/// The store of conversations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EventStoreKind {
@@ -149,7 +149,7 @@ pub enum EventStoreKind {
     Memory,
 }
 
-/// What of a conversation in a file survives which end. A database has its own setting.
+/// Which events of a conversation in a file survive which kind of crash. A database has its own setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Durability {
@@ -178,7 +178,7 @@ pub enum Survives {
     Power,
 }
 
-/// What happens after a restart to a run that was interrupted.
+/// How to handle an interrupted run after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnRestart {

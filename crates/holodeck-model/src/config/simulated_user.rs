@@ -9,7 +9,7 @@ use super::{ModelConfig, StandardMetric, StandardMetricName};
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SimulatedUser {
-    /// What the user wants to reach with the agent.
+    /// The goal that the user wants to reach with the agent.
     #[schemars(regex(pattern = r"\S"))]
     pub goal: String,
     /// Who the user is, what they know and how they write.
@@ -32,7 +32,7 @@ fn default_max_turns() -> u32 {
     10
 }
 
-/// What ended a conversation with a simulated user.
+/// The reason for the end of a conversation with a simulated user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -83,7 +83,7 @@ pub struct StandardMetric {
         pattern = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[0-9]+\])*(\.[A-Za-z_][A-Za-z0-9_-]*(\[[0-9]+\])*)*$"
     ), extend("x-form" = "a path such as `order.lines[0].price`"))]
     pub response_path: Option<String>,
-    /// What to look for: a string or a list. Default: the `ground_truth` of the case.
+    /// The text to look for: a string or a list. Default: the `ground_truth` of the case.
     pub value: Option<OneOrMany>,
     /// Pass when the check fails, and vice versa.
     #[serde(default)]
@@ -98,7 +98,7 @@ pub struct StandardMetric {
     /// How long the answer may take.
     #[schemars(range(min = 1))]
     pub max_ms: Option<u64>,
-    /// What the answer may cost.
+    /// The highest cost of the answer.
     #[schemars(range(min = 0.0))]
     pub max_usd: Option<f64>,
     /// The JSON Schema that the answer must match, inline or as a path.

@@ -1,4 +1,4 @@
-//! What an agent is asked in a test, and what is expected of it.
+//! The `test_cases` block: the questions of a test and the expectations about their answers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub struct TestCase {
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<String>>")]
     pub forbidden_tools: Vec<String>,
-    /// What must be decided about tool calls.
+    /// Decisions that are expected about tool calls.
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<ExpectedApproval>>")]
     pub expected_approvals: Vec<ExpectedApproval>,
@@ -39,7 +39,7 @@ pub struct TestCase {
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<FileInput>>", length(max = 10))]
     pub files: Vec<FileInput>,
-    /// What a retrieval tool would have found, for metrics that need it.
+    /// Passages that a retrieval tool would have found, for metrics that need them.
     pub retrieval_context: Option<Vec<String>>,
     /// Metrics of this case, instead of the agent's. `type` may be omitted if the other keys determine it.
     #[serde(default, deserialize_with = "nullable")]
@@ -120,7 +120,7 @@ pub struct Turn {
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<String>>")]
     pub forbidden_tools: Vec<String>,
-    /// What must be decided about the tool calls of this turn.
+    /// Decisions that are expected about the tool calls of this turn.
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<ExpectedApproval>>")]
     pub expected_approvals: Vec<ExpectedApproval>,
@@ -128,7 +128,7 @@ pub struct Turn {
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<FileInput>>", length(max = 10))]
     pub files: Vec<FileInput>,
-    /// What a retrieval tool would have found, for metrics that need it.
+    /// Passages that a retrieval tool would have found, for metrics that need them.
     pub retrieval_context: Option<Vec<String>>,
     /// Metrics of this turn, instead of the case's.
     #[serde(default, deserialize_with = "nullable")]

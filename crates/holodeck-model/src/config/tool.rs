@@ -1,4 +1,4 @@
-//! What an agent can call.
+//! The `tools` block: the functions, searches, prompts and MCP servers that an agent can call.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ impl ToolConfig {
         }
     }
 
-    /// What the tool does, in the author's words.
+    /// The purpose of the tool, in the author's words.
     pub fn description(&self) -> &str {
         match self {
             Self::Vectorstore(tool) => &tool.description,
@@ -84,7 +84,7 @@ pub struct FunctionTool {
     /// Name the model calls it by.
     #[schemars(regex(pattern = "^[0-9A-Za-z_]+$"), extend("x-form" = "letters, digits and `_`"))]
     pub name: String,
-    /// What it is for.
+    /// The purpose of the tool.
     pub description: String,
     /// Without effect.
     #[serde(default = "yes")]
@@ -165,7 +165,7 @@ pub struct McpTool {
     /// Name of the server.
     #[schemars(regex(pattern = "^[0-9A-Za-z_]+$"), extend("x-form" = "letters, digits and `_`"))]
     pub name: String,
-    /// What it is for.
+    /// The purpose of the tool.
     pub description: String,
     /// Without effect.
     #[serde(default = "yes")]
@@ -225,7 +225,7 @@ pub struct McpTool {
     pub mock: Option<McpMockConfig>,
 }
 
-/// What happens if an MCP server does not start.
+/// Whether the agent can run if an MCP server does not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerNeed {
     /// An error.
@@ -235,7 +235,7 @@ pub enum ServerNeed {
 }
 
 impl McpTool {
-    /// What happens if it does not start.
+    /// Whether the agent can run if it does not start.
     pub fn need(&self) -> ServerNeed {
         if self.required {
             ServerNeed::Required
@@ -304,7 +304,7 @@ pub struct PromptTool {
     /// Name the model calls it by.
     #[schemars(regex(pattern = "^[0-9A-Za-z_]+$"), extend("x-form" = "letters, digits and `_`"))]
     pub name: String,
-    /// What it is for.
+    /// The purpose of the tool.
     pub description: String,
     /// Without effect.
     #[serde(default = "yes")]

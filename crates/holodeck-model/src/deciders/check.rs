@@ -22,7 +22,7 @@ pub struct CheckReads<'a> {
     pub ground_truth: Option<&'a str>,
     /// The passages that the case gives.
     pub retrieval_context: Option<&'a [String]>,
-    /// What code graders receive unchanged.
+    /// The configuration that code graders receive unchanged.
     pub turn_config: Option<&'a JsonMap>,
     /// The goal of a conversation.
     pub goal: Option<&'a str>,
@@ -72,7 +72,7 @@ pub struct CheckIdentities {
     known: Vec<Known>,
 }
 
-/// What depends on the configuration of a metric only.
+/// The parts that depend on the configuration of a metric only.
 #[derive(Clone, Debug)]
 struct Known {
     expectation: Value,
@@ -144,7 +144,7 @@ impl CheckIdentities {
         }
     }
 
-    /// What names a grader program in [`GraderFiles`].
+    /// The digest that names a grader program in [`GraderFiles`].
     pub fn program(config: &CodeMetric) -> Digest {
         Digest::of(&program(config))
     }
@@ -272,7 +272,7 @@ fn has_param(metric: &GevalMetric, params: &[EvalParam]) -> bool {
             .any(|param| params.contains(param))
 }
 
-/// What of a model changes its answers.
+/// The parts of a model that change its answers.
 fn juror(model: &ModelConfig) -> Value {
     let mut value = canonical(model, &str::to_owned);
     if let Some(fields) = value.as_object_mut() {
@@ -323,7 +323,7 @@ impl ResolvedAgent {
 }
 
 impl ModelConfig {
-    /// What of it changes its answers, as JSON.
+    /// The parts of it that change its answers, as JSON.
     pub fn answering(&self) -> Value {
         juror(self)
     }

@@ -1,3 +1,5 @@
+//! Tests that each part of a check which can change its verdict changes its identity, by name, and nothing else does.
+
 use std::sync::Arc;
 
 use pretty_assertions::assert_eq;

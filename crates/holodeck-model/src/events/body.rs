@@ -23,7 +23,7 @@ pub enum EventClass {
 
 macro_rules! bodies {
     ($($(#[$doc:meta])* $variant:ident($type:ident) = $kind:literal $(| $stored:literal)?, $class:ident;)*) => {
-        /// What happened.
+        /// The content of an event, by type.
         #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
         pub enum EventBody {
@@ -144,7 +144,7 @@ pub struct SessionStart {
     /// The backend that runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
-    /// What its first events were copied from.
+    /// The origin of its first events, if they were copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkOrigin>,
 }
@@ -337,7 +337,7 @@ pub struct ApprovalRequested {
     pub approval_id: String,
     /// The tool.
     pub tool_name: String,
-    /// What the call is about.
+    /// A description of the call.
     pub description: String,
     /// The call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -366,7 +366,7 @@ pub struct ApprovalResolved {
     pub approval_id: String,
     /// Whether the call may run.
     pub approved: bool,
-    /// What was decided.
+    /// The decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
     /// Why.
@@ -395,13 +395,13 @@ pub struct Complete {
     /// The error, with [`CompleteReason::Error`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What the person should know about the answer, such as that the oldest messages were left out of the request.
+    /// Remarks for the person about the answer, such as that the oldest messages were left out of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The attached files that the run's messages name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cited_files: Vec<CitedFile>,
-    /// What the run used.
+    /// The tokens, cost and time of the run.
     #[serde(flatten)]
     pub totals: RunTotals,
 }
@@ -421,12 +421,12 @@ pub struct RunError {
     /// Whether a retry may succeed.
     #[serde(default)]
     pub retryable: bool,
-    /// What the run used.
+    /// The tokens, cost and time of the run.
     #[serde(flatten)]
     pub totals: RunTotals,
 }
 
-/// What a run used, reported at its end.
+/// The tokens, cost and time of a run, reported at its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunTotals {

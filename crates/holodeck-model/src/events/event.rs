@@ -14,7 +14,7 @@ use super::{EventBody, EventMeta, body::Fields};
 pub struct AgentEvent {
     /// Its metadata.
     pub meta: EventMeta,
-    /// What happened.
+    /// Its content.
     pub body: EventBody,
     /// Fields unknown to this version; empty in events that it creates.
     pub extra: Map<String, Value>,

@@ -120,7 +120,7 @@ words! {
 }
 
 words! {
-    /// What was decided about an approval.
+    /// The decision about an approval.
     Decision {
         /// The call may run.
         Approved = "approved",

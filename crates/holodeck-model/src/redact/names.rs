@@ -62,7 +62,7 @@ fn words_end_in_a_secret(name: &str) -> bool {
     })
 }
 
-/// What the names below a field mean.
+/// The meaning of the names below a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// They are fields of the YAML.
@@ -77,7 +77,7 @@ pub enum Names {
     Schema,
 }
 
-/// What a field's value is.
+/// The kind of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A secret.

@@ -38,7 +38,7 @@ impl RedactedStream {
             .into_owned()
     }
 
-    /// What was held back, at the end of the text.
+    /// Returns the text that was held back, at the end.
     pub fn finish(&mut self) -> String {
         self.redactor
             .text(&std::mem::take(&mut self.pending))

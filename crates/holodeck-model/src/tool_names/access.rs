@@ -43,7 +43,7 @@ pub struct UnresolvedName {
     pub place: Option<Location>,
     /// The name as written.
     pub name: String,
-    /// What it refers to.
+    /// The meaning of the name.
     pub name_match: NameMatch,
     /// A similar known name.
     pub suggestion: Option<String>,

@@ -16,7 +16,7 @@ use crate::{
     turn::Watch,
 };
 
-/// What is known of an attempt while it runs; it survives a panic.
+/// The state of an attempt while it runs; it survives a panic.
 pub(super) struct Progress {
     pub(super) gates: Gates,
     pub(super) selection: Option<Selection>,

@@ -1,11 +1,11 @@
-//! What a further iteration is asked.
+//! Writes the prompt of a further iteration, with the previous answer and its assessment.
 
 use super::{Assessment, run::MAX_IMPROVEMENTS};
 
 /// The task of a further iteration: the original task, then the previous answer and what to improve as data. Without
 /// improvements and without a reason it is the task itself.
 ///
-/// What is in the blocks was written by a model or a program and may pose as an instruction, so each block has a fence
+/// The text in the blocks was written by a model or a program and may pose as an instruction, so each block has a fence
 /// that does not occur in it.
 pub fn repair_prompt(task: &str, iteration: u32, answer: &str, assessment: &Assessment) -> String {
     let improvements: Vec<String> = assessment

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{InvalidRule, LoopRules, LoopState, LoopStep, LoopVerdict};
 
-/// What a stored loop would have come to.
+/// The result that a stored loop would have with other rules.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoopReplay {
     /// Why it would have ended; absent if it would have continued beyond what was recorded.
@@ -27,7 +27,7 @@ pub struct LoopReplay {
 pub struct ReplayedIteration {
     /// The score, 0–100.
     pub score: f64,
-    /// What would have followed.
+    /// The decision that would have followed.
     pub verdict: LoopVerdict,
 }
 

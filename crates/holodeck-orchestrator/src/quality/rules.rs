@@ -31,9 +31,9 @@ pub struct LoopRules {
     /// Which output is returned.
     #[serde(rename = "return")]
     pub returns: LoopReturn,
-    /// What happens if nothing could be scored.
+    /// How to proceed if nothing could be scored.
     pub on_scorer_error: OnScorerError,
-    /// What the loop may use.
+    /// The limits on tokens and cost of the loop.
     pub budget: LoopBudget,
     /// With `best_of_n`: how many outputs may fail.
     pub max_failures: u32,
@@ -55,7 +55,7 @@ impl Default for LoopRules {
 pub struct InvalidRule {
     /// The field.
     pub field: &'static str,
-    /// What it must be.
+    /// The values that it may have.
     pub range: &'static str,
 }
 

@@ -37,7 +37,7 @@ struct Running<'a> {
     /// Every scored output.
     scored: Vec<(LoopOutput, Assessment)>,
     iterations: Vec<IterationRecord>,
-    /// What was used since the last scored output.
+    /// The usage since the last scored output.
     usage: Option<UsageMetadata>,
     /// When the current iteration began.
     began: u64,

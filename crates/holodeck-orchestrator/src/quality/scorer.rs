@@ -25,11 +25,11 @@ pub trait CountingJudge: Judge {
     /// Names the next questions in records.
     fn begin(&self, iteration: u32);
 
-    /// What was used since the last call; `None` if no model was called.
+    /// Takes the usage since the last call; `None` if no model was called.
     fn take_usage(&self) -> Option<UsageMetadata>;
 }
 
-/// What scores the answers of an agent.
+/// The metrics, judge and signals that score the answers of an agent.
 pub struct ScorerParts {
     metrics: Vec<MetricConfig>,
     grader: Grader,

@@ -18,7 +18,7 @@ const MAX_OUTPUT: usize = 4 * 1024 * 1024;
 /// How much of a failed command's output the next iteration sees.
 const MAX_FEEDBACK: usize = 1_500;
 
-/// What a signal is about.
+/// The subject of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignalKind {
     Tests,
@@ -44,14 +44,14 @@ pub struct Signals {
     env: ChildEnv,
 }
 
-/// What the commands came to.
+/// The result of the commands.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SignalOutcome {
     /// The score of each command alone, 0–100.
     pub(super) scores: Vec<(String, f64)>,
     /// The highest score that an answer can have.
     pub(super) cap: Option<f64>,
-    /// What is added to the score of the other parts.
+    /// The points that are added to the score of the other parts.
     pub(super) bonus: f64,
     pub(super) improvements: Vec<String>,
 }
@@ -142,7 +142,7 @@ impl Signals {
     }
 }
 
-/// What the commands say about an answer: a failed one caps the score, and only without a failure there is a bonus.
+/// Rates an answer by its commands: a failed one caps the score, and only without a failure there is a bonus.
 fn rate(ended: &[(SignalKind, Ended)]) -> SignalOutcome {
     let mut outcome = SignalOutcome::default();
     let mut cap = f64::INFINITY;

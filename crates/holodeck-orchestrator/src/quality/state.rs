@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LoopRules;
 
-/// What happened in a loop, in order. A stored loop is a list of these; [`LoopState::step`] decides it again.
+/// A step of a loop. A stored loop is a list of these, in order; [`LoopState::step`] decides it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -19,7 +19,7 @@ pub enum LoopStep {
     Ready {
         /// Microseconds since the loop began.
         at: u64,
-        /// What producing the initial output used; absent if no model was called.
+        /// The usage of producing the initial output; absent if no model was called.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<UsageMetadata>,
     },
@@ -37,7 +37,7 @@ pub enum LoopStep {
         unachievable: bool,
         /// Identifies the output.
         digest: String,
-        /// What scoring used; absent if no model was called.
+        /// The usage of scoring; absent if no model was called.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<UsageMetadata>,
     },
@@ -52,7 +52,7 @@ pub enum LoopStep {
     Improved {
         /// Microseconds since the loop began.
         at: u64,
-        /// What producing it used; absent if no model was called.
+        /// The usage of producing it; absent if no model was called.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<UsageMetadata>,
     },
@@ -62,7 +62,7 @@ pub enum LoopStep {
         at: u64,
         /// Why.
         reason: String,
-        /// What the failed call used; absent if no model was called.
+        /// The usage of the failed call; absent if no model was called.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<UsageMetadata>,
     },
@@ -78,7 +78,7 @@ pub enum LoopStep {
     },
 }
 
-/// What follows.
+/// The decision about the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -413,7 +413,7 @@ impl LoopState {
         Some(best.0)
     }
 
-    /// What the loop used so far; absent parts are not known.
+    /// The usage of the loop so far; absent parts are not known.
     pub fn usage(&self) -> UsageMetadata {
         self.spent
     }

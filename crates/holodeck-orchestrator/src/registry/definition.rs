@@ -1,4 +1,4 @@
-//! What a backend needs of a specialist agent.
+//! The parts of a specialist agent that a backend needs.
 
 use std::fmt::Write as _;
 
@@ -10,12 +10,12 @@ use super::tools;
 /// Names for models of Claude that are no names of models.
 const CLAUDE_ALIASES: &[&str] = &["sonnet", "opus", "haiku", "opusplan", "best", "default"];
 
-/// What a backend needs of a specialist agent.
+/// The parts of a specialist agent that a backend needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AgentDefinition {
     /// The agent.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub description: String,
     /// Its instructions, in place of the agent's.
     pub prompt: String,

@@ -11,9 +11,9 @@ use crate::AgentRegistry;
 const NEAR: i64 = 20_000;
 
 impl KeywordSelector {
-    /// What is wrong with the agents as a whole: agents that can never be selected, triggers for which two agents have almost
-    /// the same score, patterns that are not valid, and names of the configuration that no agent has. `registry` is that of
-    /// the selector.
+    /// Reports problems of the agents as a whole: agents that can never be selected, triggers for which two agents have
+    /// almost the same score, patterns that are not valid, and names of the configuration that no agent has. `registry`
+    /// is that of the selector.
     pub fn review(&self, registry: &AgentRegistry) -> Vec<Diagnostic> {
         let mut diagnostics = Vec::new();
         for doc in registry.agents() {

@@ -1,4 +1,4 @@
-//! What every store must do.
+//! The conformance checks that every store must pass.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -81,7 +81,7 @@ pub(super) async fn judge_item(
     (row, judge.usage())
 }
 
-/// What an item has beside what people judged.
+/// The fields of an item besides the judged content.
 fn given(item: &LabelledItem) -> EvalInput<'_> {
     let passages = item.retrieval_context.as_deref();
     EvalInput {

@@ -37,7 +37,7 @@ const NAME_CHARS: usize = 40;
 /// Computed numbers may differ by this.
 const ROUNDING: f64 = 1e-9;
 
-/// What makes a judge the same judge.
+/// The identity of a judge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct CalibratedJudge {
@@ -157,7 +157,7 @@ impl CalibratedJudge {
         }
     }
 
-    /// What differs between this judge and the calibrated one.
+    /// The differences between this judge and the calibrated one.
     fn describe_differences(&self, stored: &StoredCalibration, source: VerdictSource) -> Option<String> {
         let mut found = Vec::new();
         if self.metric != stored.metric {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Comparison, Outcome, words};
 use crate::ExitCode;
 
-/// What a comparison tests, and what its gate allows.
+/// The tests of a comparison, and the changes that its gate allows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(clippy::exhaustive_structs, reason = "callers fill it in as a literal")]
 pub struct GateOptions {
@@ -30,7 +30,7 @@ impl Default for GateOptions {
     }
 }
 
-/// What the gate decided.
+/// The decision of the gate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Gate {
@@ -51,7 +51,7 @@ pub enum GateResult {
     Passed,
     /// Something is worse.
     Failed,
-    /// What would show a regression could not be compared.
+    /// The evidence of a regression could not be compared.
     #[default]
     NotComparable,
 }
@@ -204,7 +204,7 @@ fn failures(comparison: &Comparison, options: &GateOptions, losses: usize) -> Ve
     reasons
 }
 
-/// What makes a pass of the gate worthless.
+/// The reasons that make a pass of the gate worthless.
 fn doubts(comparison: &Comparison) -> Vec<GateReason> {
     let mut reasons = Vec::new();
     if !comparison.is_comparable() {

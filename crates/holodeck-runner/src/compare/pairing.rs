@@ -101,7 +101,7 @@ fn group<K: Ord>(
     groups
 }
 
-/// What to do with several cases of the same key.
+/// How to handle several cases with the same key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ambiguity {
     InOrder,

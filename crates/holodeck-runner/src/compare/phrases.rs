@@ -8,7 +8,7 @@ use crate::words;
 /// Below this number of pairs, a report explains what a small set can show.
 const SMALL_SET: usize = 30;
 
-/// What a reader has to know about the numbers.
+/// Notes that a reader needs to interpret the numbers.
 pub(super) fn notes(comparison: &Comparison) -> Vec<String> {
     let Comparison {
         before,
@@ -183,7 +183,7 @@ pub fn describe_verdicts(test: &VerdictTest, alpha: f64) -> Vec<String> {
     lines
 }
 
-/// What these pairs could have shown.
+/// The smallest change that these pairs could have shown.
 fn power_of_verdicts(test: &VerdictTest, alpha: f64) -> Option<String> {
     let cases = words::count(test.pairs, "case");
     let small = || {

@@ -61,7 +61,7 @@ pub enum ReadRunError {
     Malformed {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 }
@@ -74,7 +74,7 @@ pub struct RunReader<'a> {
     names: HashMap<CaseId, String>,
 }
 
-/// What a case asked, what was answered, and why it did not pass; shortened.
+/// The question and the answer of a case, and why it did not pass; shortened.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 #[allow(clippy::exhaustive_structs, reason = "plain data of a report")]
 pub struct CaseTexts {

@@ -28,11 +28,11 @@ pub enum RunKind {
     Baseline,
 }
 
-/// What is known about a compared run as a whole.
+/// Information about a compared run as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RunInfo {
-    /// What the user asked for.
+    /// The run as the user named it.
     pub name: String,
     /// The kind of file.
     pub kind: RunKind,
@@ -75,9 +75,9 @@ pub(super) enum Source {
 pub(super) struct ComparedCase {
     /// Its own name.
     pub(super) name: Option<String>,
-    /// What is shown: its name, else the beginning of its question.
+    /// The label that is shown: its name, else the beginning of its question.
     pub(super) label: String,
-    /// What it asks; absent if the file does not tell.
+    /// Its content; absent if the file does not record it.
     pub(super) content: Option<CaseContent>,
     /// The verdict; absent for a case that was not run.
     pub(super) state: Option<CaseState>,
@@ -138,7 +138,7 @@ impl MetricKey {
     }
 }
 
-/// What computed a score. Scores are comparable only if all of it is equal.
+/// The identity of whatever computed a score. Scores are comparable only if all of it is equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[allow(clippy::exhaustive_structs, reason = "plain data of a report")]
 pub struct JudgeIdentity {

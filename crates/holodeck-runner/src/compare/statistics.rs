@@ -32,7 +32,7 @@ pub enum TestMethod {
     Bootstrap,
 }
 
-/// What a test found.
+/// The outcome of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

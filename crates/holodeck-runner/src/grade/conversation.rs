@@ -258,7 +258,7 @@ impl Graders {
     }
 }
 
-/// What the metrics of a conversation compare with.
+/// The expectations that the metrics of a conversation compare with.
 pub(super) fn whole_expectations(case: &TestCase) -> Expectations<'_> {
     Expectations {
         ground_truth: case.ground_truth.as_deref(),

@@ -1,4 +1,5 @@
-//! What decides the verdict on a case: its checks and rules, with the judges and programs of the checks.
+//! Identifies everything that decides the verdict on a case: its checks and rules, with the judges and programs of the
+//! checks.
 //!
 //! The identity of a single check is that of [`CheckIdentities`]; this module must not define another.
 
@@ -77,7 +78,7 @@ pub(super) fn enabled<'a>(
     configs.iter().filter(|config| config.enabled())
 }
 
-/// What decides the verdict on a case, without how many trials must pass.
+/// Everything that decides the verdict on a case, except how many trials must pass.
 pub(crate) fn case_deciders(
     checks: &CheckIdentities,
     case: &TestCase,

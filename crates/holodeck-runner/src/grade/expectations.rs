@@ -1,4 +1,4 @@
-//! What is expected of a turn, and of a conversation as a whole: tool calls, decisions about them, and how it ended.
+//! The expectations about a turn, and about a conversation as a whole: tool calls, decisions about them, and its end.
 
 use holodeck_backend_api::{Approval, DecidedBy, ToolResult};
 use holodeck_eval::{
@@ -14,7 +14,8 @@ use holodeck_turn::TurnRecord;
 use super::{AnswerView, Graders};
 use crate::record::{TurnGrade, UnitRecord, UserRecord};
 
-/// What is expected of one turn: of a case without turns, or of a turn of a conversation; or of a whole conversation.
+/// The expectations about one turn: of a case without turns, or of a turn of a conversation; or about a whole
+/// conversation.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Expectations<'a> {
     pub(crate) ground_truth: Option<&'a str>,
@@ -24,7 +25,7 @@ pub(crate) struct Expectations<'a> {
     pub(super) retrieval_context: Option<&'a [String]>,
     /// Its own checks; if empty, those of the agent apply.
     pub(crate) evaluations: &'a [MetricConfig],
-    /// What code graders receive unchanged.
+    /// The configuration that code graders receive unchanged.
     pub(super) turn_config: Option<&'a JsonMap>,
     pub(crate) expected_approvals: &'a [ExpectedApproval],
     /// The expected specialist agent.
@@ -34,7 +35,7 @@ pub(crate) struct Expectations<'a> {
     pub(super) only_selection: bool,
 }
 
-/// What is expected of each turn of a case; one item for a case without turns.
+/// The expectations about each turn of a case; one item for a case without turns.
 pub(super) fn of_turns(case: &TestCase) -> Vec<Expectations<'_>> {
     let mut turns = answers_of_turns(case);
     if let Some(first) = turns.first_mut() {
@@ -44,7 +45,7 @@ pub(super) fn of_turns(case: &TestCase) -> Vec<Expectations<'_>> {
     turns
 }
 
-/// What is expected of the answer of each turn.
+/// The expectations about the answer of each turn.
 fn answers_of_turns(case: &TestCase) -> Vec<Expectations<'_>> {
     if case.user.is_some() {
         // The questions are not known in advance, so nothing is expected of single answers except the metrics.
@@ -82,7 +83,7 @@ fn answers_of_turns(case: &TestCase) -> Vec<Expectations<'_>> {
         .collect()
 }
 
-/// What a case itself expects of tool calls.
+/// The expectations of a case itself about tool calls.
 fn of_tools(case: &TestCase) -> Expectations<'_> {
     Expectations {
         expected_tools: case.expected_tools.as_deref(),
@@ -93,7 +94,7 @@ fn of_tools(case: &TestCase) -> Expectations<'_> {
     }
 }
 
-/// What is expected of each of the first `turns` turns of a case. A simulated user writes any number of them.
+/// The expectations about each of the first `turns` turns of a case. A simulated user writes any number of them.
 pub(crate) fn expectations(case: &TestCase, turns: usize) -> Vec<Expectations<'_>> {
     let expected = of_turns(case);
     match expected.as_slice() {
@@ -102,7 +103,7 @@ pub(crate) fn expectations(case: &TestCase, turns: usize) -> Vec<Expectations<'_
     }
 }
 
-/// What is expected of the conversation with a simulated user as a whole; `None` without one.
+/// The expectations about the conversation with a simulated user as a whole; `None` without one.
 pub(crate) fn of_conversation(case: &TestCase) -> Option<(&SimulatedUser, Expectations<'_>)> {
     Some((case.user.as_deref()?, of_tools(case)))
 }
@@ -225,7 +226,7 @@ fn decided_calls(turn: &TurnRecord) -> Vec<CalledTool<'_>> {
     calls.collect()
 }
 
-/// What was decided about a call. A call of an agent that decides by itself has no recorded decision; it was allowed if
+/// The decision about a call. A call of an agent that decides by itself has no recorded decision; it was allowed if
 /// its tool ran.
 fn decision(result: Option<&ToolResult>, approval: Option<&Approval>) -> Option<CallDecision> {
     let refused = result.and_then(|result| result.details.refused);

@@ -25,7 +25,7 @@ pub enum Renew {
 #[derive(Debug)]
 pub(crate) struct CannotKeep {
     pub(crate) metric: String,
-    /// What changed about a stored verdict of that name, if there is one; unknown in journals of earlier versions.
+    /// The changes since a stored verdict of that name, if there is one; unknown in journals of earlier versions.
     changed: Option<Option<Vec<Decider>>>,
 }
 

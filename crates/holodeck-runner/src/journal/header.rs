@@ -58,7 +58,7 @@ pub struct JournalHeader {
     pub replayed: Option<Replayed>,
     /// Settings of the run, for its report.
     pub settings: Value,
-    /// What is known about the agent, secrets masked.
+    /// Information about the agent, secrets masked.
     pub metadata: RunMetadata,
 }
 

@@ -141,7 +141,7 @@ fn restore_case(result: &TestResult) -> TestCase {
     case
 }
 
-/// What a case without files asks.
+/// The content of a case without files.
 pub(crate) fn content_of_inputs(input: &str, turns: Option<Vec<&str>>) -> Option<CaseContent> {
     let case = case_of_inputs(input, turns);
     let identities = identify_cases(&Cases::from_iter([case]), &MemoryFiles::new());

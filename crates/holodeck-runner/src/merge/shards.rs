@@ -26,7 +26,7 @@ pub(super) struct ShardJournal {
 pub(super) struct Shards {
     first: ShardJournal,
     others: Vec<ShardJournal>,
-    /// What the user should know, such as a journal that was given twice.
+    /// Notices for the user, such as about a journal that was given twice.
     pub(super) notices: Vec<String>,
 }
 

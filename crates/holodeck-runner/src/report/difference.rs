@@ -12,11 +12,11 @@ const COMPARED_CHARS: usize = 4_000;
 /// An answer that is not the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference<'a> {
-    /// What the YAML expects.
+    /// The expected answer of the YAML.
     pub expected: Cow<'a, str>,
     /// Whether the answer only has to contain it.
     pub is_part: bool,
-    /// What the agent answered.
+    /// The actual answer of the agent.
     pub actual: &'a str,
 }
 

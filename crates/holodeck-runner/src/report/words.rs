@@ -199,7 +199,8 @@ pub fn missing_votes_on(case: &CaseReport) -> impl Iterator<Item = String> {
     })
 }
 
-/// What the quality loops bought: `quality loop: 4 cases, +12.3 points on average for $0.04 (1230.0 points per dollar)`.
+/// The gain of the quality loops: `quality loop: 4 cases, +12.3 points on average for $0.04 (1230.0 points per
+/// dollar)`.
 pub fn loops(summary: &ReportSummary) -> Option<String> {
     let totals = summary.loops?;
     let cases = count(totals.cases, "case");

@@ -159,7 +159,7 @@ async fn what_a_backend_may_not_report_is_left_out_and_counted() {
     assert!(counted().await.contains("holodeck_contract_violations_total 2\n"));
 }
 
-/// What is described exists, and answers in the described form.
+/// Every described route exists, and answers in the described form.
 #[tokio::test]
 async fn every_described_call_exists() {
     let world = World::new(|_| ScriptedTurn::text("x")).await;

@@ -314,7 +314,7 @@ impl World {
     }
 }
 
-/// What a client got, in the form of what is stored.
+/// The frames that a client received, in the form of stored events.
 pub(crate) fn payloads(frames: &[Frame]) -> Vec<(u64, String)> {
     frames
         .iter()

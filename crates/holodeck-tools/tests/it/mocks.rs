@@ -198,7 +198,7 @@ async fn the_model_sees_what_it_would_see_of_the_real_tools() {
     );
 }
 
-/// What the model sees of a function is the same with and without its mock.
+/// The model sees the same of a function with and without its mock.
 #[tokio::test]
 async fn a_mocked_function_looks_like_the_real_one() {
     let yaml = "{type: function, name: f, description: d, command: cat, parameters: {id: {type: integer, optional: true}}";

@@ -22,7 +22,7 @@ pub(super) struct AgentFrontMatter {
     /// Its name. Default: the name of the file.
     #[schemars(regex(pattern = r"\S"))]
     pub(super) name: Option<String>,
-    /// What it is for.
+    /// Its purpose.
     #[schemars(regex(pattern = r"\S"))]
     pub(super) description: Option<String>,
     /// The tools that it may use; all of the agent if absent.
@@ -88,7 +88,7 @@ pub(super) struct BoostConfig {
     /// The words; one of them is enough.
     #[schemars(length(min = 1))]
     pub(super) keywords: Vec<String>,
-    /// What is added to the score.
+    /// The number that is added to the score.
     #[serde(default = "half")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub(super) amount: f64,

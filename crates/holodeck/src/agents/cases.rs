@@ -63,7 +63,7 @@ pub struct RoutingResult {
     pub confidence: f64,
 }
 
-/// What a selection comes to.
+/// Converts a selection.
 fn task_route(selection: Selection) -> TaskRoute {
     TaskRoute {
         agent: selection.agent.filter(|_| selection.use_sdk),

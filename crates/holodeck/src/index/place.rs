@@ -12,7 +12,7 @@ use secrecy::ExposeSecret;
 
 use super::report::IndexError;
 
-/// What `--from` and `--to` call the embedded index.
+/// The name of the embedded index in `--from` and `--to`.
 const EMBEDDED: &str = "in-memory";
 
 /// The location of an index.

@@ -18,7 +18,7 @@ pub enum Rebuild {
     Everything,
 }
 
-/// What happens while an index is built.
+/// An event while an index is built.
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_enums, reason = "a progress display shows every event")]
 pub enum IndexEvent {
@@ -184,7 +184,7 @@ pub struct Migration {
 pub struct IndexError {
     /// The kind of the error.
     pub kind: IndexErrorKind,
-    /// What is wrong, and the next step if there is one.
+    /// The problem, and the next step if there is one.
     pub explanation: Explanation,
 }
 

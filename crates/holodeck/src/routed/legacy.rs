@@ -19,7 +19,7 @@ use crate::{AnswerSource, OpenAgent, OpenOptions, Specialist, load, open::Checke
 /// How many agents may delegate to each other in a row.
 pub const MAX_DELEGATION: usize = 5;
 
-/// What of the legacy executor is open.
+/// The open parts of the legacy executor.
 #[derive(Clone, Default)]
 pub(super) struct OpenLegacy(Arc<OnceCell<OpenAgent>>);
 

@@ -1,4 +1,4 @@
-//! What executing a command would do.
+//! The plan of a command: which executor would run it, and why.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use super::{
     tools::declared_tools,
 };
 
-/// What executing a command would do.
+/// The plan of a command.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RoutedPlan {
-    /// What would execute it; `None`: nothing.
+    /// The executor that would run it; `None`: no executor.
     pub executor: Option<ExecutorKind>,
     /// The gates and the selection of the backend; `None` if `routing.chain` leaves it out.
     pub sdk: Option<AttemptDetails>,

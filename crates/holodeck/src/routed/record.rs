@@ -141,7 +141,7 @@ fn in_turn(event: BackendEvent, turn: u32) -> BackendEvent {
     }
 }
 
-/// What a run is stored as.
+/// The stored form of a run.
 pub(super) struct StoredRun<'a> {
     pub(super) agent: &'a ResolvedAgent,
     pub(super) session_id: &'a str,

@@ -31,7 +31,7 @@ pub(super) struct LoopRefiner {
 }
 
 impl LoopRefiner {
-    /// What scores the answers of the agent, which is opened for it.
+    /// Opens the agent's scorers of answers.
     async fn scorers(&self) -> Result<AnswerScorers, String> {
         let variants = &self.variants;
         let open = variants.opened().await.map_err(|error| error.to_string())?;

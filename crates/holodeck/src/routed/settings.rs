@@ -5,7 +5,7 @@ use holodeck_model::{
     env::{HOLODECK_ROUTING_COMMANDS, HOLODECK_ROUTING_ENABLED},
 };
 
-/// What a caller sets in place of the environment and the YAML.
+/// Settings of a caller in place of the environment and the YAML.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_structs,

@@ -156,7 +156,7 @@ pub(super) fn restrict_claude(agent: &mut Agent, named: &[String], skills: &[Str
     });
 }
 
-/// What is known about the tools of an agent before they are called.
+/// Facts about the tools of an agent that are known before they are called.
 pub(super) fn known_tools(agent: &Agent, host: &dyn ToolHost) -> KnownTools {
     let mut known = KnownTools::default();
     if agent.model.provider == Provider::Anthropic {

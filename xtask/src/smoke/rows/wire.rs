@@ -1,4 +1,4 @@
-//! What goes over the wire.
+//! Assumptions about the frames on the wire and their fields.
 
 use super::{Area, published, row};
 

@@ -94,7 +94,7 @@ fn composed(cli: &mut Conversation, server: &AnthropicServer, facts: &mut Facts)
     Ok(())
 }
 
-/// What became of a prompt in the requests from `from` on.
+/// The form of a prompt in the requests from `from` on.
 fn verbatim(server: &AnthropicServer, text: &str, from: usize) -> &'static str {
     let requests = server.requests();
     let Some(request) = requests.get(from) else {

@@ -1,4 +1,4 @@
-//! What the CLI refuses, and what it overlooks.
+//! Options and settings that the CLI refuses, and those that it ignores.
 
 use anyhow::Result;
 use serde_json::{Value, json};

@@ -19,7 +19,7 @@ use crate::failure::{Failure, Problem};
 /// Messages that are remembered.
 const MAX_HISTORY: usize = 1_000;
 
-/// What is typed.
+/// The prompt before a person's message.
 const PROMPT: &str = "you › ";
 
 /// An editor that runs on a thread of its own, so that the program continues while it waits.
@@ -29,7 +29,7 @@ pub(super) struct Editor {
     history: Option<PathBuf>,
 }
 
-/// What a person typed.
+/// The input of a person.
 enum Typed {
     Text(String),
     /// Ctrl-C.
@@ -147,7 +147,7 @@ impl Editor {
     }
 }
 
-/// What the editor knows about messages: which lines continue, and the commands.
+/// The rules of messages for the editor: which lines continue, and the commands.
 struct Lines;
 
 impl Validator for Lines {

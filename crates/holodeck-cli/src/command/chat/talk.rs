@@ -102,7 +102,7 @@ impl<'a> Talk<'a> {
         self.is_left
     }
 
-    /// What the command ends with: the worst end of an answer.
+    /// The exit code of the command: that of the worst end of an answer.
     pub(super) fn exit_code(&self) -> ExitCode {
         self.exit
     }
@@ -275,7 +275,7 @@ impl<'a> Talk<'a> {
         leaves
     }
 
-    /// What an end means for the exit code.
+    /// Updates the exit code by the end of a run.
     fn note_end(&mut self, event: &AgentEvent) {
         if event.meta.parent_tool_use_id.is_some() || self.exit != ExitCode::Passed {
             return;

@@ -19,10 +19,10 @@ use crate::{
 /// The column where the result of a tool begins.
 const RESULT_COLUMN: usize = 50;
 
-/// What an error of a tool may take of a line.
+/// The width of a tool's error in a line.
 const ERROR_WIDTH: usize = 40;
 
-/// What has been shown, as far as it matters for what comes next.
+/// The state of the display, as far as it matters for the next output.
 pub(in crate::command) struct View {
     /// Whether tools, reasoning and ends are shown.
     has_notes: bool,

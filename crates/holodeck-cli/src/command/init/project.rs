@@ -115,7 +115,7 @@ impl Plan {
             && self.servers.is_empty()
     }
 
-    /// What the chosen metrics lack: only one template retrieves passages.
+    /// Explains that the chosen metrics lack passages: only one template retrieves some.
     pub(super) fn needs_passages(&self) -> Option<String> {
         let metrics: Vec<String> = self
             .evals

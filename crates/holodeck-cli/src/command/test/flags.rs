@@ -160,7 +160,7 @@ impl HowArgs {
     }
 }
 
-/// What is written, and how the end of the run is reported.
+/// The outputs, and how the end of the run is reported.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(super) struct OutputArgs {

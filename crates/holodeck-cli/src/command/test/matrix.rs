@@ -358,7 +358,7 @@ fn selecting(combination: &Combination) -> String {
     flags.collect()
 }
 
-/// What of the budget is left for the following runs: it holds for the whole matrix.
+/// The rest of the budget for the following runs: it holds for the whole matrix.
 struct Left {
     budget: Budget,
     is_used_up: bool,

@@ -13,7 +13,7 @@ const MAX_FAILURES: usize = 20;
 /// More hints than this are not read.
 const MAX_HINTS: usize = 3;
 
-/// What the summary shows of the cases. Its size does not grow with their number.
+/// The cases that the summary shows. Its size does not grow with their number.
 #[derive(Debug, Default)]
 pub(crate) struct Highlights {
     /// The first cases that did not pass.

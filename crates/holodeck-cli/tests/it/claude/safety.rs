@@ -1,4 +1,4 @@
-//! What an agent in a test must not do, and secrets that must not leak.
+//! Tests of actions that an agent in a test must not take, and of secrets that must not leak.
 
 use std::{fs, path::Path};
 

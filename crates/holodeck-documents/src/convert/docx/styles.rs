@@ -6,7 +6,7 @@ use crate::{Format, Problem};
 
 use super::super::xml::{Step, Xml};
 
-/// What a style implies for the text of a paragraph.
+/// The meaning of a style for the text of a paragraph.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Style {
     /// Its level as a heading, from 0.

@@ -27,7 +27,7 @@ pub(super) struct Session {
     pub(super) last_at: Timestamp,
     pub(super) agent: Option<String>,
     pub(super) counts: Counts,
-    /// What is stored at most once.
+    /// The keys of events that are stored at most once.
     pub(super) unique: HashSet<Unique>,
     /// By id, in the order in which they were asked.
     pub(super) approvals: Vec<Question>,
@@ -42,7 +42,7 @@ pub(super) struct Question {
     pub(super) resolved: Option<StoredEvent>,
 }
 
-/// What identifies an event.
+/// The identity of an event that is stored at most once.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum Unique {
     Event(Uuid),

@@ -12,8 +12,8 @@ use tokio_postgres::{AsyncMessage, Client, Row, Statement, error::SqlState, type
 
 use super::StoreError;
 
-/// What a connection needs, whatever the server's administrator chose: a process that is stopped inside a transaction
-/// must not stop others, and what is delivered must be on the disk first.
+/// The settings of a connection, whatever the server's administrator chose: a process that is stopped inside a
+/// transaction must not stop others, and what is delivered must be on the disk first.
 const SETTINGS: &str = "
     SET lock_timeout = '15s';
     SET idle_in_transaction_session_timeout = '10s';

@@ -108,7 +108,7 @@ impl Lease {
 }
 
 impl Shared {
-    /// What another process announced: `writer session`, or `writer` for any.
+    /// Handles a notification of another process: `writer session`, or `writer` for any.
     fn heed(&self, note: &str) {
         let (writer, session_id) = note.split_once(' ').unwrap_or((note, ""));
         if writer == self.name {

@@ -1,4 +1,4 @@
-//! What requests do to the tables, inside a transaction. The row of the session is locked first, and is the only one of
+//! Applies requests to the tables, inside a transaction. The row of the session is locked first, and is the only one of
 //! its kind that the transaction locks.
 
 use holodeck_model::events::{EventBody, EventClass};
@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// What a transaction does.
+/// The work of a transaction.
 #[derive(Clone, Copy)]
 pub(super) enum Work<'a> {
     Request(&'a Request),

@@ -1,4 +1,4 @@
-//! What requests do to the tables, inside a transaction.
+//! Applies requests to the tables, inside a transaction.
 
 use holodeck_model::events::{EventBody, EventClass};
 use rusqlite::{OptionalExtension as _, Transaction, params};

@@ -35,7 +35,7 @@ pub(super) struct Writer {
     _lock: WriterLock,
 }
 
-/// What requests read; it changes only after a commit.
+/// The state that requests read; it changes only after a commit.
 pub(super) struct State {
     /// The name of this writer, never used before.
     pub(super) name: String,

@@ -1,4 +1,4 @@
-//! What AG-UI clients send.
+//! Tests of the requests that AG-UI clients send.
 
 use holodeck_backend_api::{HistoryItem, Opening};
 use holodeck_events::{AgUiRequest, RunAgentInput};

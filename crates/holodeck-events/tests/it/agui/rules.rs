@@ -13,7 +13,7 @@ use crate::{
     session::TestSession,
 };
 
-/// What a client has of a thread.
+/// The state of a thread in a client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Client {
     /// Ids, owners and texts, in the order of their first start.

@@ -10,7 +10,7 @@ use crate::{
     session::check,
 };
 
-/// What was delivered is stored, and nothing else.
+/// Checks that exactly the delivered events are stored.
 fn checked(delivered: &[StoredEvent], stored: &[StoredEvent]) {
     assert_eq!(stored, delivered);
     let events: Vec<_> = stored.iter().map(|event| event.event().clone()).collect();

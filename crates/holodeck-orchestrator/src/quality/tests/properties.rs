@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a call does.
+/// The behaviour of a call.
 #[derive(Clone, Debug)]
 enum Act {
     Score(Option<f64>, Option<f64>, bool),

@@ -109,7 +109,7 @@ impl FileCase {
         }
     }
 
-    /// What it asks. An older file does not record the content of attached files.
+    /// The content of the case. An older file does not record the content of attached files.
     fn content(&self) -> Option<CaseContent> {
         if self.content_id.is_some() || !self.processed_files.is_empty() {
             return self.content_id;

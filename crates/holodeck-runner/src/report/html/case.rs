@@ -25,7 +25,7 @@ pub(super) struct Case<'a> {
     facts: Vec<String>,
     reasons: Vec<CaseReason>,
     turns: Vec<Turn<'a>>,
-    /// What is expected of a conversation as a whole.
+    /// The expectations about a conversation as a whole.
     tools: Vec<ExpectedTools>,
     /// The metrics of a conversation as a whole.
     metrics: Vec<Metric<'a>>,

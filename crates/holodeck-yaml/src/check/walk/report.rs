@@ -318,7 +318,7 @@ pub(super) fn actual_suffix(scalar: Scalar<'_>) -> String {
     }
 }
 
-/// What to add, with the field's own description.
+/// The hint to add a field, with the field's own description.
 pub(in crate::check) fn missing_help(name: &str, description: &str) -> String {
     let first = description
         .split_once(". ")

@@ -190,7 +190,7 @@ impl Loader<'_> {
         self.findings.add(&self.tree, at, diagnostic.with_help(help));
     }
 
-    /// What people judged: an answer or a conversation. `None` if the row has neither or both, which is reported.
+    /// Reads the judged content: an answer or a conversation. `None` if the row has neither or both, which is reported.
     fn label_content(&mut self, row: NodeId, case: Option<&TestCase>) -> Option<LabelledContent> {
         let own_input = self.label_text(row, "input")?;
         let response = self.label_text(row, "response")?;

@@ -20,7 +20,7 @@ pub(super) struct Cell {
     pub(super) owned: Option<Box<str>>,
 }
 
-/// What the text of a cell means.
+/// The meaning of a cell's text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     /// The text itself.
@@ -43,7 +43,7 @@ struct Column {
     place: Place,
 }
 
-/// What the rows of a table are.
+/// The meaning of the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowKind {
     TestCase,
