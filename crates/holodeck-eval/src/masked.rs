@@ -32,7 +32,7 @@ pub enum InputText {
     Arguments,
     /// The result of a tool call.
     ToolResult,
-    /// What the user of a conversation wants.
+    /// The goal of a conversation's user.
     Goal,
     /// The name of the test case.
     CaseName,

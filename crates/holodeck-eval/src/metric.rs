@@ -93,11 +93,11 @@ pub struct JudgeAnswer {
 pub struct JudgeError {
     /// The reason.
     pub reason: String,
-    /// What it means for other calls.
+    /// Its meaning for other calls.
     pub kind: JudgeErrorKind,
 }
 
-/// What the failure of a call of a judge means for other calls.
+/// The meaning of a judge's failed call for other calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_enums,
@@ -307,7 +307,7 @@ pub enum MetricError {
         name: String,
         /// Why.
         reason: String,
-        /// What the failed call means for others.
+        /// The meaning of the failed call for others.
         kind: JudgeErrorKind,
         /// The judges of a jury that gave no verdict.
         missing_votes: Vec<MissingVote>,

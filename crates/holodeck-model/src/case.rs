@@ -85,7 +85,7 @@ impl Opinion {
         }
     }
 
-    /// What names an opinion, from 1, in a recording.
+    /// The name of an opinion, from 1, in a recording.
     pub fn mark(self, number: u32) -> String {
         format!("{}{number}", self.start())
     }

@@ -539,7 +539,7 @@ pub struct MetricResult {
     /// The judges of a jury that gave no verdict.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_votes: Vec<MissingVote>,
-    /// What a failed call of a judge says about other calls, beside `error`.
+    /// The meaning of a judge's failed call for other calls, beside `error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge_failure: Option<JudgeFailure>,
 }

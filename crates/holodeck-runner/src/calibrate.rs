@@ -37,7 +37,7 @@ pub struct CalibrationRequest {
     pub judge: JudgeSettings,
     /// Masks secrets, before a judge sees them.
     pub redactor: Arc<Redactor>,
-    /// What becomes of an item whose text held a secret and was masked, where the metric does not say it.
+    /// How to handle an item whose text held a secret and was masked, where the metric does not say it.
     pub on_masked: OnMasked,
 }
 

@@ -67,7 +67,7 @@ pub struct LoopRecord {
     pub used: JudgeUsage,
     /// Wall time of the first answer and the loop.
     pub elapsed_ms: u64,
-    /// What a failed call of its judge says about other calls.
+    /// The meaning of its judge's failed call for other calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge_failure: Option<JudgeFailure>,
     /// Why the verdict on the case is an error: the scorer failed, or a score was not a number.
@@ -210,7 +210,7 @@ impl JudgeCalls {
         (taken.model_calls > 0).then_some(taken)
     }
 
-    /// What a failed call says about other calls, if one does.
+    /// The meaning of a failed call for other calls, if one failed.
     pub fn failure(&self) -> Option<JudgeFailure> {
         *self
             .failure

@@ -76,7 +76,7 @@ pub fn compare_runs(
     Ok(Compared { comparison, redactor })
 }
 
-/// What is known about an agent that does not have to be valid.
+/// The known parts of an agent that does not have to be valid.
 struct Known {
     redactor: Arc<Redactor>,
     names: HashMap<CaseId, String>,

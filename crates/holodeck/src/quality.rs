@@ -265,7 +265,7 @@ pub(crate) struct LoopedTurn {
     pub(crate) used: JudgeUsage,
     /// The usage beyond the first answer.
     pub(crate) beyond_first: JudgeUsage,
-    /// What a failed call of a judge says about other calls.
+    /// The meaning of a judge's failed call for other calls.
     pub(crate) judge_failure: Option<JudgeFailure>,
     pub(crate) elapsed: Duration,
 }

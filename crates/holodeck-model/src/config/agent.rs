@@ -61,7 +61,7 @@ pub struct Agent {
     pub routing: Option<RoutingConfig>,
     /// Improves answers until they are good enough.
     pub quality_loop: Option<QualityLoopConfig>,
-    /// The evidence that commands must produce.
+    /// The evidence that a command must produce.
     pub evidence: Option<EvidenceConfig>,
     /// Where decisions about commands are written.
     pub telemetry: Option<TelemetryConfig>,

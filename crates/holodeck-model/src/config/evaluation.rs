@@ -12,10 +12,10 @@ use crate::value::{PathRef, SecretMap, nullable, read_secrets, tagged_enum, writ
 pub struct EvaluationConfig {
     /// The model that judges, for metrics that need one.
     pub model: Option<ModelConfig>,
-    /// The metrics.
+    /// The metrics by which answers are judged.
     #[schemars(length(min = 1))]
     pub metrics: Vec<MetricConfig>,
-    /// What becomes of a judged metric or a code grader if a text that it reads held a secret and was masked; an error if
+    /// How to handle a judged metric or a code grader if a text that it reads held a secret and was masked; an error if
     /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_masked: Option<OnMasked>,
@@ -149,7 +149,7 @@ impl MetricConfig {
         }
     }
 
-    /// What becomes of the metric if a text that it reads was masked, where it says that itself.
+    /// How to handle the metric if a text that it reads was masked, where it says that itself.
     pub fn on_masked(&self) -> Option<OnMasked> {
         match self {
             Self::Standard(metric) => metric.on_masked,
@@ -263,7 +263,7 @@ pub struct GevalMetric {
     /// Whether a run needs a stored calibration of the judge: `true`, or the lowest `min_kappa` and `min_labels`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_calibrated: Option<RequireCalibrated>,
-    /// What becomes of it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
+    /// How to handle it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_masked: Option<OnMasked>,
 }
@@ -298,7 +298,7 @@ pub enum MetricCondition {
     GatesPassed,
 }
 
-/// What becomes of a judged metric or a code grader that reads a masked text.
+/// How to handle a judged metric or a code grader that reads a masked text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnMasked {
@@ -389,7 +389,7 @@ pub struct RagMetric {
     /// Whether a run needs a stored calibration of the judge: `true`, or the lowest `min_kappa` and `min_labels`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_calibrated: Option<RequireCalibrated>,
-    /// What becomes of it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
+    /// How to handle it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_masked: Option<OnMasked>,
 }
@@ -462,7 +462,7 @@ pub struct CodeMetric {
     pub name: Option<String>,
     /// When the metric is computed; always if absent.
     pub when: Option<MetricCondition>,
-    /// What becomes of it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
+    /// How to handle it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_masked: Option<OnMasked>,
 }

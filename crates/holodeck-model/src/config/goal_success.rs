@@ -55,7 +55,7 @@ pub struct GoalSuccessMetric {
     /// Whether a run needs a stored calibration of the judge: `true`, or the lowest `min_kappa` and `min_labels`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_calibrated: Option<RequireCalibrated>,
-    /// What becomes of it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
+    /// How to handle it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_masked: Option<OnMasked>,
 }

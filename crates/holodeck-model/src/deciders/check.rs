@@ -65,7 +65,7 @@ pub struct CheckIdentities {
     prompts: u32,
     redactor: Arc<Redactor>,
     default_judge: ModelConfig,
-    /// What becomes of a check that reads a masked text, where it does not say that itself.
+    /// How to handle a check that reads a masked text, where it does not say that itself.
     on_masked: OnMasked,
     graders: GraderFiles,
     shared: Vec<MetricConfig>,
@@ -313,7 +313,7 @@ impl ResolvedAgent {
             .unwrap_or(&self.config.model)
     }
 
-    /// What becomes of a judged metric or a code grader that reads a masked text, where it does not say that itself.
+    /// How to handle a judged metric or a code grader that reads a masked text, where it does not say that itself.
     pub fn on_masked(&self) -> OnMasked {
         let evaluations = self.config.evaluations.as_ref();
         evaluations

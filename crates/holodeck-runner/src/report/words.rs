@@ -177,7 +177,7 @@ pub fn truncated(summary: &ReportSummary) -> Option<String> {
     })
 }
 
-/// What makes the verdicts of a run less certain: truncated answers, and judges that gave no vote.
+/// The reasons that make the verdicts of a run less certain: truncated answers, and judges that gave no vote.
 pub fn doubts(summary: &ReportSummary) -> impl Iterator<Item = String> {
     truncated(summary).into_iter().chain(missing_votes(summary))
 }

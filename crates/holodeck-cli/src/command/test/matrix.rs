@@ -73,7 +73,7 @@ struct Job {
     work: Work,
 }
 
-/// What is done for a combination.
+/// The work for a combination.
 #[derive(Clone)]
 enum Work {
     /// The tests are run.
