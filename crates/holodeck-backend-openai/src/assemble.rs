@@ -1,7 +1,7 @@
 //! Assembles the chunks of a streamed answer into text, tool calls, usage and the reason for its end.
 //!
-//! What a stop reason means is decided in `holodeck-model`. A stream without a reason is complete only if the server marked
-//! its end.
+//! The meaning of a stop reason is decided in `holodeck-model`. A stream without a reason is complete only if the server
+//! marked its end.
 
 use std::borrow::Cow;
 

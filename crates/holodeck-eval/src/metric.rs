@@ -312,7 +312,7 @@ pub enum MetricError {
         /// The judges of a jury that gave no verdict.
         missing_votes: Vec<MissingVote>,
     },
-    /// Texts that it reads were masked: what decides may be in the part that nobody saw.
+    /// Texts that it reads were masked: what decides may be in the masked part.
     #[error(
         "`{metric}` was not computed: {places} held a secret and was masked, and a verdict on the rest says nothing about \
          it; with `on_masked: accept` it is graded without the masked part"

@@ -277,8 +277,7 @@ pub struct TestResult {
     /// A summary of the quality loop around the case; absent if there was none.
     #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
     pub quality_loop: Option<LoopSummary>,
-    /// Why the conversation with a simulated user ended: `goal_reached`, `gave_up`, `max_turns`, `stop_when` or
-    /// `error`.
+    /// Why the conversation with a simulated user ended: `goal_reached`, `gave_up`, `max_turns`, `stop_when`, `error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
     /// The last message of the simulated user, which the agent did not receive.

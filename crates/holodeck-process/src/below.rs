@@ -60,7 +60,7 @@ pub fn start_children_below(program: impl Into<PathBuf>, args: &[&str]) {
 pub(crate) struct Below {
     watchdog: Child,
     socket: UnixStream,
-    /// What arrived of the last message.
+    /// The bytes that arrived of the last message.
     message: Vec<u8>,
     program: Pid,
     mark: Mark,

@@ -148,7 +148,7 @@ impl Calls {
     pub(super) fn finish(self) -> Result<Vec<ToolCall>, BackendError> {
         if self.stray {
             return Err(BackendError::protocol(
-                "the endpoint sent arguments of a tool call without the call: its tool calls cannot be told apart"
+                "the endpoint sent arguments of a tool call without the call: its tool calls cannot be distinguished"
                     .to_owned(),
             ));
         }

@@ -96,7 +96,7 @@ enum Ending {
 
 const ENDINGS: &[Ending] = &[Ending::ByItself, Ending::CtrlC, Ending::Terminate, Ending::Kill];
 
-/// What answers the agent.
+/// The server that answers the agent.
 enum Endpoint {
     OpenAi(ModelServer),
     Claude(Box<Bench>),

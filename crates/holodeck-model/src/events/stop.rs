@@ -2,7 +2,7 @@
 
 use super::StopReason;
 
-/// What a stop reason means for the answer, whatever its provider calls it.
+/// The meaning of a stop reason for the answer, whatever its provider calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "every consumer decides about each family")]
 pub enum StopFamily {
@@ -144,7 +144,7 @@ impl StopReason {
         matches!(self, Self::Other(word) if word == Self::NOT_REPORTED)
     }
 
-    /// What the reason means. Providers differ in case and separators: `MAX_TOKENS`, `max-tokens` and `maxTokens` are
+    /// The meaning of the reason. Providers differ in case and separators: `MAX_TOKENS`, `max-tokens` and `maxTokens` are
     /// one word.
     pub fn family(&self) -> StopFamily {
         let letters = self.as_str().chars();

@@ -1,3 +1,5 @@
+//! Tests that equal configurations have one canonical form, whatever their spelling, and different ones never share it.
+
 use pretty_assertions::assert_eq;
 use serde::Deserialize;
 use serde_json::json;

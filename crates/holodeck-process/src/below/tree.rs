@@ -33,7 +33,7 @@ pub(super) enum Round {
     Empty,
     /// Some were ended.
     Ended,
-    /// What is left belongs to another user, or the kernel holds it.
+    /// The rest belongs to another user, or the kernel holds it.
     Unable,
 }
 

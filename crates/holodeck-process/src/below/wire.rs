@@ -1,4 +1,4 @@
-//! What a process and its watchdog tell each other over a socket: first the program to start with its three pipes, then
+//! The messages between a process and its watchdog on a socket: first the program to start with its three pipes, then
 //! what to do with it, and back when it started and how it ended.
 
 use std::ffi::{OsStr, OsString};

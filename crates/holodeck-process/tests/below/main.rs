@@ -203,7 +203,7 @@ async fn a_watchdog_obeys_no_signal() {
     assert_eq!(output.exit, Exit::Code(7));
 }
 
-/// What this machine hands to every child is there with and without a watchdog.
+/// The descriptors that this machine hands to every child are there with and without a watchdog.
 #[tokio::test]
 async fn a_program_inherits_nothing_from_its_watchdog() {
     const SHOW: &str =

@@ -204,7 +204,7 @@ impl FileCollector {
         self.fail(error);
     }
 
-    /// What a path names, with links resolved; `None` if nothing is there. A link to nothing is an error.
+    /// The kind of thing at a path, with links resolved; `None` if nothing is there. A link to nothing is an error.
     fn kind(&mut self, path: &Path) -> Option<FileType> {
         match kind(path) {
             Ok(kind) => kind,
@@ -450,7 +450,7 @@ fn with_modules(args: &[String]) -> impl Iterator<Item = (&str, bool)> {
         .zip(before.map(|before| before == "-m"))
 }
 
-/// What a path names, with links resolved; `None` if nothing is there. A link to nothing is an error.
+/// The kind of thing at a path, with links resolved; `None` if nothing is there. A link to nothing is an error.
 pub(crate) fn kind(path: &Path) -> io::Result<Option<FileType>> {
     match fs::metadata(path) {
         Ok(about) => Ok(Some(about.file_type())),

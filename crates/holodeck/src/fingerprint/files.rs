@@ -36,7 +36,7 @@ const SETTING_FOLDERS: [&str; 4] = [
     ".claude/skills",
 ];
 
-/// What runs write into the agent's folder.
+/// Files that runs write into the agent's folder.
 const WRITTEN: [&str; 3] = ["results", "baselines", "judge-steps.json"];
 
 /// The files that the YAML names for tools without a `mock`.

@@ -97,7 +97,7 @@ fn each_call_of_the_dialects_is_a_call_of_its_own() {
     }
     let file = dialect!("arguments-of-a-second-call-without-head.sse");
     let error = calls_of(file).unwrap_err().to_string();
-    assert!(error.contains("cannot be told apart"), "{error}");
+    assert!(error.contains("cannot be distinguished"), "{error}");
 }
 
 #[test]
