@@ -3,9 +3,12 @@
 use std::fmt;
 
 use async_trait::async_trait;
+use holodeck_model::{AskReason, CallPath, Zone, remembered_approval};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+
+use crate::ToolCall;
 
 /// A question to the host: may this tool call run?
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +29,94 @@ pub struct ApprovalAsk {
     /// asks the person. [`Approve`](ApprovalDecision::Approve) contains it as `arguments`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<Box<Value>>,
+    /// The paths that the arguments name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<CallPath>,
+    /// Why the program that runs the loop asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<AskReason>,
+    /// Where the paths are.
+    #[serde(default, skip_serializing_if = "Zone::is_inside")]
+    pub zone: Zone,
+}
+
+impl ApprovalAsk {
+    /// The question about a call that names no paths.
+    pub fn about(call: &ToolCall) -> Self {
+        Self {
+            tool_name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            call_id: call.call_id.clone(),
+            description: None,
+            agent_id: None,
+            answer_schema: None,
+            paths: Vec::new(),
+            reason: None,
+            zone: Zone::Inside,
+        }
+    }
+
+    /// The paths, links resolved, if not all of them are simply in the agent's folders.
+    pub fn outer_paths(&self) -> Vec<String> {
+        if self.zone.is_inside() {
+            return Vec::new();
+        }
+        let paths = self.paths.iter();
+        let mut paths: Vec<String> = paths
+            .map(|path| path.path.as_ref().unwrap_or(&path.named).clone())
+            .collect();
+        paths.dedup();
+        paths
+    }
+
+    /// What an approval of this call is remembered as.
+    pub fn remembered_as(&self) -> String {
+        remembered_approval(&self.tool_name, &self.outer_paths())
+    }
+
+    /// The record of a decision about this call that `rule` made.
+    pub fn basis(&self, rule: impl Into<String>) -> Option<Box<ApprovalBasis>> {
+        (!self.zone.is_inside()).then(|| {
+            Box::new(ApprovalBasis {
+                zone: self.zone,
+                paths: self.outer_paths(),
+                rule: rule.into(),
+            })
+        })
+    }
+}
+
+/// The record of a decision about a call whose paths are not all simply in the agent's folders.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalBasis {
+    /// Where they are.
+    pub zone: Zone,
+    /// The paths, links resolved.
+    pub paths: Vec<String>,
+    /// The rule that decided, in words or as in `approvals.rules[0]`.
+    pub rule: String,
+}
+
+/// A decision without a person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ruling {
+    /// The decision.
+    pub decision: ApprovalDecision,
+    /// What decided.
+    pub by: DecidedBy,
+    /// The rule that decided, in words or as in `approvals.rules[0]`.
+    pub rule: String,
+}
+
+impl Ruling {
+    /// A decision by a rule without a name.
+    pub fn new(decision: ApprovalDecision, by: DecidedBy) -> Self {
+        Self {
+            decision,
+            by,
+            rule: String::new(),
+        }
+    }
 }
 
 /// The host's answer.
@@ -92,6 +183,8 @@ pub enum DecidedBy {
     NonInteractive,
     /// A person.
     Person,
+    /// Where the files are that the call touches.
+    Folders,
 }
 
 /// A decision about one call.
@@ -103,13 +196,34 @@ pub struct Approval {
     pub decision: ApprovalDecision,
     /// Who or what decided.
     pub by: DecidedBy,
+    /// The paths and the rule, if not all paths of the call are simply in the agent's folders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub basis: Option<Box<ApprovalBasis>>,
+}
+
+impl Approval {
+    /// The record of a ruling about a call.
+    pub fn ruled(ask: &ApprovalAsk, ruling: &Ruling) -> Self {
+        Self {
+            call_id: ask.call_id.clone(),
+            decision: ruling.decision.clone(),
+            by: ruling.by,
+            basis: ask.basis(&ruling.rule),
+        }
+    }
 }
 
 /// Decides about tool calls: by a policy, or by asking a person.
 #[async_trait]
 pub trait Approver: Send + Sync {
     /// The decision without a person; `None` if a person must be [asked](Self::ask).
-    fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)>;
+    fn decide(&self, ask: &ApprovalAsk) -> Option<Ruling>;
+
+    /// Where the most critical path of a call is.
+    fn zone(&self, ask: &ApprovalAsk) -> Zone {
+        let _ = ask;
+        Zone::Inside
+    }
 
     /// Whether there is a person to ask.
     fn has_person(&self) -> bool {

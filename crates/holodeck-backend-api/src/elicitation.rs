@@ -5,7 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
-use crate::{ApprovalAsk, ApprovalDecision};
+use crate::{ApprovalAsk, ApprovalDecision, Zone};
 
 /// Answers a server's questions to the person. Without one, every question is declined.
 #[async_trait]
@@ -48,6 +48,9 @@ impl From<&Elicitation> for ApprovalAsk {
             description: Some(format!("`{}` asks: {}", question.server, question.message)),
             agent_id: None,
             answer_schema: Some(Box::new(question.schema.clone())),
+            paths: Vec::new(),
+            reason: None,
+            zone: Zone::Inside,
         }
     }
 }

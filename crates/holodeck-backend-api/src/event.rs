@@ -128,6 +128,7 @@ impl BackendEvent {
                 call_id: call_id.clone(),
                 decision: decision.clone(),
                 by: DecidedBy::Person,
+                basis: None,
             }),
             _ => None,
         }
@@ -188,11 +189,15 @@ mod tests {
                 description: Some("a search".to_owned()),
                 agent_id: Some("a1".to_owned()),
                 answer_schema: Some(Box::new(json!({"type": "object"}))),
+                paths: Vec::new(),
+                reason: None,
+                zone: holodeck_model::Zone::Inside,
             }),
             BackendEvent::ApprovalDecided(Approval {
                 call_id: "c1".to_owned(),
                 decision: ApprovalDecision::approve(),
                 by: DecidedBy::Rule,
+                basis: None,
             }),
             answered(ApprovalDecision::Approve {
                 arguments: Some(json!({"query": "y"})),

@@ -23,7 +23,7 @@ mod spending;
 mod tool;
 
 pub use answer_format::AnswerFormat;
-pub use approval::{Approval, ApprovalAsk, ApprovalDecision, Approver, DecidedBy};
+pub use approval::{Approval, ApprovalAsk, ApprovalBasis, ApprovalDecision, Approver, DecidedBy, Ruling};
 pub use backend::{AgentBackend, BackendFactory, EventStream, Thinking, TurnRequest};
 pub use conversation::Conversation;
 pub use elicitation::{Elicitation, ElicitationAnswer, ElicitationHost};
@@ -32,8 +32,8 @@ pub use event::BackendEvent;
 pub use fold::{FailedTurn, ResultFold, collect};
 pub use history::{HistoryFold, HistoryItem, Opening, Role, SessionHandle};
 pub use holodeck_model::{
-    CallDetails, CallRefusal, Occasion, Passage, SideEffects, TokenUsage, ToolIdentity, ToolKind, ToolNames,
-    events::{StopFamily, StopReason},
+    AskReason, CallDetails, CallPath, CallRefusal, Occasion, Passage, PathAccess, SideEffects, TokenUsage,
+    ToolIdentity, ToolKind, ToolNames, Zone, events::{StopFamily, StopReason},
 };
 pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};

@@ -1,5 +1,5 @@
 //! Builds the command line of the CLI, which every user of the machine can see and which is limited in length;
-//! instructions and MCP servers are therefore passed in files.
+//! instructions are therefore passed in a file, and MCP servers over the control channel.
 
 use std::{ffi::OsString, io, path::Path};
 
@@ -75,21 +75,17 @@ pub(crate) fn argv(
     args.path("--system-prompt-file", home.system_prompt());
     args.pair("--tools", &options.builtin_tools.join(","));
     args.flag("--strict-mcp-config");
-    if options.mcp_servers.document.is_some() {
-        args.path("--mcp-config", home.mcp_config());
-    }
     let approved = approval_rules(options);
     if !approved.is_empty() {
         args.pair("--allowedTools", &approved.join(","));
     }
-    let refused: Vec<&str> = options
-        .disallowed_tools
-        .iter()
-        .chain(withheld)
-        .map(String::as_str)
-        .collect();
-    if !refused.is_empty() {
-        args.pair("--disallowedTools", &refused.join(","));
+    let private = home.denials();
+    let refused = options.disallowed_tools.iter().chain(withheld).chain(&private);
+    // One argument for each: a path may contain a comma.
+    args.flag("--disallowedTools");
+    refused.for_each(|rule| args.flag(rule));
+    for folder in &options.additional_directories {
+        args.path("--add-dir", folder);
     }
     if let Some(model) = &options.model {
         args.pair("--model", model);

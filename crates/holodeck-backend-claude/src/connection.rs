@@ -155,6 +155,7 @@ impl Connection {
                 sender.clone(),
                 stop.clone(),
                 caller.clone(),
+                Arc::clone(&home),
                 tasks.clone(),
             );
             tasks.spawn(read(stdout, Arc::clone(&pending), responder, sender));
@@ -181,7 +182,21 @@ impl Connection {
 
     async fn initialize(&mut self, options: &ClaudeOptions, host: &Host) -> Result<(), OpenError> {
         let request = host.initialize_request(&options.agents);
-        match self.request(&request, options.limits.handshake).await {
+        self.must_answer(&request, options.limits.handshake).await?;
+        let Some(document) = &options.mcp_servers.document else {
+            return Ok(());
+        };
+        // Over the control channel: a file could be found, and arguments and variables be seen.
+        let document: Value = serde_json::from_str(document.expose_secret()).unwrap_or_default();
+        let servers = document.get("mcpServers").cloned().unwrap_or_default();
+        let request = json!({"subtype": "mcp_set_servers", "servers": servers});
+        // Servers that cannot be started are found when their state is asked for.
+        self.must_answer(&request, options.limits.mcp_start + options.limits.handshake)
+            .await
+    }
+
+    async fn must_answer(&mut self, request: &Value, time_limit: Duration) -> Result<(), OpenError> {
+        match self.request(request, time_limit).await {
             Ok(_) => Ok(()),
             Err(ControlError::TimedOut(after)) => Err(OpenError::TimedOut(after)),
             Err(ControlError::Refused(refusal)) => Err(OpenError::Refused(refusal)),

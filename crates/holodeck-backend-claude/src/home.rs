@@ -3,6 +3,7 @@
 //! It is deleted afterwards; folders that killed processes left behind are deleted by the next one.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File, OpenOptions, Permissions},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink},
@@ -10,13 +11,14 @@ use std::{
     time::Duration,
 };
 
-use secrecy::ExposeSecret as _;
 use tempfile::TempDir;
+
+use holodeck_model::{PathGlob, TEMPORARY_PREFIX, resolve_links};
 
 use crate::ClaudeOptions;
 
-/// The prefix of the names of private folders.
-const PREFIX: &str = "holodeck-claude-";
+/// The prefix of the names of private folders. The agent may not use their files.
+const PREFIX: &str = TEMPORARY_PREFIX;
 /// A younger folder may not be locked yet.
 const MIN_AGE: Duration = Duration::from_mins(1);
 
@@ -28,7 +30,6 @@ pub(crate) struct Home {
     /// Held until this process ends, however it ends. Released after the folder is deleted.
     _lock: File,
     system_prompt: PathBuf,
-    mcp_config: PathBuf,
     working_directory: PathBuf,
 }
 
@@ -45,11 +46,8 @@ impl Home {
         for part in ["home", "config", "tmp", "work"] {
             fs::DirBuilder::new().mode(0o700).create(at(part))?;
         }
-        let (system_prompt, mcp_config) = (at("system-prompt.md"), at("mcp.json"));
+        let system_prompt = at("system-prompt.md");
         write_private(&system_prompt, options.system_prompt.as_bytes())?;
-        if let Some(document) = &options.mcp_servers.document {
-            write_private(&mcp_config, document.expose_secret().as_bytes())?;
-        }
         for (below, real) in &options.home_links {
             let link = at("home").join(below);
             if let Some(parent) = link.parent() {
@@ -66,7 +64,6 @@ impl Home {
             folder,
             _lock: lock,
             system_prompt,
-            mcp_config,
             working_directory,
         })
     }
@@ -101,12 +98,30 @@ impl Home {
         &self.system_prompt
     }
 
-    pub(crate) fn mcp_config(&self) -> &Path {
-        &self.mcp_config
-    }
-
     pub(crate) fn working_directory(&self) -> &Path {
         &self.working_directory
+    }
+
+    /// What the CLI itself is to deny, in its syntax: the files of all private folders, without those in which it keeps long
+    /// results.
+    pub(crate) fn denials(&self) -> Vec<String> {
+        let beside = self.folder.path().parent().map(Path::to_owned);
+        let real = beside.as_ref().and_then(|beside| resolve_links(beside).ok());
+        let beside: BTreeSet<PathBuf> = beside.into_iter().chain(real).collect();
+        let places = beside.iter().flat_map(|beside| {
+            let glob = PathGlob::literal(&beside.to_string_lossy());
+            glob.to_cli()
+        });
+        let private = [
+            "home/**",
+            "system-prompt.md",
+            "config/*.json",
+            "config/projects/*/*.jsonl",
+        ];
+        let rules = places.flat_map(|beside| private.map(|private| format!("{beside}/{PREFIX}*/{private}")));
+        rules
+            .flat_map(|place| [format!("Read({place})"), format!("Edit({place})")])
+            .collect()
     }
 
     /// Writes a conversation to the place where the CLI stores its own.

@@ -3,30 +3,34 @@
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use futures::FutureExt as _;
 use holodeck_backend_api::{
-    Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, CallDetails, CallRefusal, Conversation,
-    DecidedBy, Elicitation, ElicitationAnswer, Spending, ToolCx, ToolNames, TurnRequest,
+    Approval, ApprovalAsk, ApprovalDecision, Approver, AskReason, BackendError, CallDetails, CallRefusal,
+    Conversation, DecidedBy, Elicitation, ElicitationAnswer, Ruling, Spending, ToolCx, ToolNames,
+    TurnRequest, Zone,
 };
-use holodeck_model::{Glob, HOLODECK_SERVER, ToolAccess, mcp_tool_name};
+use holodeck_model::{ClaudeConfig, Glob, HOLODECK_SERVER, ToolAccess, mcp_tool_name, tools_with_paths};
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     ClaudeOptions, McpServer,
+    call_paths::{CallSite, PathResolver},
     connection::Incoming,
     control::Outgoing,
+    home::Home,
     in_process::InProcessServer,
     wire::{self, CanUseTool, HostRequest},
 };
 
 /// The hook that makes sub-agents wait for a free slot.
 const AGENTS: &str = "agents";
-/// The hook that makes the CLI ask for approval of a tool.
+/// The hook that decides whether the CLI must ask about a call that it may allow by itself.
 const GOVERNED: &str = "governed";
 /// How long a sub-agent may wait for a slot: in practice, until the turn's time limit.
 const HOOK_SECONDS: u32 = 24 * 60 * 60;
@@ -38,7 +42,10 @@ const NO_SLOT: &str = "the maximum number of agents is already running; do this 
 pub(crate) struct Host {
     approver: Option<Arc<dyn Approver>>,
     own_servers: Vec<InProcessServer>,
+    /// Tools about which the approver always decides.
     governed: Vec<String>,
+    /// These, and the tools whose calls name paths: every call passes a hook.
+    checked: Vec<String>,
     servers: Vec<McpServer>,
     names: ToolNames,
     access: ToolAccess,
@@ -55,6 +62,9 @@ pub(crate) struct Responder {
     incoming: mpsc::Sender<Incoming>,
     stop: CancellationToken,
     caller: Caller,
+    home: Arc<Home>,
+    /// Where the CLI was when it called a tool, by the id of the call.
+    sites: Arc<Mutex<HashMap<String, CallSite>>>,
     running: Arc<Mutex<HashMap<String, CancellationToken>>>,
     agent_slots: Option<Arc<Semaphore>>,
     /// The permits of running sub-agents, by the id of the call that started them.
@@ -115,6 +125,7 @@ impl Host {
         Ok(Self {
             approver: options.approver.clone(),
             own_servers,
+            checked: checked_tools(options),
             governed: options.governed_tools.clone(),
             servers: options.mcp_servers.servers.clone(),
             names: options.names.clone(),
@@ -151,6 +162,9 @@ impl Host {
     /// Whether the YAML excludes the requested call.
     fn withholds(&self, request: &CanUseTool) -> bool {
         let tool = request.tool_name.as_str();
+        if self.is_unknown(tool) {
+            return true;
+        }
         if tool == "Bash"
             && let Some(commands) = &self.commands
         {
@@ -184,7 +198,16 @@ impl Host {
         })
     }
 
-    fn approval_ask(&self, request: CanUseTool) -> ApprovalAsk {
+    /// Whether a tool is one of the CLI that is not known here. It may touch anything.
+    fn is_unknown(&self, tool: &str) -> bool {
+        !tool.starts_with("mcp__")
+            && !ClaudeConfig::CLI_TOOLS.contains(&tool)
+            && self.names.identify(tool).is_none()
+    }
+
+    fn approval_ask(&self, request: CanUseTool, resolver: &PathResolver<'_>) -> ApprovalAsk {
+        let blocked = request.blocked_path.as_deref();
+        let paths = resolver.paths_of(&request.tool_name, &request.input, blocked);
         let tool = self.names.identify(&request.tool_name);
         ApprovalAsk {
             tool_name: tool.map_or(request.tool_name, |tool| tool.shown_to_model),
@@ -193,6 +216,12 @@ impl Host {
             description: request.description,
             agent_id: request.agent_id,
             answer_schema: None,
+            paths,
+            reason: request.decision_reason_type.map(|kind| AskReason {
+                kind,
+                path: request.blocked_path,
+            }),
+            zone: Zone::Inside,
         }
     }
 
@@ -205,8 +234,8 @@ impl Host {
                 "timeout": HOOK_SECONDS,
             }));
         }
-        if !self.governed.is_empty() {
-            before.push(json!({"matcher": self.governed.join("|"), "hookCallbackIds": [GOVERNED]}));
+        if !self.checked.is_empty() {
+            before.push(json!({"matcher": self.checked.join("|"), "hookCallbackIds": [GOVERNED]}));
         }
         if before.is_empty() {
             return Value::Null;
@@ -220,10 +249,13 @@ impl Host {
         incoming: mpsc::Sender<Incoming>,
         stop: CancellationToken,
         caller: Caller,
+        home: Arc<Home>,
         tasks: TaskTracker,
     ) -> Responder {
         Responder {
             host: Arc::clone(self),
+            home,
+            sites: Arc::default(),
             outgoing,
             incoming,
             stop,
@@ -246,6 +278,8 @@ impl Responder {
             host: Arc::clone(&self.host),
             incoming: self.incoming.clone(),
             caller: self.caller.clone(),
+            home: Arc::clone(&self.home),
+            sites: Arc::clone(&self.sites),
             cancel: cancel.clone(),
             agent_slots: self.agent_slots.clone(),
             held_slots: Arc::clone(&self.held_slots),
@@ -286,6 +320,7 @@ impl Responder {
     /// Releases all slots at the end of a turn.
     pub(crate) fn release_all_slots(&self) {
         lock(&self.held_slots).clear();
+        lock(&self.sites).clear();
     }
 }
 
@@ -294,6 +329,8 @@ struct RequestHandler {
     host: Arc<Host>,
     incoming: mpsc::Sender<Incoming>,
     caller: Caller,
+    home: Arc<Home>,
+    sites: Arc<Mutex<HashMap<String, CallSite>>>,
     cancel: CancellationToken,
     agent_slots: Option<Arc<Semaphore>>,
     /// The permits of running sub-agents, by the id of the call that started them.
@@ -314,7 +351,7 @@ impl RequestHandler {
                 input,
             } => match callback_id.as_str() {
                 AGENTS => Ok(self.reserve_slot(tool_use_id, &input).await),
-                GOVERNED => Ok(pre_tool_use("ask", "an approval rule names this tool")),
+                GOVERNED => Ok(self.check_call(tool_use_id.unwrap_or_default(), input)),
                 _ => Ok(json!({})),
             },
             HostRequest::Elicitation(question) => Ok(self.elicit(question).await),
@@ -322,9 +359,72 @@ impl RequestHandler {
         }
     }
 
+    /// Whether the CLI must ask about a call, although it may allow it by itself: if the approver rejects it, if a rule
+    /// names the tool, or if its files are not simply in the agent's folders.
+    fn check_call(&self, call_id: String, mut input: Value) -> Value {
+        let text = |input: &Value, name: &str| input.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
+        let site = CallSite {
+            folder: text(&input, "cwd").map(PathBuf::from),
+            session: text(&input, "session_id"),
+        };
+        lock(&self.sites).insert(call_id.clone(), site);
+        let resolver = self.resolver(Some(&call_id));
+        let tool_name = text(&input, "tool_name").unwrap_or_default();
+        let is_governed = self.host.governed.contains(&tool_name);
+        let request = CanUseTool {
+            tool_name,
+            input: input.get_mut("tool_input").map(Value::take).unwrap_or_default(),
+            tool_use_id: Some(call_id),
+            agent_id: text(&input, "agent_id"),
+            ..CanUseTool::default()
+        };
+        let is_withheld = self.host.withholds(&request);
+        let ask = self.host.approval_ask(request, &resolver);
+        let approver = self.approver();
+        let is_harmless = approver.is_some_and(|approver| {
+            let zone = catch_unwind(AssertUnwindSafe(|| approver.zone(&ask)));
+            let ruling = catch_unwind(AssertUnwindSafe(|| approver.decide(&ask)));
+            matches!(zone, Ok(Zone::Inside))
+                && ruling.is_ok_and(|ruling| ruling.is_none_or(|ruling| ruling.decision.is_approved()))
+        });
+        if is_governed {
+            pre_tool_use("ask", "an approval rule names this tool")
+        } else if is_harmless && !is_withheld {
+            json!({})
+        } else {
+            pre_tool_use("ask", "the policy of the agent decides about this call")
+        }
+    }
+
+    fn approver(&self) -> Option<Arc<dyn Approver>> {
+        self.caller.approver().or_else(|| self.host.approver.clone())
+    }
+
+    fn resolver(&self, call_id: Option<&str>) -> PathResolver<'_> {
+        let site = call_id.and_then(|id| lock(&self.sites).get(id).cloned());
+        PathResolver {
+            home: &self.home,
+            site: site.unwrap_or_default(),
+        }
+    }
+
+    /// The question with the paths of its arguments, as seen from where the CLI is.
+    fn resolve_again(&self, mut ask: ApprovalAsk) -> ApprovalAsk {
+        let blocked = ask.reason.as_ref().and_then(|reason| reason.path.as_deref());
+        let resolver = self.resolver(Some(&ask.call_id));
+        ask.paths = resolver.paths_of(&ask.tool_name, &ask.arguments, blocked);
+        ask
+    }
+
     async fn decide_permission(&self, request: CanUseTool) -> Value {
         let withheld = self.host.withholds(&request);
-        let ask = self.host.approval_ask(request);
+        let resolver = self.resolver(request.tool_use_id.as_deref());
+        let mut ask = self.host.approval_ask(request, &resolver);
+        if let Some(approver) = self.approver() {
+            // A policy that fails is as strict as one that knows nothing of the paths.
+            let zone = catch_unwind(AssertUnwindSafe(|| approver.zone(&ask)));
+            ask.zone = zone.unwrap_or(Zone::Unresolved);
+        }
         match self.decide(&ask, withheld).await {
             ApprovalDecision::Approve { arguments } => json!({
                 "behavior": "allow",
@@ -340,7 +440,7 @@ impl RequestHandler {
 
     async fn decide(&self, ask: &ApprovalAsk, withheld: bool) -> ApprovalDecision {
         let failed = || ApprovalDecision::reject("the approval failed");
-        let approver = self.caller.approver().or_else(|| self.host.approver.clone());
+        let approver = self.approver();
         let decided = match &approver {
             _ if withheld => {
                 let details = CallDetails {
@@ -349,23 +449,18 @@ impl RequestHandler {
                 };
                 self.send_details(&ask.call_id, details).await;
                 let reason = format!("this agent is not allowed to use `{}` in this way", ask.tool_name);
-                Some((ApprovalDecision::reject(reason), DecidedBy::Rule))
+                Some(Ruling::new(ApprovalDecision::reject(reason), DecidedBy::Rule))
             }
             Some(approver) => catch_unwind(AssertUnwindSafe(|| approver.decide(ask)))
-                .unwrap_or_else(|_panic| Some((failed(), DecidedBy::Mode))),
-            None => Some((
+                .unwrap_or_else(|_panic| Some(Ruling::new(failed(), DecidedBy::Mode))),
+            None => Some(Ruling::new(
                 ApprovalDecision::reject("no approver is configured"),
                 DecidedBy::Mode,
             )),
         };
-        if let Some((decision, by)) = decided {
-            self.send(Incoming::Decided(Approval {
-                call_id: ask.call_id.clone(),
-                decision: decision.clone(),
-                by,
-            }))
-            .await;
-            return decision;
+        if let Some(ruling) = decided {
+            self.send(Incoming::Decided(Approval::ruled(ask, &ruling))).await;
+            return ruling.decision;
         }
         let Some(approver) = approver else { return failed() };
         self.send(Incoming::Asked(ask.clone())).await;
@@ -376,7 +471,13 @@ impl RequestHandler {
         let decision = AssertUnwindSafe(approver.ask(ask, &self.cancel))
             .catch_unwind()
             .await;
-        let decision = decision.unwrap_or_else(|_panic| failed());
+        let mut decision = decision.unwrap_or_else(|_panic| failed());
+        if let ApprovalDecision::Approve {
+            arguments: Some(changed),
+        } = &decision
+        {
+            decision = self.check_change(ask, changed, &*approver).unwrap_or(decision);
+        }
         guard.call_id = None;
         self.send(Incoming::Answered {
             call_id: ask.call_id.clone(),
@@ -384,6 +485,35 @@ impl RequestHandler {
         })
         .await;
         decision
+    }
+
+    /// Why a call may not run with the arguments that a person gave it, if it may not.
+    fn check_change(
+        &self,
+        ask: &ApprovalAsk,
+        changed: &Value,
+        approver: &dyn Approver,
+    ) -> Option<ApprovalDecision> {
+        let mut ask = ask.clone();
+        ask.arguments.clone_from(changed);
+        ask.reason = None;
+        let ask = self.resolve_again(ask);
+        let request = CanUseTool {
+            tool_name: ask.tool_name.clone(),
+            input: changed.clone(),
+            ..CanUseTool::default()
+        };
+        if self.host.withholds(&request) {
+            let reason = format!("this agent is not allowed to use `{}` in this way", ask.tool_name);
+            return Some(ApprovalDecision::reject(reason));
+        }
+        let ruling = catch_unwind(AssertUnwindSafe(|| approver.decide(&ask)));
+        match ruling {
+            Ok(ruling) => ruling
+                .map(|ruling| ruling.decision)
+                .filter(|decision| !decision.is_approved()),
+            Err(_panic) => Some(ApprovalDecision::reject("the approval failed")),
+        }
     }
 
     /// Passes the question of a server to the person.
@@ -508,6 +638,19 @@ impl Drop for WithdrawalGuard {
             });
         }
     }
+}
+
+/// The tools whose every call passes a hook.
+fn checked_tools(options: &ClaudeOptions) -> Vec<String> {
+    let has_builtins = !options.builtin_tools.is_empty() || !options.agents.is_empty();
+    let with_paths = tools_with_paths().filter(|_| has_builtins);
+    let mut checked = options.governed_tools.clone();
+    for tool in with_paths {
+        if !checked.iter().any(|known| known == tool) {
+            checked.push(tool.to_owned());
+        }
+    }
+    checked
 }
 
 /// The answer of a hook before a tool call.

@@ -3,13 +3,15 @@
 //! # Modules
 //!
 //! `framing` splits the output into lines, `wire` parses them, and `translate` converts the frames of a turn into
-//! [`BackendEvent`](holodeck_backend_api::BackendEvent)s; these three are pure. `argv` and `home` prepare the start of
+//! [`BackendEvent`](holodeck_backend_api::BackendEvent)s; these three are pure. `call_paths` finds the files that a call
+//! names. `argv` and `home` prepare the start of
 //! the CLI, `connection` runs it, `control` sends it requests, and `host` answers its requests. `turn` runs one turn;
 //! `pool`, `session` and `backend` build the public API on it. `in_process` offers the agent's own tools to the CLI, as
 //! an MCP server over the control channel.
 
 mod argv;
 mod backend;
+mod call_paths;
 mod connection;
 mod control;
 mod core;

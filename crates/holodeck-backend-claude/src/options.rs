@@ -40,6 +40,7 @@ pub struct ClaudeOptions {
     pub(crate) response_format: Option<Arc<dyn AnswerFormat>>,
     pub(crate) mcp_servers: McpServers,
     pub(crate) working_directory: Option<PathBuf>,
+    pub(crate) additional_directories: Vec<PathBuf>,
     pub(crate) temporary_folder: PathBuf,
     pub(crate) setting_sources: Vec<String>,
     pub(crate) agents: Map<String, Value>,
@@ -52,7 +53,7 @@ pub struct ClaudeOptions {
 /// External MCP servers.
 #[derive(Clone, Default)]
 pub struct McpServers {
-    /// The document for `--mcp-config`. It may contain secrets.
+    /// The servers in the format of `--mcp-config`. It may contain secrets, and is sent over the control channel.
     pub document: Option<SecretString>,
     /// The servers in it.
     pub servers: Vec<McpServer>,
@@ -155,6 +156,7 @@ impl ClaudeOptions {
             response_format: None,
             mcp_servers: McpServers::default(),
             working_directory: None,
+            additional_directories: Vec::new(),
             temporary_folder: std::env::temp_dir(),
             setting_sources: Vec::new(),
             agents: Map::new(),
@@ -214,9 +216,9 @@ impl ClaudeOptions {
         self
     }
 
-    /// Sets the tools, or uses such as `Bash(rm *)`, that are always refused.
+    /// Adds tools, or uses such as `Bash(rm *)`, that are always refused.
     pub fn disallowed_tools<T: Into<String>>(mut self, rules: impl IntoIterator<Item = T>) -> Self {
-        self.disallowed_tools = rules.into_iter().map(Into::into).collect();
+        self.disallowed_tools.extend(rules.into_iter().map(Into::into));
         self
     }
 
@@ -319,6 +321,12 @@ impl ClaudeOptions {
     /// Sets the working directory of the CLI; by default a private, empty folder.
     pub fn working_directory(mut self, folder: impl Into<PathBuf>) -> Self {
         self.working_directory = Some(folder.into());
+        self
+    }
+
+    /// Adds a folder whose files count as those of the working directory.
+    pub fn additional_directory(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.additional_directories.push(folder.into());
         self
     }
 

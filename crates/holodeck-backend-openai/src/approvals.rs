@@ -45,14 +45,10 @@ pub(crate) fn decide<'a>(
             if tool_calls::refusal(core, call).is_some() {
                 continue;
             }
-            let ask = build_ask(call);
-            let decision = if let Some((decision, by)) = approver.decide(&ask) {
-                yield BackendEvent::ApprovalDecided(Approval {
-                    call_id: call.call_id.clone(),
-                    decision: decision.clone(),
-                    by,
-                });
-                decision
+            let mut ask = ApprovalAsk::about(call);
+            let decision = if let Some(ruling) = approver.decide(&ask) {
+                yield BackendEvent::ApprovalDecided(Approval::ruled(&ask, &ruling));
+                ruling.decision
             } else {
                 if !paused {
                     paused = true;
@@ -60,7 +56,14 @@ pub(crate) fn decide<'a>(
                 }
                 yield BackendEvent::ApprovalAsked(ask.clone());
                 let answer = approver.ask(&ask, &request.cancel);
-                let decision = unless_cancelled(&request.cancel, answer).await?;
+                let mut decision = unless_cancelled(&request.cancel, answer).await?;
+                if let ApprovalDecision::Approve { arguments: Some(changed) } = &decision {
+                    // What the person made of the call must obey the rules too.
+                    ask.arguments.clone_from(changed);
+                    if let Some(refused) = approver.decide(&ask).filter(|ruling| !ruling.decision.is_approved()) {
+                        decision = refused.decision;
+                    }
+                }
                 yield BackendEvent::ApprovalAnswered {
                     call_id: call.call_id.clone(),
                     decision: decision.clone(),
@@ -76,16 +79,5 @@ pub(crate) fn decide<'a>(
         if paused {
             yield BackendEvent::Resumed;
         }
-    }
-}
-
-fn build_ask(call: &ToolCall) -> ApprovalAsk {
-    ApprovalAsk {
-        tool_name: call.name.clone(),
-        arguments: call.arguments.clone(),
-        call_id: call.call_id.clone(),
-        description: None,
-        agent_id: None,
-        answer_schema: None,
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, DecidedBy};
+use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, DecidedBy, Ruling, Zone};
 use holodeck_events::{ApprovalAnswer, EventStore, Resolution, StoreError, StoredEvent, approval_decision};
 use holodeck_model::{
     OnApprovalTimeout,
@@ -33,7 +33,7 @@ pub(crate) struct RunQuestions {
     store: Arc<dyn EventStore>,
     policy: Option<Arc<dyn Approver>>,
     patience: Patience,
-    /// Tools that a person approved for longer than one call.
+    /// Tools, and tools with paths, that a person approved for longer than one call.
     remembered: Mutex<HashSet<String>>,
     calls: Mutex<HashMap<String, Call>>,
     /// Questions whose answer was taken. Their events may arrive again, and a call may have several questions.
@@ -172,11 +172,21 @@ impl RunQuestions {
 
 #[async_trait]
 impl Approver for RunQuestions {
-    fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
+    fn decide(&self, ask: &ApprovalAsk) -> Option<Ruling> {
         // Without a policy a person decides about every call that the backend asks about.
         let decided = self.policy.as_ref().and_then(|policy| policy.decide(ask));
-        let is_remembered = || lock(&self.remembered).contains(&ask.tool_name);
-        decided.or_else(|| is_remembered().then(|| (ApprovalDecision::approve(), DecidedBy::Person)))
+        let is_remembered = || lock(&self.remembered).contains(&ask.remembered_as());
+        let remembered = || Ruling {
+            rule: "a person approved it for longer than one call".to_owned(),
+            ..Ruling::new(ApprovalDecision::approve(), DecidedBy::Person)
+        };
+        decided.or_else(|| is_remembered().then(remembered))
+    }
+
+    fn zone(&self, ask: &ApprovalAsk) -> Zone {
+        self.policy
+            .as_ref()
+            .map_or(Zone::Inside, |policy| policy.zone(ask))
     }
 
     fn has_person(&self) -> bool {

@@ -198,6 +198,9 @@ fn call(id: &str) -> [BackendEvent; 4] {
             description: None,
             agent_id: None,
             answer_schema: None,
+            paths: Vec::new(),
+            reason: None,
+            zone: holodeck_model::Zone::Inside,
         }),
         BackendEvent::ApprovalAnswered {
             call_id: id.to_owned(),

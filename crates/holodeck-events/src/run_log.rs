@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use holodeck_backend_api::{
-    Approval, ApprovalAsk, ApprovalDecision, CallDetails, DecidedBy, ToolCall, ToolResult,
+    Approval, ApprovalAsk, ApprovalBasis, ApprovalDecision, CallDetails, DecidedBy, ToolCall, ToolResult,
 };
 use holodeck_model::events::{
     AgentEvent, ApprovalRequested, ApprovalResolved, Attachment, CitedFile, Decision, EventBody, IdSource,
@@ -37,6 +37,8 @@ pub(crate) struct Call {
     turn: u32,
     pub(crate) state: CallState,
     approval: Option<String>,
+    /// Its paths, if they are not all simply in the agent's folders.
+    basis: Option<Box<ApprovalBasis>>,
 }
 
 /// The progress of a call.
@@ -169,6 +171,7 @@ impl RunLog {
             turn,
             state: CallState::Pending,
             approval: None,
+            basis: None,
         };
         self.calls.insert(call_id.clone(), registered);
         Some(if self.has_store() {
@@ -280,6 +283,7 @@ impl RunLog {
             return;
         }
         call.approval = Some(approval_id.clone());
+        call.basis = ask.basis("a person decides");
         let (agent, turn) = (call.agent.clone(), call.turn);
         self.write(origin(agent.as_deref(), turn), || {
             let description = ask.description.clone();
@@ -290,6 +294,7 @@ impl RunLog {
                 priority: Some(priority(&ask.tool_name)),
                 tool_use_id: Some(ask.call_id.clone()),
                 args: Some(ask.arguments.clone()),
+                paths: ask.outer_paths(),
                 answer_schema: ask.answer_schema.as_deref().cloned(),
                 expires_at: None,
             })
@@ -314,11 +319,13 @@ impl RunLog {
         let Some(approval_id) = call.approval.take() else {
             return false;
         };
+        let basis = call.basis.take();
         let (agent, turn) = (call.agent.clone(), call.turn);
         let approval = Approval {
             call_id: id.to_owned(),
             decision: decision.clone(),
             by: DecidedBy::Person,
+            basis,
         };
         self.record_decision(None, approval);
         self.write(origin(agent.as_deref(), turn), || {

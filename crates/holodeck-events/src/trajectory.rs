@@ -130,6 +130,8 @@ impl Trajectory {
                     let (arguments, reason) = approval.decision.parts_mut();
                     arguments.map(&mut value);
                     reason.map(&mut text);
+                    let basis = approval.basis.iter_mut();
+                    basis.flat_map(|basis| &mut basis.paths).for_each(&mut text);
                 }
                 TrajectoryEvent::ToolCall(call) => value(&mut call.arguments),
                 TrajectoryEvent::ToolResult(result) => {

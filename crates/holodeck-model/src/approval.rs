@@ -2,9 +2,16 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use indexmap::IndexMap;
+use serde_json::Value;
+
 use crate::{
-    Agent, ApprovalPriority, ApprovalRule, ApprovalsConfig, ClaudeConfig, NonInteractive, OnApprovalTimeout,
-    PermissionMode, Provider, RuleDecision, ToolIdentity, ToolNames, ToolOrigin, value::Glob,
+    Agent, AgentFolders, ApprovalPriority, ApprovalRule, ApprovalsConfig, ArgMatcher, AskReason, CallPath,
+    CallPattern, ClaudeConfig, NonInteractive, OnApprovalTimeout, PathAccess, PermissionMode, Provider,
+    RuleDecision, ToolIdentity, ToolKind, ToolNames, ToolOrigin, ToolPattern, Zone, path_access,
+    tool_pattern::{matches_any, matches_real},
+    value::{Glob, PathBases, PathGlob, is_within},
+    without_pattern,
 };
 
 /// Built-in tools that change files.
@@ -70,8 +77,47 @@ pub enum PolicyDecision {
     },
 }
 
-/// Decides about tool calls: first a rule of `approvals:` that names the tool, then where the tool comes from, then
-/// `claude.permission_mode`.
+/// A call about which a policy decides.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyCall<'a> {
+    /// The tool, as the model or the CLI names it.
+    pub tool: &'a str,
+    /// Its arguments.
+    pub arguments: &'a Value,
+    /// The paths that they name.
+    pub paths: &'a [CallPath],
+    /// Why the backend asks.
+    pub reason: Option<&'a AskReason>,
+}
+
+/// What a decision is based on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RulingBasis {
+    /// A rule of `approvals:`, or an entry of a list.
+    Rule,
+    /// The origin of the tool and the permission mode.
+    Mode,
+    /// `approvals.non_interactive`.
+    NonInteractive,
+    /// Where the files are that the call touches.
+    Folders,
+}
+
+/// A decision, with what it is based on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyRuling {
+    /// The decision.
+    pub decision: PolicyDecision,
+    /// What it is based on.
+    pub basis: RulingBasis,
+    /// The rule that decided, in words or as in `approvals.rules[0]`.
+    pub rule: String,
+    /// Where the most critical path of the call is.
+    pub zone: Zone,
+}
+
+/// Decides about tool calls: first lists and rules that name the tool, then where the files of the call are, then where
+/// the tool comes from and `claude.permission_mode`.
 #[derive(Clone, Debug)]
 pub struct ApprovalPolicy {
     settings: ApprovalsConfig,
@@ -81,11 +127,19 @@ pub struct ApprovalPolicy {
     /// Built-in tools that the YAML switches on.
     enabled: HashSet<String>,
     names: ToolNames,
+    has_builtins: bool,
+    folders: AgentFolders,
+    /// The entries of `claude.disallowed_tools` and `claude.allowed_tools`.
+    denied: Vec<Entry>,
+    allowed: Vec<Entry>,
 }
 
 #[derive(Clone, Debug)]
 struct Rule {
     tools: Vec<Glob>,
+    /// `None` for a rule without `paths`; a pattern that cannot be applied is absent.
+    paths: Option<Vec<PathGlob>>,
+    arguments: IndexMap<String, ArgMatcher>,
     verdict: Verdict,
 }
 
@@ -95,79 +149,368 @@ enum Verdict {
     Person(Option<ApprovalPriority>),
 }
 
+/// An entry of an allow or deny list.
+#[derive(Clone, Debug)]
+struct Entry {
+    written: String,
+    tool: String,
+    /// `None` if the entry cannot be applied: then it denies, and allows nothing.
+    pattern: Option<ToolPattern>,
+}
+
 impl ApprovalPolicy {
-    /// The policy of an agent.
+    /// The policy of an agent, without folders: every file is outside.
     pub fn new(agent: &Agent) -> Self {
-        let settings = agent.approvals.clone().unwrap_or_default();
         let is_claude = agent.model.provider == Provider::Anthropic;
         let claude = agent.claude.as_ref().filter(|_| is_claude);
-        Self {
-            rules: settings.rules.iter().map(Rule::new).collect(),
-            settings,
+        let mut policy = Self {
+            rules: Vec::new(),
+            settings: agent.approvals.clone().unwrap_or_default(),
             mode: claude.and_then(|claude| claude.permission_mode),
             enabled: claude.map(enabled_tools).unwrap_or_default(),
             names: ToolNames::of(agent),
-        }
+            has_builtins: is_claude,
+            folders: AgentFolders::default(),
+            denied: Vec::new(),
+            allowed: Vec::new(),
+        };
+        policy.resolve(|glob| glob);
+        let entries = |list: Option<&Vec<String>>| {
+            let entries = list.into_iter().flatten();
+            entries.map(|written| Entry::new(written)).collect()
+        };
+        policy.denied = entries(claude.and_then(|claude| claude.disallowed_tools.as_ref()));
+        policy.allowed = entries(claude.and_then(|claude| claude.allowed_tools.as_ref()));
+        policy
     }
 
-    /// Whether a call of `tool`, as the model or the CLI names it, may run.
+    /// The policy with the agent's folders. `resolve` adds to a pattern the place that its beginning really names.
+    #[must_use]
+    pub fn with_folders(mut self, folders: AgentFolders, resolve: impl Fn(PathGlob) -> PathGlob) -> Self {
+        self.folders = folders;
+        self.resolve(&resolve);
+        for entry in self.denied.iter_mut().chain(&mut self.allowed) {
+            entry.pattern = ToolPattern::parse(&entry.written, &self.folders.bases)
+                .ok()
+                .map(|pattern| pattern.map_paths(&resolve));
+        }
+        self
+    }
+
+    fn resolve(&mut self, resolve: impl Fn(PathGlob) -> PathGlob) {
+        let rules = self.settings.rules.iter();
+        self.rules = rules
+            .map(|rule| Rule::new(rule, &self.folders.bases, &resolve))
+            .collect();
+    }
+
+    /// Whether a call of `tool` that names no path, or only some in the agent's folders, may run.
     pub fn decide(&self, tool: &str, context: ApprovalContext) -> PolicyDecision {
-        let identity = self.identify(tool);
-        match self.without_person(tool, &identity, context) {
-            Ok(decision) => decision,
-            Err(priority) => self.ask(&identity, priority, context),
+        let call = PolicyCall {
+            tool,
+            arguments: &Value::Null,
+            paths: &[],
+            reason: None,
+        };
+        self.rule_on(&call, Zone::Inside, context).decision
+    }
+
+    /// Whether a call may run, and the rule that decided.
+    pub fn decide_call(&self, call: &PolicyCall<'_>, context: ApprovalContext) -> PolicyRuling {
+        let zones = call.paths.iter().map(|path| self.folders.zone(path, call.reason));
+        let zone = if self.has_builtins && path_access(call.tool).is_some() && call.paths.is_empty() {
+            Zone::Unresolved
+        } else {
+            zones.max().unwrap_or(Zone::Inside)
+        };
+        self.rule_on(call, zone, context)
+    }
+
+    fn rule_on(&self, call: &PolicyCall<'_>, zone: Zone, context: ApprovalContext) -> PolicyRuling {
+        let identity = self.identify(call.tool);
+        if let Some((basis, rule, reason)) = self.refusal(call, &identity, zone, context) {
+            return PolicyRuling {
+                decision: PolicyDecision::Reject { reason },
+                basis,
+                rule,
+                zone,
+            };
+        }
+        let (decision, basis, rule) = match self.matching_rule(call, &identity, zone) {
+            Some((index, verdict)) => self.apply(verdict, index, &identity, zone, context),
+            None if zone > Zone::Inside => self.decide_place(&identity, zone, context),
+            None => self.decide_by_mode(call.tool, &identity, context),
+        };
+        PolicyRuling {
+            decision,
+            basis,
+            rule,
+            zone,
         }
     }
 
-    /// Whether a person must decide about a call of `tool`. Without a person, `non_interactive` decides.
-    pub fn needs_person(&self, tool: &str, context: ApprovalContext) -> bool {
-        self.without_person(tool, &self.identify(tool), context).is_err()
-    }
-
-    /// The decision about a call, or the priority of the question to a person.
-    fn without_person(
+    /// Why a call cannot run under any rule of `approvals:`.
+    fn refusal(
         &self,
-        tool: &str,
+        call: &PolicyCall<'_>,
         identity: &ToolIdentity,
+        zone: Zone,
         context: ApprovalContext,
-    ) -> Result<PolicyDecision, Option<ApprovalPriority>> {
+    ) -> Option<(RulingBasis, String, String)> {
+        let tool = call.tool;
         let is_builtin = identity.origin == ToolOrigin::BuiltIn;
         let is_withheld =
             context.occasion == Occasion::Test && context.side_effects == SideEffectGate::Closed;
         if is_withheld && is_builtin && ClaudeConfig::may_change_something(tool) {
-            return Ok(reject(format!(
-                "`{tool}` is not allowed in tests without `--allow-side-effects`"
-            )));
+            let reason = format!("`{tool}` is not allowed in tests without `--allow-side-effects`");
+            return Some((RulingBasis::Mode, "tests change nothing".to_owned(), reason));
         }
-        if let Some(rule) = self.rule(identity) {
-            return match rule.verdict {
-                Verdict::Fixed(RuleDecision::Approve) => Ok(PolicyDecision::Approve),
-                Verdict::Fixed(RuleDecision::Reject) => Ok(reject(format!(
-                    "a rule of this agent rejects `{}`",
-                    identity.shown_to_model
-                ))),
-                Verdict::Person(priority) => Err(priority),
+        if is_builtin && !ClaudeConfig::CLI_TOOLS.contains(&tool) {
+            let reason = format!("`{tool}` is a tool of the Claude Code CLI that this version does not know");
+            return Some((
+                RulingBasis::Mode,
+                "unknown built-in tools are rejected".to_owned(),
+                reason,
+            ));
+        }
+        if let Some((rule, reason)) = self.list_refusal(call) {
+            return Some((RulingBasis::Rule, rule, reason));
+        }
+        if zone >= Zone::Temporary {
+            let reason = format!(
+                "this agent may not use `{tool}` here: the path is {}",
+                zone.describe()
+            );
+            return Some((RulingBasis::Folders, zone.rule().to_owned(), reason));
+        }
+        None
+    }
+
+    /// The entry of an allow or deny list that rejects a call by its paths.
+    fn list_refusal(&self, call: &PolicyCall<'_>) -> Option<(String, String)> {
+        let access = path_access(call.tool)?;
+        let reason = |field: &str| {
+            format!(
+                "`{field}` of this agent does not allow `{}` for this path",
+                call.tool
+            )
+        };
+        for entry in self.denied.iter().filter(|entry| entry.has_pattern()) {
+            let is_denied = match &entry.pattern {
+                Some(pattern) => {
+                    let matches = |path: &CallPath| pattern.matches_any(path);
+                    pattern.denies(access) && call.paths.iter().any(matches)
+                }
+                None => path_access(&entry.tool)
+                    .is_none_or(|denied| (denied == PathAccess::Write) == (access == PathAccess::Write)),
             };
+            if is_denied {
+                let field = "claude.disallowed_tools";
+                return Some((format!("`{}` in {field}", entry.written), reason(field)));
+            }
         }
+        let own: Vec<&Entry> = self
+            .allowed
+            .iter()
+            .filter(|entry| entry.tool == call.tool)
+            .collect();
+        if own.is_empty() || own.iter().any(|entry| !entry.has_pattern()) {
+            return None;
+        }
+        let patterns: Vec<&ToolPattern> = own.iter().filter_map(|entry| entry.pattern.as_ref()).collect();
+        let is_allowed = |path: &CallPath| patterns.iter().any(|pattern| pattern.matches_real(path));
+        if call.paths.iter().all(is_allowed) {
+            return None;
+        }
+        let field = "claude.allowed_tools";
+        Some((format!("no pattern of {field} matches"), reason(field)))
+    }
+
+    /// The first rule that names the tool and holds for the call. A rule without `paths` approves only in the agent's
+    /// folders, and asks a person there only.
+    fn matching_rule(
+        &self,
+        call: &PolicyCall<'_>,
+        identity: &ToolIdentity,
+        zone: Zone,
+    ) -> Option<(usize, Verdict)> {
+        let holds = |rule: &Rule| {
+            self.names_tool(rule, identity)
+                && rule.fits_arguments(call.arguments)
+                && match (&rule.paths, rule.verdict) {
+                    (None, Verdict::Fixed(RuleDecision::Reject)) => true,
+                    (None, _) => zone == Zone::Inside,
+                    (Some(globs), Verdict::Fixed(RuleDecision::Approve)) => {
+                        let matches = |path: &CallPath| globs.iter().any(|glob| matches_real(glob, path));
+                        !call.paths.is_empty()
+                            && call.paths.iter().all(matches)
+                            && self.covers_search(globs, call)
+                    }
+                    (Some(globs), _) => {
+                        let matches = |path: &CallPath| globs.iter().any(|glob| matches_any(glob, path));
+                        call.paths.iter().any(matches)
+                    }
+                }
+        };
+        let mut rules = self.rules.iter().enumerate();
+        rules
+            .find(|(_, rule)| holds(rule))
+            .map(|(index, rule)| (index, rule.verdict))
+    }
+
+    /// Whether what a search would read of the protected files is what the rule gives back.
+    fn covers_search(&self, globs: &[PathGlob], call: &PolicyCall<'_>) -> bool {
+        call.paths
+            .iter()
+            .filter(|path| path.access == PathAccess::Search)
+            .all(|path| {
+                let Some(real) = &path.path else { return false };
+                self.folders
+                    .protected
+                    .iter()
+                    .filter(|own| is_within(own, real) && self.gives_back(own))
+                    .all(|own| {
+                        globs
+                            .iter()
+                            .any(|glob| glob.matches(own) || glob.matches_below(own))
+                    })
+            })
+    }
+
+    /// The decision of a rule that holds.
+    fn apply(
+        &self,
+        verdict: Verdict,
+        index: usize,
+        identity: &ToolIdentity,
+        zone: Zone,
+        context: ApprovalContext,
+    ) -> (PolicyDecision, RulingBasis, String) {
+        let rule = format!("approvals.rules[{index}]");
+        match verdict {
+            Verdict::Fixed(RuleDecision::Approve) => (PolicyDecision::Approve, RulingBasis::Rule, rule),
+            Verdict::Fixed(RuleDecision::Reject) => {
+                let reason = format!("a rule of this agent rejects `{}`", identity.shown_to_model);
+                (PolicyDecision::Reject { reason }, RulingBasis::Rule, rule)
+            }
+            Verdict::Person(_) if zone > Zone::Inside => self.decide_place(identity, zone, context),
+            Verdict::Person(priority) => self.ask(identity, priority, context, rule),
+        }
+    }
+
+    /// The decision about a call whose files are not simply inside, and that no rule approves.
+    fn decide_place(
+        &self,
+        identity: &ToolIdentity,
+        zone: Zone,
+        context: ApprovalContext,
+    ) -> (PolicyDecision, RulingBasis, String) {
+        let tool = &identity.shown_to_model;
+        let may_ask =
+            zone < Zone::Protected && context.is_local() && self.mode != Some(PermissionMode::AcceptAll);
+        let decision = if may_ask {
+            PolicyDecision::AskPerson {
+                priority: ApprovalPriority::High,
+            }
+        } else {
+            let hint = if zone < Zone::Protected {
+                "; a rule of `approvals` with `paths` can allow it"
+            } else {
+                ""
+            };
+            reject(format!(
+                "this agent may not use `{tool}` here: the path is {}{hint}",
+                zone.describe()
+            ))
+        };
+        (decision, RulingBasis::Folders, zone.rule().to_owned())
+    }
+
+    /// The decision by the origin of the tool and the permission mode.
+    fn decide_by_mode(
+        &self,
+        tool: &str,
+        identity: &ToolIdentity,
+        context: ApprovalContext,
+    ) -> (PolicyDecision, RulingBasis, String) {
+        let is_builtin = identity.origin == ToolOrigin::BuiltIn;
+        let approve = |rule: &str| (PolicyDecision::Approve, RulingBasis::Mode, rule.to_owned());
         if identity.origin == ToolOrigin::Declared {
-            return Ok(PolicyDecision::Approve);
+            return approve("the tool is declared in the YAML");
         }
         match self.mode {
-            Some(PermissionMode::AcceptAll) => Ok(PolicyDecision::Approve),
+            Some(PermissionMode::AcceptAll) => approve("claude.permission_mode: acceptAll"),
             Some(PermissionMode::AcceptEdits) if is_builtin && EDITS.contains(&tool) => {
-                Ok(PolicyDecision::Approve)
+                approve("claude.permission_mode: acceptEdits")
             }
-            Some(PermissionMode::AcceptEdits | PermissionMode::Manual) => Err(None),
-            None if context.is_attended() => Err(None),
+            Some(PermissionMode::AcceptEdits | PermissionMode::Manual) => {
+                self.ask(identity, None, context, "claude.permission_mode".to_owned())
+            }
+            None if context.is_attended() => {
+                self.ask(identity, None, context, "no claude.permission_mode".to_owned())
+            }
             // All servers come from the YAML.
-            None if !is_builtin || self.enabled.contains(tool) => Ok(PolicyDecision::Approve),
-            None => Ok(reject(format!("this agent's YAML does not enable `{tool}`"))),
+            None if !is_builtin || self.enabled.contains(tool) => approve("the YAML enables the tool"),
+            None => (
+                reject(format!("this agent's YAML does not enable `{tool}`")),
+                RulingBasis::Mode,
+                "the YAML does not enable the tool".to_owned(),
+            ),
         }
+    }
+
+    /// Whether a person must decide about a call of `tool` in the agent's folders. Without a person, `non_interactive`
+    /// decides.
+    pub fn needs_person(&self, tool: &str, context: ApprovalContext) -> bool {
+        let call = PolicyCall {
+            tool,
+            arguments: &Value::Null,
+            paths: &[],
+            reason: None,
+        };
+        let ruling = self.rule_on(&call, Zone::Inside, context);
+        ruling.basis == RulingBasis::NonInteractive
+            || matches!(ruling.decision, PolicyDecision::AskPerson { .. })
     }
 
     /// Whether a rule names a tool: the CLI must then ask even about calls that it would allow by itself.
     pub fn has_rule_for(&self, tool: &str) -> bool {
-        self.rule(&self.identify(tool)).is_some()
+        let identity = self.identify(tool);
+        self.rules.iter().any(|rule| self.names_tool(rule, &identity))
+    }
+
+    /// The folders.
+    pub fn folders(&self) -> &AgentFolders {
+        &self.folders
+    }
+
+    /// Whether a rule with `paths` gives the agent something of a protected file or folder.
+    pub fn gives_back(&self, protected: &str) -> bool {
+        self.rules.iter().any(|rule| {
+            let is_approval = matches!(rule.verdict, Verdict::Fixed(RuleDecision::Approve));
+            let mut globs = rule.paths.iter().flatten();
+            is_approval && globs.any(|glob| glob.reaches_into(protected))
+        })
+    }
+
+    /// The protected files and folders of which a rule gives the agent something.
+    pub fn given_back(&self) -> impl Iterator<Item = &str> {
+        let protected = self.folders.protected.iter().map(String::as_str);
+        protected.filter(|place| self.gives_back(place))
+    }
+
+    /// What the CLI itself is to deny: what is protected and not given back, and the entries of the deny list with a
+    /// pattern for paths, in the CLI's syntax.
+    pub fn cli_denials(&self) -> Vec<String> {
+        let protected = self.folders.protected_patterns();
+        let protected = protected
+            .iter()
+            .filter(|glob| !self.gives_back(&glob.literal_prefix()))
+            .flat_map(PathGlob::to_cli)
+            .flat_map(|place| [format!("Read({place})"), format!("Edit({place})")]);
+        let listed = self.denied.iter().filter_map(|entry| entry.pattern.as_ref());
+        let listed = listed.filter(|pattern| matches!(pattern.calls, Some(CallPattern::Paths(_))));
+        protected.chain(listed.flat_map(ToolPattern::to_cli)).collect()
     }
 
     /// How long a person may take; `None`: no limit.
@@ -187,31 +530,45 @@ impl ApprovalPolicy {
         tool: &ToolIdentity,
         priority: Option<ApprovalPriority>,
         context: ApprovalContext,
-    ) -> PolicyDecision {
+        rule: String,
+    ) -> (PolicyDecision, RulingBasis, String) {
         if context.is_attended() {
             let priority = priority.unwrap_or_else(|| ApprovalPriority::of_tool(self.names.own_name(tool)));
-            return PolicyDecision::AskPerson { priority };
+            return (PolicyDecision::AskPerson { priority }, RulingBasis::Mode, rule);
         }
-        match self.settings.non_interactive {
+        let decision = match self.settings.non_interactive {
             NonInteractive::Approve => PolicyDecision::Approve,
             NonInteractive::Reject => reject(format!(
                 "`{}` needs approval, and no person is available to give it",
                 tool.shown_to_model
             )),
-        }
+        };
+        (
+            decision,
+            RulingBasis::NonInteractive,
+            "approvals.non_interactive".to_owned(),
+        )
     }
 
-    fn rule(&self, tool: &ToolIdentity) -> Option<&Rule> {
-        let matches = |rule: &&Rule| rule.tools.iter().any(|glob| self.names.matches(glob, tool));
-        self.rules.iter().find(matches)
+    fn names_tool(&self, rule: &Rule, tool: &ToolIdentity) -> bool {
+        rule.tools.iter().any(|glob| self.names.matches(glob, tool))
     }
 
-    /// An unknown name is treated like a tool of a server.
+    /// An unknown name is treated like a tool of a server, or of the CLI if it cannot be one of a server.
     fn identify(&self, tool: &str) -> ToolIdentity {
         let known = self.names.identify(tool);
+        let is_of_cli = self.has_builtins && tool.starts_with(|first: char| first.is_ascii_uppercase());
         known.unwrap_or_else(|| ToolIdentity {
-            kind: crate::ToolKind::Mcp,
-            origin: ToolOrigin::External,
+            kind: if is_of_cli {
+                ToolKind::Builtin
+            } else {
+                ToolKind::Mcp
+            },
+            origin: if is_of_cli {
+                ToolOrigin::BuiltIn
+            } else {
+                ToolOrigin::External
+            },
             declared: tool.to_owned(),
             shown_to_model: tool.to_owned(),
             on_the_wire: tool.to_owned(),
@@ -223,18 +580,51 @@ impl ApprovalContext {
     fn is_attended(self) -> bool {
         self.presence == Presence::Person && self.occasion != Occasion::Test
     }
+
+    /// Whether the person is at this machine: a client of a server is not.
+    fn is_local(self) -> bool {
+        self.is_attended() && self.occasion != Occasion::Serve
+    }
+}
+
+impl Entry {
+    fn new(written: &str) -> Self {
+        Self {
+            written: written.trim().to_owned(),
+            tool: without_pattern(written).to_owned(),
+            pattern: None,
+        }
+    }
+
+    fn has_pattern(&self) -> bool {
+        self.written.contains('(')
+    }
 }
 
 impl Rule {
-    fn new(rule: &ApprovalRule) -> Self {
+    fn new(rule: &ApprovalRule, bases: &PathBases, resolve: impl Fn(PathGlob) -> PathGlob) -> Self {
         let verdict = match rule.decision {
             Some(decision) => Verdict::Fixed(decision),
             None => Verdict::Person(rule.priority),
         };
+        let paths = rule.paths.as_ref().map(|paths| {
+            let globs = paths.as_slice().iter();
+            let globs = globs.filter_map(|text| PathGlob::parse(text, bases).ok());
+            globs.map(resolve).collect()
+        });
         Self {
             tools: rule.tools.as_slice().iter().map(|glob| Glob::new(glob)).collect(),
+            paths,
+            arguments: rule.arguments.clone(),
             verdict,
         }
+    }
+
+    fn fits_arguments(&self, arguments: &Value) -> bool {
+        let fits = |(name, matcher): (&String, &ArgMatcher)| {
+            arguments.get(name).is_some_and(|found| matcher.matches(found))
+        };
+        self.arguments.iter().all(fits)
     }
 }
 

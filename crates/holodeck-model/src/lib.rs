@@ -5,8 +5,10 @@
 //! uses the network, or reads the process environment.
 
 mod agent_doc;
+mod agent_folders;
 mod approval;
 mod call_details;
+mod call_paths;
 mod case;
 mod cli_version;
 mod code;
@@ -24,6 +26,7 @@ mod input;
 mod json_mend;
 mod label;
 mod printable;
+mod real_path;
 pub mod redact;
 mod report;
 mod resolved;
@@ -34,12 +37,21 @@ mod source;
 mod substitute;
 mod suggest;
 mod tool_names;
+mod tool_pattern;
 mod usage;
 mod value;
 
 pub use agent_doc::{AgentDoc, AgentDocPlaces, Boost, FocusArea, RoutingCase, TaskRoute, TaskRouter, Tier};
-pub use approval::{ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate};
+pub use agent_folders::{AgentFolders, TEMPORARY_PREFIX, Zone};
+pub use approval::{
+    ApprovalContext, ApprovalPolicy, Occasion, PolicyCall, PolicyDecision, PolicyRuling, Presence,
+    RulingBasis, SideEffectGate,
+};
 pub use call_details::{CallDetails, CallRefusal, Passage};
+pub use call_paths::{
+    AskReason, CallPath, NamedPath, PathAccess, join_path, named_paths, path_access, remembered_approval,
+    tools_with_paths,
+};
 pub use case::{
     CaseContent, CaseId, CaseIdentity, InvalidCaseId, Opinion, UnitKey, equal_cases, identify_cases,
     is_later_trial, is_repeated_unit, match_cases, recorded_trial_name,
@@ -67,6 +79,7 @@ pub use input::{open_input, read_input, read_text_input};
 pub use json_mend::mend_json;
 pub use label::{LabelledCall, LabelledContent, LabelledItem, LabelledTurn};
 pub use printable::{is_hidden, printable, printable_json};
+pub use real_path::resolve_links;
 pub use redact::{RedactedStream, Redactor, variable_secrets, without_digests, without_digests_in};
 pub use report::*;
 pub use resolved::{InstructionsSource, Need, ResolvedAgent, ResolvedInstructions, Unsupported};
@@ -81,7 +94,9 @@ pub use tool_names::{
     ToolNames, ToolOrigin, UnresolvedName, mcp_tool_name, reserved_server_keys, server_key,
     shorten_tool_name, without_pattern,
 };
+pub use tool_pattern::{CallPattern, ToolPattern};
 pub use usage::TokenUsage;
 pub use value::{
-    Decimal, Glob, JsonMap, OneOrMany, PathRef, Pattern, PatternError, SecretMap, has_lost_digits, python_str,
+    Decimal, Glob, JsonMap, OneOrMany, PathBases, PathGlob, PathRef, Pattern, PatternError, SecretMap,
+    has_lost_digits, is_within, python_str,
 };

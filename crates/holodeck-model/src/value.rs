@@ -3,6 +3,7 @@
 mod decimal;
 mod glob;
 mod one_or_many;
+mod path_glob;
 mod path_ref;
 mod pattern;
 mod python;
@@ -12,12 +13,14 @@ mod tagged;
 pub use decimal::{Decimal, has_lost_digits};
 pub use glob::Glob;
 pub use one_or_many::OneOrMany;
+pub use path_glob::{PathBases, PathGlob, is_within};
 pub use path_ref::PathRef;
 pub use pattern::{Pattern, PatternError};
 pub use python::python_str;
 pub use secret::SecretMap;
 
 pub(crate) use one_or_many::nullable;
+pub(crate) use path_glob::components;
 pub(crate) use python::is_space;
 pub(crate) use secret::{read_secret, read_secrets, write_options, write_secret, write_secrets};
 pub(crate) use tagged::{serialize_tagged, tagged_enum};

@@ -233,19 +233,10 @@ fn describe_exit(output: &ProcessOutput) -> String {
 
 /// Asks the policy; a question to a person is a refusal, because there is none.
 fn may_run(approver: &dyn Approver, call: &ToolCall) -> Result<(), String> {
-    let ask = ApprovalAsk {
-        tool_name: call.name.clone(),
-        arguments: call.arguments.clone(),
-        call_id: call.call_id.clone(),
-        description: None,
-        agent_id: None,
-        answer_schema: None,
-    };
-    match approver.decide(&ask) {
-        Some((ApprovalDecision::Approve { .. }, _)) => Ok(()),
-        Some((ApprovalDecision::Reject { reason } | ApprovalDecision::Terminate { reason }, _)) => {
-            Err(reason)
-        }
+    let ruling = approver.decide(&ApprovalAsk::about(call));
+    match ruling.map(|ruling| ruling.decision) {
+        Some(ApprovalDecision::Approve { .. }) => Ok(()),
+        Some(ApprovalDecision::Reject { reason } | ApprovalDecision::Terminate { reason }) => Err(reason),
         _ => Err(format!(
             "`{}` needs approval, and no person is available to give it",
             call.name

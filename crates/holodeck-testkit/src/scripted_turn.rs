@@ -189,12 +189,12 @@ impl ScriptedTurn {
                         let mut decisions = Vec::new();
                         for call in &calls {
                             let Some(approver) = &approver else { break };
-                            let ask = ask_about(call);
+                            let ask = ApprovalAsk::about(call);
                             let call_id = call.call_id.clone();
-                            let decision = if let Some((decision, by)) = approver.decide(&ask) {
-                                let decided = Approval { call_id, decision: decision.clone(), by };
+                            let decision = if let Some(ruling) = approver.decide(&ask) {
+                                let decided = Approval::ruled(&ask, &ruling);
                                 yield Ok(BackendEvent::ApprovalDecided(decided));
-                                decision
+                                ruling.decision
                             } else {
                                 yield Ok(BackendEvent::Paused);
                                 yield Ok(BackendEvent::ApprovalAsked(ask.clone()));
@@ -247,17 +247,6 @@ impl ScriptedTurn {
             };
             yield Ok(BackendEvent::End(Box::new(result)));
         }
-    }
-}
-
-fn ask_about(call: &ToolCall) -> ApprovalAsk {
-    ApprovalAsk {
-        tool_name: call.name.clone(),
-        arguments: call.arguments.clone(),
-        call_id: call.call_id.clone(),
-        description: None,
-        agent_id: None,
-        answer_schema: None,
     }
 }
 

@@ -136,6 +136,7 @@ mod tests {
             call_id: call_id.to_owned(),
             decision,
             by,
+            basis: None,
         };
         assert_eq!(
             approvals,

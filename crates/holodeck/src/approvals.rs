@@ -1,16 +1,140 @@
-//! Decides tool calls by the approval policy of the YAML.
+//! Decides tool calls by the approval policy of the YAML, and finds the folders and files that the policy is about.
 //!
 //! The approver here never asks a person; it only leaves calls open for one.
 
-use async_trait::async_trait;
-use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, DecidedBy};
-use holodeck_model::{
-    Agent, ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate,
-};
+use std::path::{Path, PathBuf};
 
-/// The approval policy of an agent.
-pub fn approval_policy(agent: &Agent) -> ApprovalPolicy {
-    ApprovalPolicy::new(agent)
+use async_trait::async_trait;
+use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, DecidedBy, Ruling, Zone};
+use holodeck_model::{
+    AgentFolders, ApprovalContext, ApprovalPolicy, Env, MetricConfig, Occasion, PathBases, PathGlob, PathRef,
+    PolicyCall, PolicyDecision, PolicyRuling, Presence, ResolvedAgent, RulingBasis, SideEffectGate,
+    ToolConfig, resolve_links,
+};
+use holodeck_yaml::LoadedAgent;
+
+/// The approval policy of an agent, with its folders. `protected` are files that it may not touch; see
+/// [`protected_files`].
+pub fn approval_policy(agent: &ResolvedAgent, protected: &[PathBuf], env: &Env) -> ApprovalPolicy {
+    let folders = agent_folders(agent, protected, env);
+    ApprovalPolicy::new(&agent.config).with_folders(folders, real_prefix)
+}
+
+/// The files that an agent may not touch: HoloDeck's own, and in a test those that the test consists of.
+pub fn protected_files(agent: &LoadedAgent, env: &Env, occasion: Occasion) -> Vec<PathBuf> {
+    let mut files = own_files(agent, env);
+    if occasion == Occasion::Test {
+        files.extend(exam_files(agent));
+    }
+    files
+}
+
+/// The pattern with the place that its literal beginning really names.
+fn real_prefix(glob: PathGlob) -> PathGlob {
+    match real(Path::new(&glob.literal_prefix())) {
+        Some(real) => glob.with_real_prefix(&real),
+        None => glob,
+    }
+}
+
+/// The folders of an agent, with their links resolved.
+fn agent_folders(agent: &ResolvedAgent, protected: &[PathBuf], env: &Env) -> AgentFolders {
+    let claude = agent.config.claude.clone().unwrap_or_default();
+    let working = match &claude.working_directory {
+        Some(folder) => absolute(&folder.path()),
+        None => absolute(&agent.dir),
+    };
+    let further = claude
+        .additional_directories
+        .iter()
+        .map(|folder| absolute(&folder.path()));
+    let inside = std::iter::once(working.clone()).chain(further);
+    let temporary = env
+        .non_blank("TMPDIR")
+        .map_or_else(std::env::temp_dir, PathBuf::from);
+    AgentFolders {
+        bases: PathBases {
+            working_directory: text(&working),
+            home: env.home().map(text),
+        },
+        inside: inside.filter_map(|folder| real(&folder)).collect(),
+        protected: protected.iter().flat_map(|file| both(file)).collect(),
+        temporary: both(&temporary),
+    }
+}
+
+/// The files that HoloDeck reads and writes for itself.
+fn own_files(agent: &ResolvedAgent, env: &Env) -> Vec<PathBuf> {
+    let dir = absolute(&agent.dir);
+    let mut files: Vec<PathBuf> = ["results", "baselines", ".holodeck", ".env"]
+        .map(|name| dir.join(name))
+        .into();
+    files.extend(env.user_dir());
+    files.extend(agent.execution.replay.value.clone());
+    files.extend(agent.config.tools.iter().filter_map(|tool| match tool {
+        ToolConfig::Mcp(server) => server.env_file.as_ref().map(PathRef::path),
+        _ => None,
+    }));
+    files
+}
+
+/// The files that a test consists of.
+fn exam_files(agent: &LoadedAgent) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = agent.places.source_files().map(Path::to_owned).collect();
+    files.push(agent.path.clone());
+    files.push(agent.dir.join("judge-steps.json"));
+    files.extend(agent.config.test_cases_file.iter().map(PathRef::path));
+    let all = agent.config.evaluations.iter();
+    let of_cases = agent.config.test_cases.detailed().flat_map(|(_, case)| {
+        let of_turns = case.turns.iter().flat_map(|turn| &turn.evaluations);
+        case.evaluations.iter().chain(of_turns)
+    });
+    let metrics = all.flat_map(|evaluations| &evaluations.metrics).chain(of_cases);
+    files.extend(metrics.flat_map(|metric| grader_files(metric, &agent.dir)));
+    files
+}
+
+/// The files of a grader: its program, or the Python file or package of its module.
+fn grader_files(metric: &MetricConfig, folder: &Path) -> Vec<PathBuf> {
+    let MetricConfig::Code(grader) = metric else {
+        return Vec::new();
+    };
+    let module = grader.grader.as_deref().and_then(|name| name.split(':').next());
+    let module = module.map(|name| name.replace('.', "/"));
+    let module = module.into_iter().flat_map(|name| {
+        let path = folder.join(name);
+        [path.with_extension("py"), path]
+    });
+    let program = grader.command.iter().map(PathRef::path);
+    module.chain(program).collect()
+}
+
+/// A file by its name and by its real place, as texts.
+fn both(file: &Path) -> Vec<String> {
+    let file = absolute(file);
+    let mut places = vec![text(&file)];
+    places.extend(real(&file).filter(|real| *real != text(&file)));
+    places
+}
+
+/// The real place of a file, which may not exist yet.
+fn real(file: &Path) -> Option<String> {
+    resolve_links(&absolute(file))
+        .ok()?
+        .into_os_string()
+        .into_string()
+        .ok()
+}
+
+/// An absolute path without `..`.
+fn absolute(path: &Path) -> PathBuf {
+    // The folder of `agent.yaml` has an empty name.
+    let whole = std::path::absolute(Path::new(".").join(path)).unwrap_or_else(|_| path.to_owned());
+    PathBuf::from(holodeck_model::join_path("/", &text(&whole)))
+}
+
+fn text(path: impl AsRef<Path>) -> String {
+    path.as_ref().to_string_lossy().into_owned()
 }
 
 /// Decides by the policy alone, for runs without a person to ask.
@@ -39,6 +163,16 @@ impl PolicyApprover {
         self
     }
 
+    fn rule(&self, ask: &ApprovalAsk) -> PolicyRuling {
+        let call = PolicyCall {
+            tool: &ask.tool_name,
+            arguments: &ask.arguments,
+            paths: &ask.paths,
+            reason: ask.reason.as_ref(),
+        };
+        self.policy.decide_call(&call, self.context)
+    }
+
     /// The policy.
     pub fn policy(&self) -> &ApprovalPolicy {
         &self.policy
@@ -47,21 +181,28 @@ impl PolicyApprover {
 
 #[async_trait]
 impl Approver for PolicyApprover {
-    fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
-        let tool = &ask.tool_name;
-        let decision = match self.policy.decide(tool, self.context) {
+    fn decide(&self, ask: &ApprovalAsk) -> Option<Ruling> {
+        let ruling = self.rule(ask);
+        let decision = match ruling.decision {
             PolicyDecision::Approve => ApprovalDecision::approve(),
             PolicyDecision::Reject { reason } => ApprovalDecision::Reject { reason },
             PolicyDecision::AskPerson { .. } => return None,
         };
-        let by = if self.policy.needs_person(tool, self.context) {
-            DecidedBy::NonInteractive
-        } else if self.policy.has_rule_for(tool) {
-            DecidedBy::Rule
-        } else {
-            DecidedBy::Mode
+        let by = match ruling.basis {
+            RulingBasis::Rule => DecidedBy::Rule,
+            RulingBasis::Mode => DecidedBy::Mode,
+            RulingBasis::NonInteractive => DecidedBy::NonInteractive,
+            RulingBasis::Folders => DecidedBy::Folders,
         };
-        Some((decision, by))
+        Some(Ruling {
+            decision,
+            by,
+            rule: ruling.rule,
+        })
+    }
+
+    fn zone(&self, ask: &ApprovalAsk) -> Zone {
+        self.rule(ask).zone
     }
 
     fn has_person(&self) -> bool {
@@ -85,17 +226,21 @@ mod tests {
         );
         let files = MemoryFiles::new().with("agent.yaml", text);
         let load = load_agent("agent.yaml".as_ref(), &Env::empty(), &files);
-        let policy = approval_policy(&load.agent.unwrap().config);
+        let policy = approval_policy(&load.agent.unwrap(), &[], &Env::empty());
         let approver = PolicyApprover::new(policy, Occasion::Chat, SideEffectGate::Open);
         let decide = |tool: &&str| {
-            approver.decide(&ApprovalAsk {
+            let ruling = approver.decide(&ApprovalAsk {
                 tool_name: (*tool).to_owned(),
                 arguments: json!({}),
                 call_id: "1".to_owned(),
                 description: None,
                 agent_id: None,
                 answer_schema: None,
-            })
+                paths: Vec::new(),
+                reason: None,
+                zone: Zone::Inside,
+            });
+            ruling.map(|ruling| (ruling.decision, ruling.by))
         };
         tools.iter().map(decide).collect()
     }

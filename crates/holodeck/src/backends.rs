@@ -3,7 +3,7 @@
 //!
 //! Callers hold the result as an `AgentBackend`; they must not depend on which one it is.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
@@ -14,9 +14,9 @@ use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
 use holodeck_cassette::{AgentContext, CassetteError, ToolFiles, ToolSet};
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{
-    ClaudeConfig, EmbeddingProvider, Env, Location, ModelConfig, Provider, ResolvedAgent, SearchMethod,
-    ServerAccess, SideEffectGate, ToolAccess, ToolConfig, ToolFilteringConfig, ToolNames, UnresolvedName,
-    mcp_tool_name,
+    ApprovalPolicy, ClaudeConfig, EmbeddingProvider, Env, Location, ModelConfig, Provider, ResolvedAgent,
+    SearchMethod, ServerAccess, SideEffectGate, ToolAccess, ToolConfig, ToolFilteringConfig, ToolNames,
+    UnresolvedName, mcp_tool_name,
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_retrieval::{EndpointOptions, embedder};
@@ -47,6 +47,8 @@ pub(crate) struct BackendSelector {
     prices: Prices,
     telemetry: Telemetry,
     places: Places,
+    /// Files that the agent may not touch.
+    protected: Arc<[PathBuf]>,
     /// Where the YAML has the model.
     model_at: String,
 }
@@ -98,6 +100,7 @@ impl BackendSelector {
             prices: Prices::embedded(),
             telemetry: Telemetry::off(),
             places: Places::default(),
+            protected: Arc::default(),
             model_at: OWN_MODEL.to_owned(),
         }
     }
@@ -106,6 +109,17 @@ impl BackendSelector {
     pub(crate) fn places(mut self, places: Places) -> Self {
         self.places = places;
         self
+    }
+
+    /// Sets the files that the agent may not touch.
+    pub(crate) fn protected(mut self, files: Vec<PathBuf>) -> Self {
+        self.protected = files.into();
+        self
+    }
+
+    /// The approval policy of an agent.
+    pub(crate) fn policy(&self, agent: &ResolvedAgent) -> ApprovalPolicy {
+        approval_policy(agent, &self.protected, &self.env)
     }
 
     /// Sets whether built-in tools with side effects are available in tests.
@@ -273,8 +287,7 @@ impl BackendFactory for BackendSelector {
             Provider::Openai | Provider::AzureOpenai | Provider::Ollama => {
                 let calls = self.answers.model_calls(|| self.live_calls(&agent))?;
                 let filter = self.filter(&agent, &tools)?;
-                let approver =
-                    PolicyApprover::new(approval_policy(&agent.config), occasion, self.side_effects);
+                let approver = PolicyApprover::new(self.policy(&agent), occasion, self.side_effects);
                 let mut backend = OpenAiBackend::new(&agent, answer_format(&agent)?, tools, calls)
                     .approver(Arc::new(approver))
                     .with_locations(|field| self.locate(field));
@@ -293,8 +306,15 @@ impl BackendFactory for BackendSelector {
                     places: self.own_places(),
                 };
                 let live = async {
-                    let backend =
-                        claude::backend(&loaded, &self.env, occasion, gate, tools, traceparent.as_deref());
+                    let policy = self.policy(&agent);
+                    let backend = claude::backend(
+                        &loaded,
+                        &self.env,
+                        policy,
+                        (occasion, gate),
+                        tools,
+                        traceparent.as_deref(),
+                    );
                     backend.await.map_err(SelectError::from)
                 };
                 self.answers

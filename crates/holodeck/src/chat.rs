@@ -12,7 +12,7 @@ use holodeck_model::{
 use holodeck_yaml::LoadedAgent;
 
 use crate::{
-    OpenAgent, OpenOptions, PolicyApprover, PrepareError, approval_policy,
+    OpenAgent, OpenOptions, PolicyApprover, PrepareError,
     attached_files::file_embedder,
     fingerprint::{IdentityError, fingerprint},
     test::turn_runner,
@@ -111,7 +111,11 @@ fn service_options(
     let approvals = config.approvals.clone().unwrap_or_default();
     let events = config.events.clone().unwrap_or_default();
     let policy = |presence| {
-        let policy = PolicyApprover::new(approval_policy(config), options.occasion, SideEffectGate::Open);
+        let policy = PolicyApprover::new(
+            open.backends().policy(agent),
+            options.occasion,
+            SideEffectGate::Open,
+        );
         let policy = match presence {
             Presence::Person => policy.with_person(),
             Presence::None => policy,

@@ -8,20 +8,20 @@ use std::sync::Arc;
 
 use holodeck_backend_api::{AgentBackend, BackendError, ToolHost};
 use holodeck_backend_claude::{ClaudeBackend, Reuse};
-use holodeck_model::{Env, Occasion, SideEffectGate};
+use holodeck_model::{ApprovalPolicy, Env, Occasion, SideEffectGate};
 use holodeck_otel_bridge::{CLAUDE_SECRET_VARIABLES, ClaudeTelemetry, claude_env};
 use holodeck_validators::{ClaudeCliSearch, ClaudeEnv};
 use holodeck_yaml::LoadedAgent;
 
 use self::options::{AgentSetup, BuiltinChanges, options};
-use crate::{PolicyApprover, approval_policy};
+use crate::PolicyApprover;
 
 /// Finds the CLI and its credentials, and creates the backend. Nothing is started yet.
 pub(crate) async fn backend(
     agent: &LoadedAgent,
     env: &Env,
-    occasion: Occasion,
-    side_effects: SideEffectGate,
+    policy: ApprovalPolicy,
+    (occasion, side_effects): (Occasion, SideEffectGate),
     tools: Arc<dyn ToolHost>,
     traceparent: Option<&str>,
 ) -> Result<Arc<dyn AgentBackend>, BackendError> {
@@ -34,7 +34,6 @@ pub(crate) async fn backend(
         None => ClaudeTelemetry::default(),
     };
     credentials.secret_names.extend(CLAUDE_SECRET_VARIABLES);
-    let policy = approval_policy(&agent.config);
     let options = options(&AgentSetup {
         agent,
         cli: &cli,

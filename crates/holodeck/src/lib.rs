@@ -52,7 +52,7 @@ pub use agents::{
     definition, evaluate_routing, load_agents, load_own_agents, load_task_file, snapshot_files,
 };
 pub use answers::{AnswerError, AnswerSource, Answers, redactor};
-pub use approvals::{PolicyApprover, approval_policy};
+pub use approvals::{PolicyApprover, approval_policy, protected_files};
 pub use ask::{AskError, ask, ask_with_index_progress};
 pub use attached_files::file_vault;
 pub use backends::{Specialist, ToolSetupError};

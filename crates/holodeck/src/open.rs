@@ -15,6 +15,7 @@ use holodeck_yaml::{LoadedAgent, Places};
 
 use crate::{
     AnswerError, AnswerSource, Answers, LoopSetupError, ToolSetupError, UnsupportedParts,
+    approvals::protected_files,
     backends::{BackendSelector, ReadyTools, Specialist, ToolSetup, prepare_tools},
     index::{IndexSink, Rebuild},
     mcp::McpServers,
@@ -112,7 +113,13 @@ impl CheckedAgent {
         refuse_unsupported(&agent, planned)?;
         let answers = Answers::open(&options.answers, options.record.as_deref(), &agent, env)?;
         let prices = prices::prices(&agent, env, options.prices.as_deref())?;
+        let mut protected = protected_files(&agent, env, occasion);
+        protected.extend(options.record.clone());
+        if let AnswerSource::Replay(path) = &options.answers {
+            protected.push(path.clone());
+        }
         let backends = BackendSelector::new(env.clone(), answers)
+            .protected(protected)
             .places(agent.places.clone())
             .side_effects(options.side_effects)
             .prices(prices);

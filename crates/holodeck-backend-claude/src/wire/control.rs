@@ -38,6 +38,7 @@ pub(crate) struct CanUseTool {
     pub(crate) agent_id: Option<String>,
     pub(crate) blocked_path: Option<String>,
     pub(crate) decision_reason: Option<String>,
+    pub(crate) decision_reason_type: Option<String>,
 }
 
 /// An error answer to a request of the host.
@@ -58,6 +59,7 @@ pub(super) fn host_request(mut body: Map<String, Value>) -> HostRequest {
             agent_id: body.take_text("agent_id"),
             blocked_path: body.take_text("blocked_path"),
             decision_reason: body.take_text("decision_reason"),
+            decision_reason_type: body.take_text("decision_reason_type"),
         }),
         "mcp_message" => HostRequest::McpMessage {
             server_name: body.take_text("server_name").unwrap_or_default(),

@@ -12,7 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendEvent, DecidedBy, ToolOutput,
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendEvent, DecidedBy, Ruling, ToolOutput,
     TurnRequest,
 };
 use holodeck_backend_claude::{
@@ -74,8 +74,8 @@ struct ApproveAll;
 
 #[async_trait]
 impl Approver for ApproveAll {
-    fn decide(&self, _: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
-        Some((ApprovalDecision::approve(), DecidedBy::Mode))
+    fn decide(&self, _: &ApprovalAsk) -> Option<Ruling> {
+        Some(Ruling::new(ApprovalDecision::approve(), DecidedBy::Mode))
     }
 }
 

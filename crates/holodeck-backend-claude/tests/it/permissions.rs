@@ -5,8 +5,8 @@ use std::{future::pending, path::Path, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, DecidedBy,
-    Outcome, ToolOutput, TurnRequest,
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, Outcome, Ruling,
+    ToolOutput, TurnRequest,
 };
 use holodeck_backend_claude::{ClaudeBackend, Edits, Reuse, Tools};
 use holodeck_testkit::{AnthropicReply, AnthropicServer, Gate};
@@ -233,7 +233,7 @@ struct SilentApprover(Gate);
 
 #[async_trait]
 impl Approver for SilentApprover {
-    fn decide(&self, _: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
+    fn decide(&self, _: &ApprovalAsk) -> Option<Ruling> {
         None
     }
 
@@ -316,7 +316,7 @@ struct SlowApprover(Duration);
 
 #[async_trait]
 impl Approver for SlowApprover {
-    fn decide(&self, _: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
+    fn decide(&self, _: &ApprovalAsk) -> Option<Ruling> {
         None
     }
 

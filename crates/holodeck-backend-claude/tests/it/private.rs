@@ -25,6 +25,20 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
+/// The files below a folder that contain a text.
+fn files_with(folder: &Path, text: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(files_with(&entry.path(), text));
+        } else if String::from_utf8_lossy(&fs::read(entry.path()).unwrap_or_default()).contains(text) {
+            found.push(entry.path());
+        }
+    }
+    found
+}
+
 #[tokio::test]
 async fn nothing_private_is_in_an_argument_or_a_readable_file() {
     let gate = Gate::new();
@@ -62,11 +76,12 @@ async fn nothing_private_is_in_an_argument_or_a_readable_file() {
         assert!(place.starts_with(&folder), "{name}");
         assert_eq!(mode(&place), 0o700, "{name}");
     }
-    for (file, secret) in [("system-prompt.md", SECRETS[1]), ("mcp.json", SECRETS[2])] {
-        let file = folder.join(file);
-        assert_eq!(mode(&file), 0o600);
-        assert!(fs::read_to_string(&file).unwrap().contains(secret));
-    }
+    let instructions = folder.join("system-prompt.md");
+    assert_eq!(mode(&instructions), 0o600);
+    assert_eq!(fs::read_to_string(&instructions).unwrap(), SECRETS[1]);
+    assert!(!environment.contains(SECRETS[2]));
+    // The token of a server is in no file at all.
+    assert_eq!(files_with(&folder, SECRETS[2]), Vec::<PathBuf>::new());
     gate.open();
     answer.await.unwrap().result();
     server.finish();

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, DecidedBy, Outcome, ToolOutput,
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, Outcome, Ruling, ToolOutput,
     TurnRequest,
 };
 use holodeck_backend_claude::{ClaudeBackend, Tools};
@@ -58,7 +58,7 @@ struct PanickingApprover {
 
 #[async_trait]
 impl Approver for PanickingApprover {
-    fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
+    fn decide(&self, ask: &ApprovalAsk) -> Option<Ruling> {
         assert!(!self.at_once, "expected by the test, at {}", ask.tool_name);
         None
     }

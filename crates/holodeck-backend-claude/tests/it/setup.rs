@@ -8,8 +8,8 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, DecidedBy,
-    EventStream, ExecutionResult, TurnRequest,
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, EventStream,
+    ExecutionResult, Ruling, TurnRequest,
 };
 use holodeck_backend_claude::{ClaudeBackend, ClaudeOptions, Limits, Reuse};
 use holodeck_process::{ChildEnv, ProcessSpec};
@@ -131,7 +131,7 @@ impl<F: Fn(&ApprovalAsk) -> ApprovalDecision + Send + Sync> ScriptedApprover<F> 
 
 #[async_trait]
 impl<F: Fn(&ApprovalAsk) -> ApprovalDecision + Send + Sync> Approver for ScriptedApprover<F> {
-    fn decide(&self, _: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
+    fn decide(&self, _: &ApprovalAsk) -> Option<Ruling> {
         None
     }
 

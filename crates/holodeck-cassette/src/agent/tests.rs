@@ -67,6 +67,9 @@ fn live_events(message: &str) -> Vec<BackendEvent> {
             description: Some(format!("with {SECRET}")),
             agent_id: None,
             answer_schema: Some(Box::new(json!({"type": "object"}))),
+            paths: Vec::new(),
+            reason: None,
+            zone: holodeck_model::Zone::Inside,
         }),
         BackendEvent::ApprovalAnswered {
             call_id: call.call_id.clone(),

@@ -1,7 +1,10 @@
 //! Approvals: what is asked, who may answer, and what an answer becomes.
 
 use holodeck_backend_api::ApprovalDecision;
-use holodeck_model::events::{ApprovalRequested, ApprovalResolved, ApprovalScope, Decision, EventBody};
+use holodeck_model::{
+    events::{ApprovalRequested, ApprovalResolved, ApprovalScope, Decision, EventBody},
+    remembered_approval,
+};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -177,9 +180,12 @@ impl Approval {
         }
     }
 
-    /// The tool that is asked about.
-    pub(super) fn tool(&self) -> &str {
-        self.request().map_or("", |request| &request.tool_name)
+    /// The tool that is asked about, with the paths for which alone an approval holds.
+    pub(super) fn tool(&self) -> String {
+        let request = self.request();
+        request.map_or_else(String::new, |request| {
+            remembered_approval(&request.tool_name, &request.paths)
+        })
     }
 
     fn answer(&self) -> Option<&ApprovalResolved> {

@@ -307,12 +307,12 @@ impl EventStore for MemoryStore {
         let stored = stored.into_iter().next().ok_or_else(not_found)?;
         let scope = remembered(&stored);
         if scope.is_some() {
-            session.approved.insert(approval.tool().to_owned());
+            session.approved.insert(approval.tool());
         }
         if let (Some(ApprovalScope::Always), Some(agent)) = (scope, &approval.agent) {
             let key = (approval.owner.clone(), agent.clone());
             let tools = state.always.entry(key).or_default();
-            tools.insert(approval.tool().to_owned());
+            tools.insert(approval.tool());
         }
         Ok(stored)
     }

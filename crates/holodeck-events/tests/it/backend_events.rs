@@ -75,6 +75,9 @@ pub(crate) fn ask(id: &str, name: &str) -> BackendEvent {
         description: None,
         agent_id: None,
         answer_schema: None,
+        paths: Vec::new(),
+        reason: None,
+        zone: holodeck_model::Zone::Inside,
     })
 }
 
@@ -97,6 +100,7 @@ pub(crate) fn decided(id: &str) -> BackendEvent {
         call_id: id.to_owned(),
         decision: ApprovalDecision::approve(),
         by: DecidedBy::Rule,
+        basis: None,
     })
 }
 

@@ -1,8 +1,10 @@
 //! Who decides whether a tool call may run.
 
+use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ArgMatcher;
 use crate::value::{OneOrMany, nullable};
 
 /// Who decides whether a tool call may run. The first rule that names the tool decides; without such a rule, the origin
@@ -61,6 +63,18 @@ pub struct ApprovalRule {
     /// Names of tools; `*` matches any characters, `?` matches one. A tool of an MCP server has its own name and
     /// `mcp__<server>__<tool>`; the name of a server means all its tools.
     pub tools: OneOrMany,
+    /// Paths, as in `.gitignore` and relative to the working directory; `~` and `$HOME` are the user's. The rule approves
+    /// a call if all paths of the call match, and rejects it, or asks, if any does. It never matches a call without a path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<OneOrMany>,
+    /// Arguments that must match, as in `expected_tools`: literal values or matchers; others are free.
+    #[serde(
+        default,
+        skip_serializing_if = "IndexMap::is_empty",
+        deserialize_with = "nullable"
+    )]
+    #[schemars(with = "Option<IndexMap<String, ArgMatcher>>")]
+    pub arguments: IndexMap<String, ArgMatcher>,
     /// The fixed decision.
     pub decision: Option<RuleDecision>,
     /// Who is asked.

@@ -32,6 +32,10 @@ pub struct ClaudeConfig {
     pub cli_path: Option<PathRef>,
     /// Directory the agent works in.
     pub working_directory: Option<PathRef>,
+    /// Further directories whose files the agent may use as those of its working directory.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<PathRef>>")]
+    pub additional_directories: Vec<PathRef>,
     /// Which actions need approval. If absent, unlike with `manual`, a test approves what the YAML enables.
     pub permission_mode: Option<PermissionMode>,
     /// How often the model may be called for one question.
@@ -87,6 +91,7 @@ impl Default for ClaudeConfig {
         Self {
             cli_path: None,
             working_directory: None,
+            additional_directories: Vec::new(),
             permission_mode: None,
             max_turns: None,
             max_concurrent_sessions: None,

@@ -345,6 +345,10 @@ pub struct ApprovalRequested {
     /// The arguments it would run with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Value>,
+    /// The paths that the call uses, links resolved, if not all of them are simply in the agent's folders. An approval that
+    /// is remembered holds for them only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
     /// Not whether the call may run is asked, but for an object that matches this schema, as `modifiedArgs`: an MCP server
     /// asks the person during the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]

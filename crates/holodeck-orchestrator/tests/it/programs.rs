@@ -6,7 +6,10 @@ use async_trait::async_trait;
 use holodeck_orchestrator::{
     ExecuteOptions, Execution, ExecutionFacade, FacadeSettings, FailureClass, KnownTools, LegacyProgram,
     ReadyAgent, SkillAgents, SkillPrograms, SkillTool, Skills, Verdict,
-    api::{ApprovalAsk, ApprovalDecision, Approver, BackendError, DecidedBy, SideEffects, Tool as _, ToolCx},
+    api::{
+        ApprovalAsk, ApprovalDecision, Approver, BackendError, DecidedBy, Ruling, SideEffects, Tool as _,
+        ToolCx,
+    },
     model::{CommandContext, SkillDoc},
 };
 use holodeck_process::ChildEnv;
@@ -22,13 +25,13 @@ struct Policy;
 
 #[async_trait]
 impl Approver for Policy {
-    fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
+    fn decide(&self, ask: &ApprovalAsk) -> Option<Ruling> {
         let decision = if ask.tool_name == "skill__forbidden" {
             ApprovalDecision::reject("a rule rejects it")
         } else {
             ApprovalDecision::approve()
         };
-        Some((decision, DecidedBy::Rule))
+        Some(Ruling::new(decision, DecidedBy::Rule))
     }
 }
 

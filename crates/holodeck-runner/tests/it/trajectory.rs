@@ -37,6 +37,7 @@ fn turn() -> ScriptedTurn {
             call_id: "u".to_owned(),
             decision: reject,
             by: DecidedBy::Rule,
+            basis: None,
         }))
         .and_event(nested(BackendEvent::ToolResult(ToolResult {
             call_id: "u".to_owned(),

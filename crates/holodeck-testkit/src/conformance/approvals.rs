@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use holodeck_backend_api::{
     Approval, ApprovalAsk, ApprovalDecision, Approver, BackendEvent, DecidedBy, Outcome as TurnOutcome,
-    ToolCall, TurnRequest,
+    Ruling, ToolCall, TurnRequest,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -48,8 +48,8 @@ impl Decides {
 
 #[async_trait]
 impl Approver for Decides {
-    fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
-        (self.by != DecidedBy::Person).then(|| (self.next(ask), self.by))
+    fn decide(&self, ask: &ApprovalAsk) -> Option<Ruling> {
+        (self.by != DecidedBy::Person).then(|| Ruling::new(self.next(ask), self.by))
     }
 
     async fn ask(&self, ask: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
@@ -133,6 +133,7 @@ impl Decided {
             call_id: "c1".to_owned(),
             decision: decision.clone(),
             by,
+            basis: None,
         };
         same("the decisions", self.approvals(), [approval])
     }

@@ -11,7 +11,8 @@ use holodeck_backend_claude::{ClaudeOptions, Edits, Limits, McpServer, McpServer
 use holodeck_mcp_bridge::ClaudeServers;
 use holodeck_model::{
     ApprovalPolicy, ClaudeConfig, Effort, Env, HOLODECK_SERVER, McpTool, ServerAccess, SettingSource,
-    SubagentConfig, SubagentModel, ToolAccess, ToolConfig, ToolNames, mcp_tool_name, read_text_input,
+    SubagentConfig, SubagentModel, ToolAccess, ToolConfig, ToolNames, mcp_tool_name, path_access,
+    read_text_input, without_pattern,
 };
 use holodeck_validators::{ClaudeCli, ClaudeEnv};
 use holodeck_yaml::LoadedAgent;
@@ -107,6 +108,14 @@ pub(super) fn options(setup: &AgentSetup<'_>) -> Result<ClaudeOptions, BackendEr
     for (name, value) in &setup.credentials.vars {
         options = options.env(name, value.clone());
     }
+    for folder in &claude.additional_directories {
+        options = options.additional_directory(folder.path());
+    }
+    for place in setup.policy.given_back() {
+        options = options.notice(format!(
+            "a rule of `approvals` with `paths` lets the agent use `{place}`, a file of HoloDeck or of this test"
+        ));
+    }
     if let Some(folder) = setup.env.get("TMPDIR").filter(|folder| !folder.is_empty()) {
         options = options.temporary_folder(folder);
     }
@@ -150,6 +159,7 @@ pub(super) fn options(setup: &AgentSetup<'_>) -> Result<ClaudeOptions, BackendEr
     };
     Ok(options
         .disallowed_tools(disallowed_tools(&claude, &names))
+        .disallowed_tools(setup.policy.cli_denials())
         .mcp_servers(servers)
         .limits(limits)
         .tool_access(names, access))
@@ -332,11 +342,12 @@ impl ToolHost for ToolSubset {
     }
 }
 
-/// The tools and commands that are always refused, in the CLI's syntax.
+/// The tools and commands that are always refused, in the CLI's syntax. Patterns of paths are those of the policy.
 fn disallowed_tools(claude: &ClaudeConfig, names: &ToolNames) -> Vec<String> {
     let excluded = claude.bash.iter().flat_map(|bash| &bash.excluded_commands);
     let excluded = excluded.map(|command| format!("Bash({}:*)", command.trim()));
     let named = claude.disallowed_tools.iter().flatten();
+    let named = named.filter(|entry| !entry.contains('(') || path_access(without_pattern(entry)).is_none());
     excluded
         .chain(named.flat_map(|name| names.for_cli(name)))
         .collect()

@@ -1,5 +1,6 @@
 //! Agents of YAML files on the real Claude Code CLI, talking to a scripted Messages API on loopback.
 
+mod files;
 mod from_yaml;
 mod http;
 mod mcp;

@@ -132,7 +132,7 @@ pub(crate) fn check(load: &mut Load) {
 
 /// How the scripts of an agent's skills are run.
 pub(super) fn programs(agent: &ResolvedAgent, env: &Env, occasion: Occasion) -> SkillPrograms {
-    let policy = approval_policy(&agent.config);
+    let policy = approval_policy(agent, &[], env);
     let approver: Arc<dyn Approver> = Arc::new(PolicyApprover::new(policy, occasion, SideEffectGate::Open));
     SkillPrograms {
         env: ChildEnv::inherit(BASE_VARIABLES, |name| env.get(name)),

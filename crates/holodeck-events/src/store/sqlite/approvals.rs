@@ -64,7 +64,7 @@ fn remember(
 ) -> Result<(), StoreError> {
     transaction
         .prepare_cached("UPDATE approvals SET approved_tool = ? WHERE approval_id = ?")?
-        .execute([approval.tool(), approval_id])?;
+        .execute([&*approval.tool(), approval_id])?;
     if *scope == ApprovalScope::Always {
         transaction
             .prepare_cached(

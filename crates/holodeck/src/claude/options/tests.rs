@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, DecidedBy};
+use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, DecidedBy, Ruling};
 use holodeck_backend_claude::Tools;
 use holodeck_model::CliVersion;
 use holodeck_model::MemoryFiles;
@@ -18,8 +18,8 @@ struct ApproveAll;
 
 #[async_trait]
 impl Approver for ApproveAll {
-    fn decide(&self, _: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
-        Some((ApprovalDecision::approve(), DecidedBy::Mode))
+    fn decide(&self, _: &ApprovalAsk) -> Option<Ruling> {
+        Some(Ruling::new(ApprovalDecision::approve(), DecidedBy::Mode))
     }
 }
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
     AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, DecidedBy,
-    Outcome, TurnRequest,
+    Outcome, Ruling, TurnRequest,
 };
 use holodeck_backend_claude::{ClaudeBackend, Limits, Reuse};
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
@@ -172,8 +172,8 @@ struct Person {
 
 #[async_trait]
 impl Approver for Person {
-    fn decide(&self, _: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
-        Some((ApprovalDecision::approve(), DecidedBy::Rule))
+    fn decide(&self, _: &ApprovalAsk) -> Option<Ruling> {
+        Some(Ruling::new(ApprovalDecision::approve(), DecidedBy::Rule))
     }
 
     fn has_person(&self) -> bool {

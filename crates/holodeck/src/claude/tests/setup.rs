@@ -6,20 +6,21 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, DecidedBy,
-    EventStream, ExecutionResult, NoTools, ToolHost, TurnRequest, collect,
+    AgentBackend as _, Approver, BackendError, BackendEvent, EventStream, ExecutionResult, NoTools, ToolHost,
+    TurnRequest, collect,
 };
 use holodeck_backend_claude::{ClaudeBackend, ClaudeOptions, CliVersion, Limits, Reuse};
-use holodeck_model::{
-    ApprovalContext, ApprovalPolicy, Env, MemoryFiles, Occasion, PolicyDecision, Presence, SideEffectGate,
-};
+use holodeck_model::{Env, MemoryFiles, Occasion, SideEffectGate};
 use holodeck_validators::{ClaudeCli, ClaudeCliKind, ClaudeEnv};
 use holodeck_yaml::{LoadedAgent, load_agent};
 
-use crate::claude::options::{AgentSetup, BuiltinChanges, options};
+use crate::{
+    PolicyApprover, approval_policy,
+    claude::options::{AgentSetup, BuiltinChanges, options},
+    protected_files,
+};
 
 /// Where programs are, for children of tests.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -105,45 +106,40 @@ pub(super) fn agent_at(url: &str, folder: &Path, rest: &str) -> Yaml {
 }
 
 impl Yaml {
+    /// The options of a test with `--allow-side-effects`.
     pub(super) fn options(&self) -> Result<ClaudeOptions, BackendError> {
+        self.options_for(Occasion::Test, |policy| Arc::new(policy))
+    }
+
+    /// The options for an occasion, with the approver that `approver` makes of the policy.
+    pub(super) fn options_for(
+        &self,
+        occasion: Occasion,
+        approver: impl FnOnce(PolicyApprover) -> Arc<dyn Approver>,
+    ) -> Result<ClaudeOptions, BackendError> {
         let cli = ClaudeCli {
             path: cli(),
             version: CliVersion::new(2, 1, 330),
             kind: ClaudeCliKind::Native,
         };
-        let policy = ApprovalPolicy::new(&self.agent.config);
+        let protected = protected_files(&self.agent, &self.env, occasion);
+        let policy = approval_policy(&self.agent, &protected, &self.env);
         let options = options(&AgentSetup {
             agent: &self.agent,
             cli: &cli,
             credentials: &ClaudeEnv::for_agent(&self.agent, &self.env).unwrap(),
             env: &self.env,
             tools: Arc::clone(&self.tools),
-            approver: Arc::new(TestApprover(policy.clone())),
+            approver: approver(PolicyApprover::new(
+                policy.clone(),
+                occasion,
+                SideEffectGate::Open,
+            )),
             policy: &policy,
             side_effects: self.side_effects,
             reuse: Reuse::Never,
             variables: self.variables.clone(),
         })?;
         Ok(options.limits(limits()))
-    }
-}
-
-/// The policy of a test with `--allow-side-effects`; calls that it can't decide are refused.
-struct TestApprover(ApprovalPolicy);
-
-#[async_trait]
-impl Approver for TestApprover {
-    fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
-        let context = ApprovalContext {
-            occasion: Occasion::Test,
-            presence: Presence::None,
-            side_effects: SideEffectGate::Open,
-        };
-        let decision = match self.0.decide(&ask.tool_name, context) {
-            PolicyDecision::Approve => ApprovalDecision::approve(),
-            PolicyDecision::Reject { reason } => ApprovalDecision::Reject { reason },
-            PolicyDecision::AskPerson { .. } => return None,
-        };
-        Some((decision, DecidedBy::Mode))
     }
 }

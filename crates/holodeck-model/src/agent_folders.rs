@@ -1,0 +1,231 @@
+//! The folders of an agent: which files its tools may touch, and which never.
+//!
+//! It compares paths that others resolved and touches no file.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AskReason, CallPath, PathAccess,
+    value::{PathBases, PathGlob, components, is_within},
+};
+
+/// The prefix of the names of HoloDeck's temporary folders. The agent never uses their files.
+pub const TEMPORARY_PREFIX: &str = "holodeck-claude-";
+/// HoloDeck's own folder, wherever it is.
+const OWN_FOLDER: &str = ".holodeck";
+
+/// Folders whose files run programs, or decide what runs.
+const SENSITIVE_FOLDERS: [&str; 10] = [
+    ".git",
+    ".vscode",
+    ".idea",
+    ".claude",
+    ".husky",
+    ".cargo",
+    ".devcontainer",
+    ".yarn",
+    ".mvn",
+    ".hg",
+];
+/// Files that run programs, or decide what runs.
+const SENSITIVE_FILES: [&str; 22] = [
+    ".gitconfig",
+    ".gitmodules",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".zshrc",
+    ".zprofile",
+    ".zshenv",
+    ".zlogin",
+    ".zlogout",
+    ".profile",
+    ".envrc",
+    ".ripgreprc",
+    ".mcp.json",
+    ".claude.json",
+    ".npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".pre-commit-config.yaml",
+    ".devcontainer.json",
+];
+/// Reasons of the CLI that say nothing about a path.
+const PLAIN_REASONS: [&str; 6] = [
+    "hook",
+    "mode",
+    "rule",
+    "permissionPromptTool",
+    "asyncAgent",
+    "subcommandResults",
+];
+
+/// Where a path is, from harmless to forbidden.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Zone {
+    /// In a folder of the agent.
+    #[default]
+    Inside,
+    /// In a folder of the agent, but it runs programs or decides what runs, such as a Git hook.
+    Sensitive,
+    /// Not in a folder of the agent.
+    Outside,
+    /// HoloDeck's own file, or in a test the test itself.
+    Protected,
+    /// In a temporary folder of HoloDeck.
+    Temporary,
+    /// Unknown.
+    Unresolved,
+}
+
+impl Zone {
+    /// Whether a call needs no more than the tool does.
+    pub fn is_inside(&self) -> bool {
+        *self == Self::Inside
+    }
+
+    /// The zone in words, after "the path is".
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Inside => "in the agent's folders",
+            Self::Sensitive => "a file that can run programs",
+            Self::Outside => "outside the agent's folders",
+            Self::Protected => "a file of HoloDeck or of this test",
+            Self::Temporary => "a temporary file of HoloDeck",
+            Self::Unresolved => "not known",
+        }
+    }
+
+    /// The rule for it, in words.
+    pub fn rule(self) -> &'static str {
+        match self {
+            Self::Inside => "the agent may use its folders",
+            Self::Sensitive => "files that can run programs need a person or a rule with `paths`",
+            Self::Outside => "files outside the agent's folders need a person or a rule with `paths`",
+            Self::Protected => "files of HoloDeck and of the test need a rule with `paths`",
+            Self::Temporary => "temporary files of HoloDeck are never touched",
+            Self::Unresolved => "a path that cannot be resolved is rejected",
+        }
+    }
+}
+
+/// The folders and files of an agent, as absolute paths with their links resolved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentFolders {
+    /// Where patterns begin.
+    pub bases: PathBases,
+    /// The working directory and further folders.
+    pub inside: Vec<String>,
+    /// Files and folders that are never touched.
+    pub protected: Vec<String>,
+    /// Where temporary folders are created.
+    pub temporary: Vec<String>,
+}
+
+impl AgentFolders {
+    /// Where a path of a call is. The reason of the CLI can only make it stricter.
+    pub fn zone(&self, path: &CallPath, reason: Option<&AskReason>) -> Zone {
+        let Some(real) = &path.path else {
+            return Zone::Unresolved;
+        };
+        let by_place = [real, &path.named]
+            .into_iter()
+            .map(|place| self.zone_of(place, path))
+            .max()
+            .unwrap_or(Zone::Unresolved);
+        // The named path may lead elsewhere through a link: only the real one says where it is.
+        let outside = self.is_outside(real);
+        let zone = if by_place == Zone::Outside && !outside {
+            Zone::Inside.max(self.sensitive(real, path.access))
+        } else {
+            by_place
+        };
+        if path.is_own_result && path.access != PathAccess::Write {
+            return Zone::Inside;
+        }
+        zone.max(reason.map_or(Zone::Inside, zone_of_reason))
+    }
+
+    fn zone_of(&self, place: &str, path: &CallPath) -> Zone {
+        if self.is_temporary(place, path.access) {
+            return Zone::Temporary;
+        }
+        let is_inside = !self.is_outside(place);
+        // The names below a folder of the agent are not secret.
+        if self.is_protected(place) && !(path.access == PathAccess::List && is_inside) {
+            return Zone::Protected;
+        }
+        if is_inside {
+            self.sensitive(place, path.access)
+        } else {
+            Zone::Outside
+        }
+    }
+
+    fn is_outside(&self, place: &str) -> bool {
+        !self.inside.iter().any(|folder| is_within(place, folder))
+    }
+
+    fn sensitive(&self, place: &str, access: PathAccess) -> Zone {
+        let is_sensitive = |name: &str| {
+            let is = |known: &&str| known.eq_ignore_ascii_case(name);
+            SENSITIVE_FOLDERS.iter().any(|known| is(&known)) || SENSITIVE_FILES.iter().any(|known| is(&known))
+        };
+        if access == PathAccess::Write && components(place).any(is_sensitive) {
+            Zone::Sensitive
+        } else {
+            Zone::Inside
+        }
+    }
+
+    /// Whether a path is in a temporary folder of HoloDeck, or a search would read one.
+    fn is_temporary(&self, place: &str, access: PathAccess) -> bool {
+        self.temporary.iter().any(|folder| {
+            let name = components(place).nth(components(folder).count());
+            let is_own = |name: &str| {
+                let start = name.get(..TEMPORARY_PREFIX.len());
+                start.is_some_and(|start| start.eq_ignore_ascii_case(TEMPORARY_PREFIX))
+            };
+            // The agent may work in a temporary folder.
+            let is_work = |inside: &&String| is_within(place, inside) && is_within(inside, folder);
+            let is_inside = is_within(place, folder)
+                && name.is_some_and(is_own)
+                && !self.inside.iter().any(|inside| is_work(&inside));
+            let is_searched =
+                access == PathAccess::Search && is_within(folder, place) && self.is_outside(place);
+            is_inside || is_searched
+        })
+    }
+
+    /// Whether a path is a file of HoloDeck, or in such a folder. Also in other case, as some file systems ignore it.
+    pub fn is_protected(&self, place: &str) -> bool {
+        let lower = place.to_lowercase();
+        components(&lower).any(|name| name == OWN_FOLDER)
+            || self
+                .protected
+                .iter()
+                .any(|own| is_within(&lower, &own.to_lowercase()))
+    }
+
+    /// What is never touched, as patterns: the protected files and folders, and HoloDeck's own folder anywhere.
+    pub fn protected_patterns(&self) -> Vec<PathGlob> {
+        let own = self.inside.iter().flat_map(|folder| {
+            let folder = PathGlob::literal(folder);
+            [folder.below(OWN_FOLDER)]
+        });
+        let named = self.protected.iter().map(|place| PathGlob::literal(place));
+        own.chain(named).collect()
+    }
+}
+
+fn zone_of_reason(reason: &AskReason) -> Zone {
+    match reason.kind.as_str() {
+        "workingDir" => Zone::Outside,
+        plain if PLAIN_REASONS.contains(&plain) => Zone::Inside,
+        // `safetyCheck`, and reasons that this version does not know.
+        _ => Zone::Sensitive,
+    }
+}
