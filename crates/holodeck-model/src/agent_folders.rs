@@ -12,7 +12,7 @@ use crate::{
 /// The prefix of the names of HoloDeck's temporary folders. The agent never uses their files.
 pub const TEMPORARY_PREFIX: &str = "holodeck-claude-";
 /// HoloDeck's own folder, wherever it is.
-const OWN_FOLDER: &str = ".holodeck";
+pub(crate) const OWN_FOLDER: &str = ".holodeck";
 
 /// Folders whose files run programs, or decide what runs.
 const SENSITIVE_FOLDERS: [&str; 10] = [
@@ -202,22 +202,39 @@ impl AgentFolders {
 
     /// Whether a path is a file of HoloDeck, or in such a folder. Also in other case, as some file systems ignore it.
     pub fn is_protected(&self, place: &str) -> bool {
-        let lower = place.to_lowercase();
-        components(&lower).any(|name| name == OWN_FOLDER)
-            || self
-                .protected
-                .iter()
-                .any(|own| is_within(&lower, &own.to_lowercase()))
+        !self.protecting(place).is_empty()
     }
 
-    /// What is never touched, as patterns: the protected files and folders, and HoloDeck's own folder anywhere.
-    pub fn protected_patterns(&self) -> Vec<PathGlob> {
-        let own = self.inside.iter().flat_map(|folder| {
-            let folder = PathGlob::literal(folder);
-            [folder.below(OWN_FOLDER)]
-        });
-        let named = self.protected.iter().map(|place| PathGlob::literal(place));
-        own.chain(named).collect()
+    /// Whether a pattern names all that protects a path.
+    pub(crate) fn is_named(&self, path: &CallPath, glob: &PathGlob) -> bool {
+        let places = path.path.iter().chain([&path.named]);
+        let mut protecting = places.flat_map(|place| self.protecting(place));
+        protecting.all(|own| glob.names_in(&own))
+    }
+
+    /// The protected files and folders that a path is or is in.
+    fn protecting(&self, place: &str) -> Vec<String> {
+        let lower = place.to_lowercase();
+        let named = self.protected.iter();
+        let mut own: Vec<String> = named
+            .filter(|own| is_within(&lower, &own.to_lowercase()))
+            .cloned()
+            .collect();
+        let names: Vec<&str> = components(place).collect();
+        let of_holodeck = names
+            .iter()
+            .position(|name| name.eq_ignore_ascii_case(OWN_FOLDER));
+        if let Some(names) = of_holodeck.and_then(|index| names.get(..=index)) {
+            own.push(format!("/{}", names.join("/")));
+        }
+        own
+    }
+
+    /// HoloDeck's own folder anywhere below a folder of the agent, as patterns.
+    pub(crate) fn own_folders(&self) -> impl Iterator<Item = PathGlob> {
+        self.inside
+            .iter()
+            .map(|folder| PathGlob::literal(folder).below(OWN_FOLDER))
     }
 }
 

@@ -217,7 +217,15 @@ impl ApprovalPolicy {
 
     /// Whether a call may run, and the rule that decided.
     pub fn decide_call(&self, call: &PolicyCall<'_>, context: ApprovalContext) -> PolicyRuling {
-        let zones = call.paths.iter().map(|path| self.folders.zone(path, call.reason));
+        let identity = self.identify(call.tool);
+        let zones = call.paths.iter().map(|path| {
+            let zone = self.folders.zone(path, call.reason);
+            if self.searches_protected(path, &identity) {
+                zone.max(Zone::Protected)
+            } else {
+                zone
+            }
+        });
         let zone = if self.has_builtins && path_access(call.tool).is_some() && call.paths.is_empty() {
             Zone::Unresolved
         } else {
@@ -265,7 +273,9 @@ impl ApprovalPolicy {
             let reason = format!("`{tool}` is not allowed in tests without `--allow-side-effects`");
             return Some((RulingBasis::Mode, "tests change nothing".to_owned(), reason));
         }
-        if is_builtin && !ClaudeConfig::CLI_TOOLS.contains(&tool) {
+        // Tools of this process that are not in the file have names in lower case.
+        let is_of_cli = is_builtin && tool.starts_with(|first: char| first.is_ascii_uppercase());
+        if is_of_cli && !ClaudeConfig::CLI_TOOLS.contains(&tool) {
             let reason = format!("`{tool}` is a tool of the Claude Code CLI that this version does not know");
             return Some((
                 RulingBasis::Mode,
@@ -341,10 +351,13 @@ impl ApprovalPolicy {
                     (None, Verdict::Fixed(RuleDecision::Reject)) => true,
                     (None, _) => zone == Zone::Inside,
                     (Some(globs), Verdict::Fixed(RuleDecision::Approve)) => {
-                        let matches = |path: &CallPath| globs.iter().any(|glob| matches_real(glob, path));
-                        !call.paths.is_empty()
-                            && call.paths.iter().all(matches)
-                            && self.covers_search(globs, call)
+                        // What is protected is given back by name only, and never by a wildcard.
+                        let gives = |glob: &PathGlob, path: &CallPath| {
+                            let is_protected = self.folders.zone(path, None) == Zone::Protected;
+                            matches_real(glob, path) && (!is_protected || self.folders.is_named(path, glob))
+                        };
+                        let matches = |path: &CallPath| globs.iter().any(|glob| gives(glob, path));
+                        !call.paths.is_empty() && call.paths.iter().all(matches)
                     }
                     (Some(globs), _) => {
                         let matches = |path: &CallPath| globs.iter().any(|glob| matches_any(glob, path));
@@ -358,23 +371,31 @@ impl ApprovalPolicy {
             .map(|(index, rule)| (index, rule.verdict))
     }
 
-    /// Whether what a search would read of the protected files is what the rule gives back.
-    fn covers_search(&self, globs: &[PathGlob], call: &PolicyCall<'_>) -> bool {
-        call.paths
-            .iter()
-            .filter(|path| path.access == PathAccess::Search)
-            .all(|path| {
-                let Some(real) = &path.path else { return false };
-                self.folders
-                    .protected
-                    .iter()
-                    .filter(|own| is_within(own, real) && self.gives_back(own))
-                    .all(|own| {
-                        globs
-                            .iter()
-                            .any(|glob| glob.matches(own) || glob.matches_below(own))
-                    })
+    /// Whether a search would read a protected file that the CLI does not hide, because a rule gives back a part of it or
+    /// gives it to another tool.
+    fn searches_protected(&self, path: &CallPath, identity: &ToolIdentity) -> bool {
+        let Some(real) = path.path.as_ref().filter(|_| path.access == PathAccess::Search) else {
+            return false;
+        };
+        let gives_all = |own: &str| {
+            self.approvals().any(|(rule, globs)| {
+                self.names_tool(rule, identity)
+                    && globs
+                        .iter()
+                        .any(|glob| glob.names_in(own) && glob.matches_below(own))
             })
+        };
+        let mut own = self.folders.protected.iter();
+        own.any(|own| is_within(own, real) && self.gives_back(own) && !gives_all(own))
+    }
+
+    /// The rules with `paths` that approve.
+    fn approvals(&self) -> impl Iterator<Item = (&Rule, &[PathGlob])> {
+        self.rules.iter().filter_map(|rule| {
+            let is_approval = matches!(rule.verdict, Verdict::Fixed(RuleDecision::Approve));
+            let globs = rule.paths.as_deref().filter(|_| is_approval)?;
+            Some((rule, globs))
+        })
     }
 
     /// The decision of a rule that holds.
@@ -484,13 +505,38 @@ impl ApprovalPolicy {
         &self.folders
     }
 
-    /// Whether a rule with `paths` gives the agent something of a protected file or folder.
+    /// Whether a rule with `paths` names a protected file or folder, or something in it, and gives it to the agent.
     pub fn gives_back(&self, protected: &str) -> bool {
-        self.rules.iter().any(|rule| {
-            let is_approval = matches!(rule.verdict, Verdict::Fixed(RuleDecision::Approve));
-            let mut globs = rule.paths.iter().flatten();
-            is_approval && globs.any(|glob| glob.reaches_into(protected))
-        })
+        self.approvals()
+            .any(|(_, globs)| globs.iter().any(|glob| glob.names_in(protected)))
+    }
+
+    /// The entries and patterns of the file that cannot be applied, with the reason. They reject calls until they can.
+    pub fn problems(&self) -> Vec<String> {
+        let bases = &self.folders.bases;
+        let lists = [
+            ("claude.disallowed_tools", &self.denied),
+            ("claude.allowed_tools", &self.allowed),
+        ];
+        let entries = lists.into_iter().flat_map(|(field, list)| {
+            list.iter().filter_map(move |entry| {
+                let reason = ToolPattern::parse(&entry.written, bases).err()?;
+                Some(format!(
+                    "`{}` in `{field}` cannot be applied: {reason}",
+                    entry.written
+                ))
+            })
+        });
+        let rules = self.settings.rules.iter();
+        let paths = rules.filter_map(|rule| rule.paths.as_ref()).flat_map(|paths| {
+            paths.as_slice().iter().filter_map(|path| {
+                let reason = PathGlob::parse(path, bases).err()?;
+                Some(format!(
+                    "`{path}` in `paths` of a rule of `approvals` cannot be applied: {reason}"
+                ))
+            })
+        });
+        entries.chain(paths).collect()
     }
 
     /// The protected files and folders of which a rule gives the agent something.
@@ -502,11 +548,15 @@ impl ApprovalPolicy {
     /// What the CLI itself is to deny: what is protected and not given back, and the entries of the deny list with a
     /// pattern for paths, in the CLI's syntax.
     pub fn cli_denials(&self) -> Vec<String> {
-        let protected = self.folders.protected_patterns();
-        let protected = protected
-            .iter()
-            .filter(|glob| !self.gives_back(&glob.literal_prefix()))
-            .flat_map(PathGlob::to_cli)
+        let own = self.folders.own_folders().filter(|_| {
+            let mut globs = self.approvals().flat_map(|(_, globs)| globs);
+            !globs.any(|glob| glob.has_own_folder())
+        });
+        let named = self.folders.protected.iter();
+        let named = named.filter(|place| !self.gives_back(place));
+        let protected = own
+            .chain(named.map(|place| PathGlob::literal(place)))
+            .flat_map(|glob| glob.to_cli())
             .flat_map(|place| [format!("Read({place})"), format!("Edit({place})")]);
         let listed = self.denied.iter().filter_map(|entry| entry.pattern.as_ref());
         let listed = listed.filter(|pattern| matches!(pattern.calls, Some(CallPattern::Paths(_))));

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{NameMatch, ToolIdentity, ToolNames};
-use crate::{Agent, Location, Provider};
+use crate::{Agent, Location, Provider, path_access};
 
 /// The allow and deny lists of an agent.
 #[derive(Clone, Debug, Default)]
@@ -65,7 +65,8 @@ impl fmt::Display for UnresolvedName {
             }
             NameMatch::Known => write!(
                 f,
-                "`{name}` in `{field}` cannot be enforced: only `Bash` supports a pattern there; remove the pattern"
+                "`{name}` in `{field}` cannot be enforced: only `Bash` and tools that use files support a pattern there; \
+                 remove the pattern"
             ),
             _ => {
                 write!(f, "`{name}` in `{field}` is not a tool of this agent")?;
@@ -230,7 +231,9 @@ impl ToolAccess {
                     .as_ref()
                     .is_some_and(|allowed| allowed.field == list.field);
                 let is_problem = match &name_match {
-                    NameMatch::Known => is_allowlist && name.contains('(') && tool != "Bash",
+                    NameMatch::Known => {
+                        is_allowlist && name.contains('(') && tool != "Bash" && path_access(tool).is_none()
+                    }
                     NameMatch::Unknown => true,
                     // All of them are denied.
                     NameMatch::Ambiguous(_) => !is_denied,

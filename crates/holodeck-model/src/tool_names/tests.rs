@@ -260,14 +260,14 @@ fn b03_an_allowlist_leaves_only_what_it_names() {
 
 #[test]
 fn unknown_names_in_lists_are_reported_with_a_suggestion() {
-    let block = "claude: {allowed_tools: [kb, kbb, 'Bash(git *)', 'Read(docs/**)', mcp__files, lookup], disallowed_tools: [Wirte], \
+    let block = "claude: {allowed_tools: [kb, kbb, 'Bash(git *)', 'Read(docs/**)', 'WebFetch(domain:x)', mcp__files, lookup], disallowed_tools: [Wirte], \
                  agents: {helper: {description: d, prompt: p, tools: [web_serch]}}}";
     let (mut names, access) = access("anthropic", block);
     let messages = |names: &ToolNames| -> Vec<String> {
         access.unresolved(names).iter().map(ToString::to_string).collect()
     };
-    let pattern = "`Read(docs/**)` in `claude.allowed_tools` cannot be enforced: only `Bash` supports a pattern there; \
-                   remove the pattern";
+    let pattern = "`WebFetch(domain:x)` in `claude.allowed_tools` cannot be enforced: only `Bash` and tools that use files \
+                   support a pattern there; remove the pattern";
     assert_eq!(messages(&names), [pattern], "a server may have the others");
     assert!(access.needs_lists(&names));
     for server in ["wiki", "files"] {

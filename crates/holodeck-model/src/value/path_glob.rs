@@ -5,7 +5,7 @@
 
 use std::{fmt, iter::once};
 
-use crate::call_paths::join_path;
+use crate::{agent_folders::OWN_FOLDER, call_paths::join_path};
 
 /// The folders that a pattern is relative to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -152,14 +152,23 @@ impl PathGlob {
         self.anchored.iter().any(|parts| matches_parts(parts, &names))
     }
 
-    /// Whether it may match something in a folder.
-    pub fn reaches_into(&self, folder: &str) -> bool {
-        let is_below = |parts: &Vec<Part>| {
+    /// Whether a folder of HoloDeck is named in it.
+    pub(crate) fn has_own_folder(&self) -> bool {
+        let names = self.anchored.iter().flatten().filter_map(Part::as_literal);
+        names
+            .into_iter()
+            .any(|name| name.eq_ignore_ascii_case(OWN_FOLDER))
+    }
+
+    /// Whether it names a folder, or something in it, without a wildcard in the folder's own name.
+    pub fn names_in(&self, folder: &str) -> bool {
+        let own = components(folder).last();
+        self.anchored.iter().any(|parts| {
             let names: Vec<String> = parts.iter().map_while(Part::as_literal).collect();
-            let prefix = format!("/{}", names.join("/"));
-            is_within(&prefix, folder) || (names.len() < parts.len() && is_within(folder, &prefix))
-        };
-        self.matches(folder) || self.anchored.iter().any(is_below)
+            let last = parts.last().and_then(Part::as_literal);
+            is_within(&format!("/{}", names.join("/")), folder)
+                || (last.is_some() && last.as_deref() == own && self.matches(folder))
+        })
     }
 
     /// The pattern in the syntax of rules of the Claude CLI, where `//` begins an absolute path.
@@ -447,15 +456,18 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_reaches_into_the_folders_that_it_may_match_in() {
-        for (text, folder, reaches) in [
+    fn a_folder_is_named_by_its_own_name_only() {
+        for (text, folder, is_named) in [
             ("results/a.json", "/w/proj/results", true),
-            ("**", "/w/proj/results", true),
-            ("*.json", "/w/proj/results", true),
-            ("src/**", "/w/proj/results", false),
-            ("/other/**", "/w/proj/results", false),
+            ("results/**", "/w/proj/results", true),
+            ("**", "/w/proj/results", false),
+            ("*.json", "/w/proj/results", false),
+            ("/w/**", "/w/proj/results", false),
+            ("/w/proj", "/w/proj/results", false),
+            ("results", "/w/proj/results", true),
+            ("./results", "/w/proj/results", true),
         ] {
-            assert_eq!(glob(text).reaches_into(folder), reaches, "{text}");
+            assert_eq!(glob(text).names_in(folder), is_named, "{text}");
         }
         assert!(glob("results/**").matches_below("/w/proj/results"));
         assert!(!glob("results/*.txt").matches_below("/w/proj/results"));

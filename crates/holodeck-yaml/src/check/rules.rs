@@ -10,6 +10,7 @@ mod mocks;
 mod model;
 mod names;
 mod operations;
+mod patterns;
 mod routing;
 mod test_cases;
 mod tools;

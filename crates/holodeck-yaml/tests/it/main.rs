@@ -14,6 +14,7 @@ mod agent_docs;
 mod approvals;
 mod data_sets;
 mod fixtures;
+mod folders;
 mod fuzz;
 mod limits;
 mod loaded;

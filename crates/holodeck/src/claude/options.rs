@@ -10,9 +10,9 @@ use holodeck_backend_api::{
 use holodeck_backend_claude::{ClaudeOptions, Edits, Limits, McpServer, McpServers, Reuse};
 use holodeck_mcp_bridge::ClaudeServers;
 use holodeck_model::{
-    ApprovalPolicy, ClaudeConfig, Effort, Env, HOLODECK_SERVER, McpTool, ServerAccess, SettingSource,
-    SubagentConfig, SubagentModel, ToolAccess, ToolConfig, ToolNames, mcp_tool_name, path_access,
-    read_text_input, without_pattern,
+    ApprovalPolicy, ClaudeConfig, Effort, Env, HOLODECK_SERVER, McpTool, PathRef, ServerAccess,
+    SettingSource, SubagentConfig, SubagentModel, ToolAccess, ToolConfig, ToolNames, mcp_tool_name,
+    path_access, read_text_input, without_pattern,
 };
 use holodeck_validators::{ClaudeCli, ClaudeEnv};
 use holodeck_yaml::LoadedAgent;
@@ -86,6 +86,10 @@ pub(super) fn options(setup: &AgentSetup<'_>) -> Result<ClaudeOptions, BackendEr
     let claude = config.claude.clone().unwrap_or_default();
     let servers = servers(setup)?;
     let (names, access) = tool_access(setup)?;
+    let problems = setup.policy.problems();
+    if !problems.is_empty() {
+        return Err(BackendError::config(problems.join("\n")));
+    }
     let (program, script) = setup.cli.command();
     let mut options = ClaudeOptions::new(program)
         .version(setup.cli.version)
@@ -108,8 +112,10 @@ pub(super) fn options(setup: &AgentSetup<'_>) -> Result<ClaudeOptions, BackendEr
     for (name, value) in &setup.credentials.vars {
         options = options.env(name, value.clone());
     }
-    for folder in &claude.additional_directories {
-        options = options.additional_directory(folder.path());
+    let further = claude.additional_directories.iter().map(PathRef::path);
+    // The CLI refuses to start with one that does not exist.
+    for folder in further.filter(|folder| folder.is_dir()) {
+        options = options.additional_directory(folder);
     }
     for place in setup.policy.given_back() {
         options = options.notice(format!(

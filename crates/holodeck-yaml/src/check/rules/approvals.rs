@@ -4,7 +4,9 @@ use holodeck_model::{Code, Diagnostic, Glob};
 
 use super::{
     Rules, View,
+    arguments::check_arguments,
     names::{check_name, tool_names},
+    patterns::check_rule_patterns,
 };
 
 pub(super) fn check_approvals(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
@@ -20,6 +22,8 @@ pub(super) fn check_approvals(rules: &mut Rules<'_>, agent: &View, provider: Opt
         if rules.has(&rule, "decision") && !rules.has(&rule, "approver") {
             rules.warn_no_effect(&rule, "priority", "it is shown only to a person");
         }
+        check_rule_patterns(rules, &rule);
+        check_arguments(rules, &rule, "arguments");
         for (node, text) in rules.texts(&rule, "tools") {
             // A tool that matches a wildcard may be added later.
             if Glob::new(text).as_literal().is_none() {

@@ -5,8 +5,9 @@ use holodeck_model::{ArgMatcher, Code, Diagnostic, Pattern};
 use super::{Rules, View};
 use crate::yaml::lenient_f64;
 
-pub(super) fn check_arguments(rules: &mut Rules<'_>, call: &View) {
-    let Some(args) = rules.child(call, "args") else {
+/// Checks the arguments in field `key`.
+pub(super) fn check_arguments(rules: &mut Rules<'_>, call: &View, key: &str) {
+    let Some(args) = rules.child(call, key) else {
         return;
     };
     for argument in rules.values(&args) {

@@ -5,6 +5,7 @@ use holodeck_model::{Code, Diagnostic, FileKind, ToolNames};
 use super::{
     Rules, View,
     names::{check_allowlist, check_names, tool_names},
+    patterns::{check_claude_patterns, check_openai_patterns, note_unbound_shell},
 };
 
 pub(super) fn check_backends(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
@@ -31,6 +32,8 @@ pub(super) fn check_backends(rules: &mut Rules<'_>, agent: &View, provider: Opti
             check_allowlist(rules, &names, &claude, "allowed_tools", agent);
             check_risk(rules, &claude);
             check_working_directory(rules, &claude);
+            check_additional_directories(rules, &claude);
+            note_unbound_shell(rules, &claude);
         }
     }
     if let Some(openai) = rules.child(agent, "openai") {
@@ -99,6 +102,7 @@ fn check_claude(rules: &mut Rules<'_>, claude: &View, names: &ToolNames) {
     check_names(rules, names, claude, "allowed_tools");
     check_names(rules, names, claude, "disallowed_tools");
     check_allowed_and_denied(rules, claude, claude, "allowed_tools", "disallowed_tools");
+    check_claude_patterns(rules, claude);
 }
 
 /// Warns of `acceptAll`, which 0.7 refused without a confirmation.
@@ -154,13 +158,31 @@ fn check_working_directory(rules: &mut Rules<'_>, claude: &View) {
     }
 }
 
+/// Checks that the further directories exist.
+fn check_additional_directories(rules: &mut Rules<'_>, claude: &View) {
+    for (node, text) in rules.texts(claude, "additional_directories") {
+        let place = rules.tree.place(node);
+        if rules.files.kind(&rules.tree.dir(place).join(text)) == FileKind::Directory {
+            continue;
+        }
+        let message = "`additional_directories` in `claude` names a directory that does not exist";
+        let diagnostic = Diagnostic::warning(Code::FileNotFound, message)
+            .about(claude.path.pointer(Some("additional_directories")))
+            .with_help("paths are relative to the file that names them");
+        rules.add(place, diagnostic);
+    }
+}
+
 fn check_openai(rules: &mut Rules<'_>, openai: &View, names: &ToolNames) {
     check_names(rules, names, openai, "disallowed_tools");
+    check_openai_patterns(rules, openai, "disallowed_tools");
     let Some(permissions) = rules.child(openai, "permissions") else {
         return;
     };
     check_names(rules, names, &permissions, "allowed_tools");
     check_names(rules, names, &permissions, "disallowed_tools");
+    check_openai_patterns(rules, &permissions, "allowed_tools");
+    check_openai_patterns(rules, &permissions, "disallowed_tools");
     check_allowed_and_denied(
         rules,
         &permissions,

@@ -57,7 +57,7 @@ fn check_answers(rules: &mut Rules<'_>, owner: &View, key: &str, answers: &View)
 fn check_answer(rules: &mut Rules<'_>, answer: &View) {
     if rules.tree.entries(answer.node).is_some() {
         check_one_of(rules, answer, &OUTCOMES);
-        check_arguments(rules, answer);
+        check_arguments(rules, answer, "args");
     }
 }
 

@@ -224,7 +224,7 @@ fn check_only_turns(rules: &mut Rules<'_>, case: &View) {
 /// Checks the fields that a case and a turn have in common.
 fn check_question(rules: &mut Rules<'_>, owner: &View, names: &ToolNames) {
     for call in rules.list(owner, "expected_tools") {
-        check_arguments(rules, &call);
+        check_arguments(rules, &call, "args");
         let node = match rules.tree.scalar(call.node) {
             Some(_) => Some(call.node),
             None => rules.entry(&call, "name").map(|entry| entry.value),

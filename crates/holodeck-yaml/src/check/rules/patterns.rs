@@ -1,0 +1,104 @@
+//! Patterns of calls in allow and deny lists, and of paths in rules of `approvals`.
+
+use holodeck_model::{CallPattern, Code, Diagnostic, Glob, PathBases, PathGlob, ToolPattern, path_access};
+
+use super::{Rules, View};
+use crate::yaml::NodeId;
+
+/// Folders in place of those of the run: whether a pattern can be applied does not depend on them.
+fn bases() -> PathBases {
+    PathBases {
+        working_directory: "/".to_owned(),
+        home: Some("/".to_owned()),
+    }
+}
+
+/// Reports entries of the lists of `claude` whose pattern cannot be applied.
+pub(super) fn check_claude_patterns(rules: &mut Rules<'_>, claude: &View) {
+    for key in ["allowed_tools", "disallowed_tools"] {
+        for (node, entry) in rules.texts(claude, key) {
+            let parsed = ToolPattern::parse(entry, &bases()).and_then(|pattern| match pattern.calls {
+                Some(CallPattern::Other(_)) if key == "allowed_tools" && pattern.tool != "Bash" => {
+                    Err(format!("calls of `{}` cannot be restricted here", pattern.tool))
+                }
+                _ => Ok(()),
+            });
+            if let Err(reason) = parsed {
+                report(rules, claude, key, (node, entry), &reason);
+            }
+        }
+    }
+}
+
+/// Reports entries with a pattern in a list of `openai`, which has no tools whose calls can be matched.
+pub(super) fn check_openai_patterns(rules: &mut Rules<'_>, list: &View, key: &str) {
+    for (node, entry) in rules.texts(list, key) {
+        if entry.contains(['(', ')']) {
+            let reason = "only the built-in tools of Claude can have a pattern";
+            report(rules, list, key, (node, entry), reason);
+        }
+    }
+}
+
+/// Reports what cannot be applied of the `paths` and `tools` of a rule of `approvals`.
+pub(super) fn check_rule_patterns(rules: &mut Rules<'_>, rule: &View) {
+    for (node, path) in rules.texts(rule, "paths") {
+        if let Err(reason) = PathGlob::parse(path, &bases()) {
+            report(rules, rule, "paths", (node, path), &reason);
+        }
+    }
+    let tools = rules.texts(rule, "tools");
+    for (node, tool) in &tools {
+        if tool.contains(['(', ')']) {
+            let reason = "a rule has the paths of calls in `paths`, and their arguments in `arguments`";
+            report(rules, rule, "tools", (*node, tool), reason);
+        }
+    }
+    let names_no_path = |text: &str| {
+        Glob::new(text)
+            .as_literal()
+            .is_some_and(|tool| path_access(&tool).is_none())
+    };
+    if !tools.is_empty() && tools.iter().all(|(_, tool)| names_no_path(tool)) {
+        rules.warn_no_effect(
+            rule,
+            "paths",
+            "calls of these tools name no path, so the rule never matches",
+        );
+    }
+}
+
+/// Notes that the folders do not bind the shell.
+pub(super) fn note_unbound_shell(rules: &mut Rules<'_>, claude: &View) {
+    let is_on = rules
+        .child(claude, "bash")
+        .is_some_and(|bash| rules.flag(&bash, "enabled") == Some(true));
+    let allowed = rules.texts(claude, "allowed_tools").into_iter();
+    let node = allowed
+        .filter(|(_, entry)| entry.trim() == "Bash" || entry.trim().starts_with("Bash("))
+        .map(|(node, _)| node)
+        .next();
+    let place = match (is_on, node) {
+        (true, _) => rules.key_place(claude, "bash"),
+        (false, Some(node)) => rules.tree.place(node),
+        (false, None) => return,
+    };
+    let message = "the agent's folders and path patterns do not bind `Bash`: its commands use every file that the user can";
+    let diagnostic =
+        Diagnostic::note(Code::UnconfirmedRisk, message).about(claude.path.pointer(Some("bash")));
+    rules.add(place, diagnostic);
+}
+
+fn report(rules: &mut Rules<'_>, view: &View, key: &str, (node, entry): (NodeId, &str), reason: &str) {
+    let is_substituted = rules.tree.scalar(node).is_some_and(|scalar| scalar.substituted);
+    let owner = rules.owner_suffix(view);
+    // The text of a variable may be a secret.
+    let message = if is_substituted {
+        format!("an entry of `{key}`{owner} has a pattern that cannot be applied")
+    } else {
+        format!("`{entry}` in `{key}`{owner} cannot be applied: {reason}")
+    };
+    let diagnostic = Diagnostic::error(Code::BadPattern, message).about(view.path.pointer(Some(key)));
+    let place = rules.tree.place(node);
+    rules.add(place, diagnostic);
+}
