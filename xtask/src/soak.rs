@@ -107,6 +107,20 @@ const RUNS: &[Run] = &[
         ],
     },
     Run {
+        name: "files",
+        planned_minutes: 6,
+        // The real CLI opens files: every place, tool, mode and person, also in a sub-agent.
+        cargo: &[
+            "test",
+            "-p",
+            "holodeck",
+            "--lib",
+            "claude::tests::files::the_whole",
+            "--",
+            "--ignored",
+        ],
+    },
+    Run {
         name: "chroma",
         planned_minutes: 5,
         // The real server; its answers are compared with the recorded ones.

@@ -486,3 +486,137 @@ fn patterns_of_lists_restrict_the_calls_of_a_tool() {
         );
     }
 }
+
+/// The diagnostics of an agent with these blocks, as `line:column severity message`.
+fn diagnostics(provider: &str, blocks: &str) -> Vec<String> {
+    let text = format!(
+        "name: a\nmodel: {{provider: {provider}, name: m}}\ninstructions: {{inline: Hi}}\ntools:\n\
+        - {{type: function, name: pay, description: P., command: cat, parameters: {{}}}}\n{blocks}\n"
+    );
+    let files = MemoryFiles::new().with("agent.yaml", text).with("cat", "");
+    let load = load_agent(Path::new("agent.yaml"), &Env::empty(), &files);
+    let shown = load.diagnostics.iter().map(|diagnostic| {
+        let place = diagnostic.primary.as_ref().map(ToString::to_string);
+        let place = place.unwrap_or_else(|| "nowhere".to_owned());
+        format!("{place} {} {}", diagnostic.severity.as_str(), diagnostic.message)
+    });
+    shown.collect()
+}
+
+/// What cannot be applied denies nothing, so it is an error with its place, wherever a pattern may stand.
+#[test]
+fn a_pattern_that_cannot_be_applied_is_an_error_at_its_place() {
+    let entries = [
+        "Read(",
+        "Read()",
+        "Read( )",
+        "Read)",
+        "(x)",
+        "Read(x)y",
+        "Read(!x)",
+        "Read({a,b})",
+        "Read([a)",
+        "Read(~bob/x)",
+        "Read($X/y)",
+        "Read(a/*/../b)",
+        "Raed(x)",
+        "pay(x)",
+        "mcp__files__read(x)",
+        "KillShell(x)",
+    ];
+    for key in ["allowed_tools", "disallowed_tools"] {
+        for entry in entries {
+            let found = diagnostics(
+                "anthropic",
+                &format!("claude:\n  {key}:\n  - Glob\n  - '{entry}'"),
+            );
+            let errors: Vec<_> = found.iter().filter(|line| line.contains(" error ")).collect();
+            assert_eq!(errors.len(), 1, "{key} {entry}: {found:#?}");
+            assert!(errors[0].starts_with("agent.yaml:9:5 "), "{errors:#?}");
+        }
+    }
+    for path in [
+        "''",
+        "'!x'",
+        "'{a,b}'",
+        "'[a'",
+        "'~bob/x'",
+        "'$X/y'",
+        "'a/*/../b'",
+    ] {
+        let block =
+            format!("approvals:\n  rules:\n  - tools: Read\n    decision: reject\n    paths: [x, {path}]");
+        let found = diagnostics("anthropic", &block);
+        assert!(
+            found
+                .iter()
+                .any(|line| line.starts_with("agent.yaml:10:16 error")),
+            "{path}: {found:#?}"
+        );
+    }
+    let found = diagnostics(
+        "anthropic",
+        "approvals: {rules: [{tools: 'Read(~/.ssh/**)', decision: reject}]}",
+    );
+    assert!(
+        found
+            .iter()
+            .any(|line| line.contains(" error `Read(~/.ssh/**)` in `tools`")),
+        "{found:#?}"
+    );
+    for block in [
+        "openai: {disallowed_tools: ['pay(x)']}",
+        "openai: {permissions: {allowed_tools: [pay, 'Read(x)']}}",
+    ] {
+        let found = diagnostics("openai", block);
+        assert!(
+            found.iter().any(|line| line.contains(" error ")),
+            "{block}: {found:#?}"
+        );
+    }
+    let found = diagnostics(
+        "anthropic",
+        "approvals: {rules: [{tools: pay, paths: x, decision: reject}]}",
+    );
+    assert!(
+        found
+            .iter()
+            .any(|line| line.contains("`paths`") && line.contains("no effect")),
+        "{found:#?}"
+    );
+}
+
+/// Also where nothing exists: the pattern denies what may come.
+#[test]
+fn patterns_that_can_be_applied_are_accepted() {
+    let entries = [
+        "Read(~/.ssh/**)",
+        "Read($HOME/.aws)",
+        "Read(/abs/**)",
+        "Read(//abs/**)",
+        "Read(../x)",
+        "Write(//abs/**)",
+        "Glob(//abs/**)",
+        "Grep(not/there)",
+        "Edit(*.lock)",
+        "NotebookEdit(x[1].ipynb)",
+        "Bash(rm *)",
+        "Read(par(en).txt)",
+    ];
+    let list: Vec<String> = entries.iter().map(|entry| format!("'{entry}'")).collect();
+    let list = list.join(", ");
+    for key in ["allowed_tools", "disallowed_tools"] {
+        let found = diagnostics("anthropic", &format!("claude: {{{key}: [{list}, pay]}}"));
+        assert!(
+            !found.iter().any(|line| line.contains(" error ")),
+            "{key}: {found:#?}"
+        );
+    }
+    let found = diagnostics("anthropic", "claude: {bash: {enabled: true}}");
+    assert!(
+        found
+            .iter()
+            .any(|line| line.contains(" note ") && line.contains("do not bind `Bash`")),
+        "{found:#?}"
+    );
+}

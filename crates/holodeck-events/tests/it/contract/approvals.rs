@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use holodeck_backend_api::{ApprovalDecision, BackendEvent, StopReason};
+use holodeck_backend_api::{ApprovalDecision, BackendEvent, CallPath, PathAccess, StopReason, Zone};
 use holodeck_events::{
     ApprovalAnswer, EventStore, NewRun, Resolution, RunRecorder, StoreError, StoredEvent, View,
     approval_decision,
@@ -34,6 +34,7 @@ each_store! {
     an_approval_that_the_run_itself_resolves_is_no_longer_pending
     pending_approvals_are_listed_by_session_and_owner
     a_decision_is_remembered_for_its_scope
+    an_approval_of_paths_is_remembered_for_these_paths
     only_an_unchanged_approval_is_remembered
     a_remembered_approval_can_be_forgotten
     a_deletion_removes_approvals_and_keeps_what_is_always_approved
@@ -581,6 +582,38 @@ async fn a_decision_is_remembered_for_its_scope(subject: Subject) {
     for _ in 0..2 {
         assert_eq!(decide(ApprovalScope::Always).await, Some(ApprovalScope::Always));
         assert_eq!(remembered().await, ["s", "same"]);
+    }
+}
+
+/// A call outside of the agent's folders: its approval opens no other path, and not the tool.
+async fn an_approval_of_paths_is_remembered_for_these_paths(subject: Subject) {
+    start(&subject, "s", "alice", "helper").await;
+    let outer = ["/out/a", "/out/b"].map(|path| CallPath {
+        path: Some(path.to_owned()),
+        named: format!("/w/link{path}"),
+        access: PathAccess::Read,
+        is_own_result: false,
+    });
+    for scope in [ApprovalScope::Session, ApprovalScope::Always] {
+        let mut recorder = subject.open(run_of(Some("alice"), "s")).await.unwrap();
+        let BackendEvent::ApprovalAsked(mut asked) = ask("a", "f") else {
+            panic!("not a question");
+        };
+        asked.paths = outer.to_vec();
+        asked.zone = Zone::Outside;
+        assert_eq!(asked.remembered_as(), "f(/out/a, /out/b)");
+        let asked = BackendEvent::ApprovalAsked(asked);
+        let drafts = [recorder.observe(&call("a", "f")), recorder.observe(&asked)].concat();
+        let stored = subject.store.append(drafts).await.unwrap();
+        let id = stored.iter().find_map(approval_of).unwrap();
+        let mut answer = by_alice(&id, Resolution::Approve);
+        answer.scope = scope;
+        subject.store.resolve_approval(answer).await.unwrap();
+        subject.end(&mut recorder).await.unwrap();
+        assert_eq!(
+            subject.store.remembered_approvals("s").await.unwrap(),
+            ["f(/out/a, /out/b)"]
+        );
     }
 }
 

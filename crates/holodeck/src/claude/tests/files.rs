@@ -8,14 +8,17 @@ use std::{
 };
 
 use async_trait::async_trait;
-use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, Occasion, Ruling, Zone};
+use holodeck_backend_api::{
+    ApprovalAsk, ApprovalDecision, Approver, CallPath, DecidedBy, Occasion, PathAccess, Ruling, Zone,
+};
+use holodeck_model::{ApprovalContext, PolicyCall, Presence, RulingBasis, SideEffectGate};
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::setup::{Yaml, agent_at, ask};
-use crate::PolicyApprover;
+use crate::{PolicyApprover, approval_policy};
 
 const MODES: [&str; 4] = ["", "manual", "acceptEdits", "acceptAll"];
 
@@ -123,13 +126,14 @@ impl Disk {
 }
 
 /// The table of paths. Each file contains its own name.
-const FILES: [(&str, Place); 19] = [
+const FILES: [(&str, Place); 20] = [
     ("work/file.txt", Place::Inside),
     ("work/sub/file.txt", Place::Inside),
     ("work/../out/parent.txt", Place::Outside),
     ("out/file.txt", Place::Outside),
     ("work/link_out.txt", Place::Outside),
     ("work/linked/file.txt", Place::Outside),
+    ("work/link_dangling.txt", Place::Outside),
     ("~/.bashrc", Place::Temporary),
     ("work/.env", Place::Own),
     ("work/.holodeck/runs/run.txt", Place::Own),
@@ -188,7 +192,7 @@ fn yaml(url: &str, disk: &Disk, mode: &str, rest: &str) -> Yaml {
         "claude:\n{mode}  file_system: {{read: true, write: true, edit: true}}\n  allowed_tools: [Read, Grep, Glob, \
          Write, Edit, NotebookEdit, Agent]\n  agents:\n    helper: {{description: Helps., prompt: Help., tools: \
          [Read, Grep, Glob, Write, Edit, NotebookEdit]}}\napprovals:\n  non_interactive: approve\n{rest}\n\
-         evaluations:\n  metrics:\n  - {{type: code, grader: 'graders:check'}}\n"
+         test_cases_file: cases.yaml\nevaluations:\n  metrics:\n  - {{type: code, grader: 'graders:check'}}\n"
     );
     let mut yaml = agent_at(url, &disk.at("work"), &text);
     yaml.env.set("TMPDIR", disk.at("tmp").display().to_string());
@@ -196,19 +200,29 @@ fn yaml(url: &str, disk: &Disk, mode: &str, rest: &str) -> Yaml {
     yaml
 }
 
-/// The results of calls, by their place in `calls`: the text and whether it is an error.
+/// A call: the tool and its arguments.
+type Call = (String, Value);
+/// The result of a call: its text, and whether it is an error.
+type Answer = (String, bool);
+
+/// The results of calls, one message of the model for each batch, and what a person was asked about.
 async fn results(
     yaml: impl FnOnce(&str) -> Yaml,
-    calls: &[(String, Value)],
+    batches: &[Vec<Call>],
     who: Who,
     in_subagent: bool,
-) -> (Vec<(String, bool)>, Vec<String>) {
-    let all = calls
-        .iter()
-        .fold(AnthropicReply::nothing(), |reply, (tool, arguments)| {
-            reply.and_tool_use(tool, arguments)
-        });
-    let mut replies = vec![all, AnthropicReply::text("done")];
+) -> (Vec<Vec<Answer>>, Vec<String>) {
+    let mut replies: Vec<AnthropicReply> = Vec::new();
+    for batch in batches {
+        replies.push(
+            batch
+                .iter()
+                .fold(AnthropicReply::nothing(), |reply, (tool, arguments)| {
+                    reply.and_tool_use(tool, arguments)
+                }),
+        );
+    }
+    replies.push(AnthropicReply::text("done"));
     if in_subagent {
         let helper = json!({"description": "d", "prompt": "p", "subagent_type": "helper"});
         replies.insert(0, AnthropicReply::tool_use("Agent", &helper));
@@ -234,39 +248,57 @@ async fn results(
         *keep.lock().unwrap() = Some(Arc::clone(&person));
         person
     });
-    let turn = ask(options.unwrap(), "go").await;
-    turn.result();
+    ask(options.unwrap(), "go").await.result();
+    let first = if in_subagent { 2 } else { 1 };
     let requests = server.finish();
-    let results = requests[if in_subagent { 2 } else { 1 }].last_results();
-    assert_eq!(results.len(), calls.len());
+    let results: Vec<_> = batches
+        .iter()
+        .zip(&requests[first..])
+        .map(|(batch, request)| {
+            let results = request.last_results();
+            assert_eq!(results.len(), batch.len());
+            results
+        })
+        .collect();
     let person = asked.lock().unwrap().take();
     let asked = person.map(|person| person.asked.lock().unwrap().clone());
     (results, asked.unwrap_or_default())
 }
 
-/// Makes all calls of `tools` about every file in one turn, and checks which of them ran.
-async fn check(mode: &str, who: Who, in_subagent: bool, tools: &[&str]) {
+/// Calls all tools about every file in one turn, and checks which of the calls ran.
+async fn check(mode: &str, who: Who, in_subagent: bool) {
     let disk = Disk::new();
-    let mut rows = Vec::new();
-    for tool in tools {
-        rows.extend(FILES.iter().map(|(file, place)| (*tool, *file, *place)));
-    }
-    let calls: Vec<_> = rows
-        .iter()
-        .map(|(tool, file, _)| ((*tool).to_owned(), call(&disk, tool, file)))
-        .collect();
-    let (results, asked) = results(|url| yaml(url, &disk, mode, ""), &calls, who, in_subagent).await;
+    let rows = |tools: &[&'static str]| {
+        let rows = tools
+            .iter()
+            .flat_map(|tool| FILES.iter().map(move |row| (*tool, row.0, row.1)));
+        rows.collect::<Vec<_>>()
+    };
+    let (readers, writers) = (rows(&TOOLS[..3]), rows(&TOOLS[3..]));
+    let calls = |rows: &[(&str, &str, Place)]| {
+        let calls = rows
+            .iter()
+            .map(|(tool, file, _)| ((*tool).to_owned(), call(&disk, tool, file)));
+        calls.collect::<Vec<_>>()
+    };
+    let batches = [calls(&readers), calls(&writers)];
+    let (results, asked) = results(|url| yaml(url, &disk, mode, ""), &batches, who, in_subagent).await;
     let mut wrong = Vec::new();
-    for ((tool, file, place), (text, is_error)) in rows.iter().zip(&results) {
+    for ((tool, file, place), (text, is_error)) in
+        readers.iter().chain(&writers).zip(results.iter().flatten())
+    {
         let expected = may_run(*place, tool, mode, who);
         let ran = match *tool {
+            "Read" | "Grep" if *file == "work/link_dangling.txt" => expected,
             "Read" | "Grep" => text.contains(&format!("needle of {}", real_name(file))),
             "Glob" => !*is_error,
-            // The CLI wants a file to be read before, and a notebook to be one: only what was written counts.
             _ => disk.content(file).is_some_and(|text| text.contains("written")),
         };
-        let may_fail = !matches!(*tool, "Read" | "Grep" | "Glob");
-        if ran != expected && !(expected && may_fail) {
+        // The CLI wants a notebook to be one, and lists no names of what it must not read.
+        let may_fail = matches!(*tool, "Edit" | "NotebookEdit") || *tool == "Glob" && *place != Place::Inside;
+        // A file with a link to it, or with several calls about it, is written by another row.
+        let is_shared = file.starts_with("work/link_");
+        if ran != expected && !(expected && may_fail) && !(*tool == "Glob" && is_shared) {
             wrong.push(format!("{tool} {file}: expected {expected}, got {ran}: {text}"));
         }
     }
@@ -275,7 +307,10 @@ async fn check(mode: &str, who: Who, in_subagent: bool, tools: &[&str]) {
         "{mode:?} {who:?} {in_subagent}\n{}",
         wrong.join("\n")
     );
-    assert!(disk.content("out/dangling.txt").is_none());
+    assert_eq!(
+        disk.content("out/dangling.txt").is_some(),
+        may_run(Place::Outside, "Write", mode, who)
+    );
     if who == Who::Client {
         assert!(asked.is_empty(), "a client was asked about {asked:?}");
     }
@@ -299,20 +334,18 @@ async fn an_agent_reads_and_writes_only_in_its_folders() {
         ("manual", Who::Nobody, true),
         ("acceptAll", Who::Person, false),
     ] {
-        check(mode, who, in_subagent, &["Read", "Grep", "Glob"]).await;
-        check(mode, who, in_subagent, &["Write", "Edit", "NotebookEdit"]).await;
+        check(mode, who, in_subagent).await;
     }
 }
 
 /// `cargo xtask soak` runs it.
 #[tokio::test]
-#[ignore = "starts the CLI 48 times"]
+#[ignore = "starts the CLI 24 times"]
 async fn the_whole_table_of_files_holds() {
     for mode in MODES {
         for who in [Who::Nobody, Who::Person, Who::Client] {
             for in_subagent in [false, true] {
-                check(mode, who, in_subagent, &TOOLS[..3]).await;
-                check(mode, who, in_subagent, &TOOLS[3..]).await;
+                check(mode, who, in_subagent).await;
             }
         }
     }
@@ -331,8 +364,9 @@ async fn a_search_of_the_whole_folder_finds_no_expected_answer() {
         ("Glob".to_owned(), json!({"pattern": "**/*"})),
     ];
     for who in [Who::Nobody, Who::Person] {
+        let calls = [calls.to_vec()];
         let (results, _) = results(|url| yaml(url, &disk, "", ""), &calls, who, false).await;
-        for (text, _) in &results[..4] {
+        for (text, _) in &results[0][..4] {
             for (file, place) in FILES {
                 let is_hidden = place == Place::Own || place == Place::Exam && who == Who::Nobody;
                 let is_found = text.contains(&format!("needle of {file}"));
@@ -347,7 +381,7 @@ async fn a_search_of_the_whole_folder_finds_no_expected_answer() {
     }
 }
 
-/// The tool `tool` with each arguments, and what a person approved is not what the policy decides.
+/// The arguments of `Write`.
 fn written(path: &Path) -> Value {
     json!({"file_path": path, "content": "written"})
 }
@@ -395,5 +429,186 @@ async fn a_rule_with_paths_opens_what_it_names_and_nothing_else() {
     .await;
     for ((tool, arguments, runs), (text, is_error)) in calls.iter().zip(&results) {
         assert_eq!(*runs, !is_error, "{tool} {arguments}: {text}");
+    }
+}
+
+/// Approves every call that the CLI asks about: only the CLI's own rules deny.
+struct ApproveAll;
+
+#[async_trait]
+impl Approver for ApproveAll {
+    fn decide(&self, _: &ApprovalAsk) -> Option<Ruling> {
+        Some(Ruling::new(ApprovalDecision::approve(), DecidedBy::Mode))
+    }
+}
+
+/// A pattern that is enforced here is a second wall in the CLI: in its own syntax it denies at least the same.
+async fn check_patterns(is_chosen: impl Fn(usize) -> bool) -> usize {
+    let disk = Disk::new();
+    for folder in ["work/secret/deep", "out/.ssh", "out/a b"] {
+        fs::create_dir_all(disk.at(folder)).unwrap();
+    }
+    symlink(disk.at("out/.ssh"), disk.at("work/keys")).unwrap();
+    let files = [
+        "work/secret/a.txt",
+        "work/secret/deep/b.pem",
+        "work/sub/secret.txt",
+        "work/x[1].txt",
+        "work/par(en).txt",
+        "work/a,b c.txt",
+        "work/#hash.txt",
+        "out/.ssh/id",
+        "out/a b/c.txt",
+        "out/file.txt",
+        "work/file.txt",
+    ];
+    for file in files {
+        fs::write(disk.at(file), format!("needle of {file}\n")).unwrap();
+    }
+    let absolute = disk.at("out").display().to_string();
+    let patterns = [
+        "Read(secret/**)".to_owned(),
+        "Read(secret)".to_owned(),
+        "Grep(*.pem)".to_owned(),
+        "Glob(sec*.txt)".to_owned(),
+        "Read(x\\[1\\].txt)".to_owned(),
+        "Read(par(en).txt)".to_owned(),
+        "Read(a,b c.txt)".to_owned(),
+        "Read(\\#hash.txt)".to_owned(),
+        "Read(~/.ssh/**)".to_owned(),
+        "Read($HOME/.ssh)".to_owned(),
+        "Read(keys/**)".to_owned(),
+        format!("Read({absolute}/**)"),
+        format!("Grep(/{absolute}/a b/?.txt)"),
+        "Read(../out/f*)".to_owned(),
+        "Read(**/[d-g]*)".to_owned(),
+        "Read(not/there/**)".to_owned(),
+    ];
+    let calls: Vec<_> = files
+        .iter()
+        .map(|file| ("Read", json!({"file_path": disk.at(file)})))
+        .chain([(
+            "Grep",
+            json!({"pattern": "needle", "path": disk.root.path(), "output_mode": "content"}),
+        )])
+        .collect();
+    let mut denied = 0;
+    for (_, pattern) in patterns.iter().enumerate().filter(|(index, _)| is_chosen(*index)) {
+        let reply = calls
+            .iter()
+            .fold(AnthropicReply::nothing(), |reply, (tool, arguments)| {
+                reply.and_tool_use(tool, arguments)
+            });
+        let server = AnthropicServer::replies([reply, AnthropicReply::text("done")]);
+        let block = format!(
+            "claude:\n  file_system: {{read: true}}\n  disallowed_tools: [{}]\n",
+            json!(pattern)
+        );
+        let mut yaml = agent_at(&server.url(), &disk.at("work"), &block);
+        yaml.env.set("TMPDIR", disk.at("tmp").display().to_string());
+        yaml.env.set("HOME", disk.at("out").display().to_string());
+        let policy = approval_policy(&yaml.agent, &[], &yaml.env);
+        let options = yaml
+            .options_for(Occasion::Chat, |_| Arc::new(ApproveAll))
+            .unwrap();
+        ask(options, "go").await.result();
+        let results = server.finish()[1].last_results();
+        let found = &results[files.len()].0;
+        for (file, (text, _)) in files.iter().zip(&results) {
+            let real = disk.at(file).canonicalize().unwrap().display().to_string();
+            let paths = [CallPath {
+                path: Some(real.clone()),
+                named: real,
+                access: PathAccess::Read,
+                is_own_result: false,
+            }];
+            let arguments = json!({});
+            let call = PolicyCall {
+                tool: "Read",
+                arguments: &arguments,
+                paths: &paths,
+                reason: None,
+            };
+            let context = ApprovalContext {
+                occasion: Occasion::Chat,
+                presence: Presence::Person,
+                side_effects: SideEffectGate::Open,
+            };
+            if policy.decide_call(&call, context).basis != RulingBasis::Rule {
+                continue;
+            }
+            denied += 1;
+            let needle = format!("needle of {file}");
+            assert!(!text.contains(&needle), "{pattern} {file}: {text}");
+            assert!(!found.contains(&needle), "{pattern} {file}: {found}");
+        }
+    }
+    denied
+}
+
+/// A sample: a name at any depth, a comma, the user's home, a link, an absolute path and a parent.
+#[tokio::test]
+async fn what_a_pattern_denies_for_us_the_cli_denies_too() {
+    let denied = check_patterns(|index| [2, 6, 8, 10, 12, 13].contains(&index)).await;
+    assert!(denied >= 6, "{denied}");
+}
+
+/// `cargo xtask soak` runs it.
+#[tokio::test]
+#[ignore = "starts the CLI 16 times"]
+async fn the_whole_list_of_patterns_holds() {
+    let denied = check_patterns(|_| true).await;
+    assert!(denied >= 20, "{denied}");
+}
+
+/// A result that is too long for a message is a file of the CLI, which the agent may read as the CLI tells it to.
+#[tokio::test]
+async fn long_results_of_this_conversation_are_readable() {
+    let disk = Disk::new();
+    let lines: Vec<String> = (0..30_000)
+        .map(|line| format!("needle {line} {}", "x".repeat(30)))
+        .collect();
+    fs::write(disk.at("work/big.txt"), lines.join("\n")).unwrap();
+    for (tool, arguments) in [
+        ("Bash", json!({"command": "cat big.txt"})),
+        (
+            "Grep",
+            json!({"pattern": "needle", "output_mode": "content", "head_limit": 0}),
+        ),
+    ] {
+        let first = arguments.clone();
+        let server = AnthropicServer::answering(move |request| {
+            let results = request.last_results();
+            let Some((text, _)) = results.first() else {
+                return AnthropicReply::tool_use(tool, &first);
+            };
+            let saved = text
+                .split("saved to: ")
+                .nth(1)
+                .and_then(|rest| rest.lines().next());
+            match saved {
+                Some(saved) => {
+                    // The transcript beside it is not a result.
+                    let transcript = saved.split("/tool-results/").next().unwrap_or_default();
+                    AnthropicReply::tool_use("Read", &json!({"file_path": saved.trim(), "limit": 3}))
+                        .and_tool_use("Read", &json!({"file_path": format!("{transcript}.jsonl")}))
+                }
+                None => AnthropicReply::text("done"),
+            }
+        });
+        let mut yaml = agent_at(
+            &server.url(),
+            &disk.at("work"),
+            "claude:\n  file_system: {read: true}\n  bash: {enabled: true}\n",
+        );
+        yaml.env.set("TMPDIR", disk.at("tmp").display().to_string());
+        ask(yaml.options().unwrap(), "go").await.result();
+        let requests = server.finish();
+        let results = requests.last().unwrap().last_results();
+        let [result, transcript] = &results[..] else {
+            panic!("{tool}: {results:?}");
+        };
+        assert!(result.0.contains("needle") && !result.1, "{tool}: {result:?}");
+        assert!(transcript.1, "{tool}: {transcript:?}");
     }
 }

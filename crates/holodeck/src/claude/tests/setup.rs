@@ -89,7 +89,10 @@ pub(super) fn agent(folder: &Path, model: &str, rest: &str, env: &[(&str, &str)]
         "name: test\nmodel:\n  provider: anthropic\n{model}\ninstructions:\n  inline: be brief\n{rest}"
     );
     let env: Env = env.iter().copied().chain([("PATH", PATH)]).collect();
-    let load = load_agent(&path, &env, &MemoryFiles::new().with(&path, text));
+    let files = MemoryFiles::new()
+        .with(&path, text)
+        .with(folder.join("cases.yaml"), "test_cases: [{name: one, input: Hi}]");
+    let load = load_agent(&path, &env, &files);
     Yaml {
         agent: load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics)),
         env,
