@@ -33,7 +33,8 @@ pub use fold::{FailedTurn, ResultFold, collect};
 pub use history::{HistoryFold, HistoryItem, Opening, Role, SessionHandle};
 pub use holodeck_model::{
     AskReason, CallDetails, CallPath, CallRefusal, Occasion, Passage, PathAccess, SideEffects, TokenUsage,
-    ToolIdentity, ToolKind, ToolNames, Zone, events::{StopFamily, StopReason},
+    ToolIdentity, ToolKind, ToolNames, Zone,
+    events::{StopFamily, StopReason},
 };
 pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
