@@ -373,11 +373,8 @@ async fn a_search_of_the_whole_folder_finds_no_expected_answer() {
                 assert!(!(is_hidden && is_found), "{who:?} {file}: {text}");
             }
         }
-        assert!(
-            results[0].0.contains("needle of work/file.txt"),
-            "{}",
-            results[0].0
-        );
+        let text = &results[0][0].0;
+        assert!(text.contains("needle of work/file.txt"), "{text}");
     }
 }
 
@@ -422,12 +419,12 @@ async fn a_rule_with_paths_opens_what_it_names_and_nothing_else() {
         .collect();
     let (results, _) = results(
         |url| yaml(url, &disk, "acceptAll", rules),
-        &made,
+        &[made],
         Who::Nobody,
         false,
     )
     .await;
-    for ((tool, arguments, runs), (text, is_error)) in calls.iter().zip(&results) {
+    for ((tool, arguments, runs), (text, is_error)) in calls.iter().zip(&results[0]) {
         assert_eq!(*runs, !is_error, "{tool} {arguments}: {text}");
     }
 }
