@@ -3,8 +3,8 @@
 use std::io;
 
 use holodeck::{
-    AnswerError, AskError, CassetteError, EnvironmentError, OpenError, PrepareError, TestError,
-    ToolSetupError, UncalibratedJudges,
+    AnswerError, AskError, CassetteError, EnvironmentError, JUDGE_STEPS, JudgeStepsError, OpenError,
+    PrepareError, TestError, ToolSetupError, UncalibratedJudges,
     backend_api::{BackendError, Explanation},
     index::{IndexError, IndexErrorKind},
     model::{Combination, closest},
@@ -135,6 +135,13 @@ impl Subject {
             PrepareError::Uncalibrated(judges) => self.uncalibrated(&judges),
             PrepareError::Plan(error) => plan(&error),
             PrepareError::Run(error) => self.run(&error),
+            PrepareError::JudgeSteps(error @ JudgeStepsError::Missing { .. }) => {
+                Problem::config(error.to_string()).with_hint(format!(
+                    "`holodeck test steps{}` derives them and asks no agent; commit `{JUDGE_STEPS}`",
+                    self.argument
+                ))
+            }
+            PrepareError::JudgeSteps(error) => Problem::config(error.to_string()),
             PrepareError::Store(error) => self.store(&error),
             PrepareError::Grader { .. } => Problem::config(error.to_string()).with_hint(
                 "the module is looked for beside the agent's YAML file, then among installed packages",
@@ -246,6 +253,7 @@ impl Subject {
     pub(crate) fn test(&self, error: TestError) -> Problem {
         match error {
             TestError::Run(error) => self.run(&error),
+            TestError::Prepare(error) => self.prepare(error),
             other => Problem::execution(other.to_string()),
         }
     }

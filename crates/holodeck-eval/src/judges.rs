@@ -19,6 +19,7 @@ use holodeck_model::MetricConfig;
 
 use crate::{EvalInput, InputText, MetricError, Score};
 
+pub use geval::derive_steps;
 pub(crate) use jury::Jury;
 use questions::Questions;
 

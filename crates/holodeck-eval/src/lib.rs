@@ -25,7 +25,7 @@ pub use {holodeck_backend_api as api, holodeck_model as model};
 pub use format::VerdictFormat;
 pub use holodeck_model::{ExpectedTool, MetricConfig, StandardMetric};
 pub use input::{CalledTool, ConversationTurn, EvalInput};
-pub use judges::{JUDGE_INSTRUCTIONS, JUDGE_PROMPTS};
+pub use judges::{JUDGE_INSTRUCTIONS, JUDGE_PROMPTS, derive_steps};
 pub use masked::{InputText, MaskedInput, MaskedText};
 pub use metric::{
     Asked, AskingMetric, Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, Metric, MetricError,

@@ -5,6 +5,7 @@
 //! digest.
 
 mod check;
+mod steps;
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::Value;
 
 pub use check::{CheckIdentities, CheckReads, GraderFiles, check_label};
+pub use steps::DerivedSteps;
 
 use crate::{case::hexadecimal, digest_json};
 

@@ -60,8 +60,8 @@ pub use cli_version::CliVersion;
 pub use code::Code;
 pub use config::*;
 pub use deciders::{
-    CaseDeciders, CheckIdentities, CheckIdentity, CheckReads, Decider, Difference, Digest, Digests,
-    GraderFiles, TRIALS_RULE, check_label, describe_differences,
+    CaseDeciders, CheckIdentities, CheckIdentity, CheckReads, Decider, DerivedSteps, Difference, Digest,
+    Digests, GraderFiles, TRIALS_RULE, check_label, describe_differences,
 };
 pub use diagnostic::{Diagnostic, Label, Location, Severity, Span};
 pub use endpoint::{EndpointConfig, EndpointError, EndpointOrigin, EndpointRoute, ModelEndpoint};

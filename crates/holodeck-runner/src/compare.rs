@@ -10,6 +10,7 @@ mod gate;
 mod html;
 mod markdown;
 mod pairing;
+mod pairs;
 mod phrases;
 mod read;
 mod run;
@@ -19,7 +20,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use holodeck_model::CaseState;
+use holodeck_model::Difference;
 use serde::Serialize;
 
 pub(crate) use baseline::write_baseline;
@@ -27,14 +28,14 @@ pub use baseline::{DEFAULT_NAME, check_baseline_name, is_baseline, other_owner};
 pub use gate::{Gate, GateOptions, GateReason, GateReasonKind, GateResult};
 pub use html::write_comparison_html;
 pub use markdown::write_comparison_markdown;
-use pairing::Pairing;
+use pairs::Pairs;
 pub use phrases::{describe_metric, describe_run, describe_side, describe_verdicts, headline};
 pub use read::{CaseTexts, ReadRunError, RunReader};
-use run::{ComparedCase, is_verdict, state_word};
-pub use run::{ComparedRun, JudgeIdentity, RunInfo, RunKind, TrialTally};
+use run::state_word;
+pub use run::{ComparedRun, RunInfo, RunKind, ScoreSource, TrialTally};
 pub use statistics::{MetricTest, Outcome, TestMethod, VerdictTest};
 
-use crate::words;
+use crate::{run::changed_parts, words};
 
 /// Version of the JSON object of a comparison.
 pub const COMPARISON_VERSION: u32 = 1;
@@ -66,7 +67,15 @@ pub struct Comparison {
     pub verdicts: VerdictTest,
     /// The test of each metric's scores.
     pub metrics: Vec<MetricTest>,
+<<<<<<< HEAD
     /// The decision of `--gate`.
+=======
+    /// Each check and rule about which something else decides now, with the number of cases.
+    pub changed: Vec<ChangedDecider>,
+    /// The parts of the agent that differ, as far as both files record them.
+    pub agent_changes: Vec<String>,
+    /// What `--gate` decides.
+>>>>>>> 01db12da (Let every command that keeps or compares verdicts name what else decides now)
     pub gate: Gate,
 }
 
@@ -76,8 +85,14 @@ pub struct Comparison {
 pub struct Counts {
     /// Cases in both runs.
     pub pairs: usize,
-    /// Pairs with a verdict on both sides.
+    /// Pairs with a verdict on both sides that can be compared.
     pub with_verdict: usize,
+    /// Pairs of which something else is expected now; they are not tested.
+    pub other_expectation: usize,
+    /// Pairs that another judge or grader program decides now; they are not tested.
+    pub other_judge: usize,
+    /// Pairs of which it is not known whether the same was expected.
+    pub unknown_expectation: usize,
     /// Passed in both.
     pub still_passing: usize,
     /// Failed in both.
@@ -96,7 +111,7 @@ pub struct Counts {
     pub first_verdicts: usize,
     /// Without a verdict on both sides.
     pub without_verdict: usize,
-    /// With the same answer on both sides, as far as answers are known.
+    /// With the same answers and tool calls on both sides, as far as they are known.
     pub same_answer: usize,
     /// Paired by name although the question changed.
     pub other_question: usize,
@@ -116,6 +131,9 @@ pub struct Change {
     pub case: String,
     /// Its name before, if it was another one.
     pub renamed_from: Option<String>,
+    /// What else decides its verdict now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<String>,
     /// Before.
     pub before: CaseSide,
     /// Now.
@@ -148,8 +166,23 @@ pub enum ChangeKind {
     NoLongerChecked,
     /// Failed before, passes now.
     NewlyPassing,
+    /// Something else is expected of it now, so that its verdicts are not compared.
+    OtherExpectation,
+    /// Another judge or grader program decides now, so that its verdicts are not compared.
+    OtherJudge,
     /// Had no verdict before and has one now.
     FirstVerdict,
+}
+
+/// A check or a rule about which something else decides now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ChangedDecider {
+    /// What differs.
+    #[serde(flatten)]
+    pub difference: Difference,
+    /// In how many cases.
+    pub cases: usize,
 }
 
 /// A case that only one of the runs has.
@@ -164,31 +197,15 @@ pub struct UnpairedCase {
 
 impl ChangeKind {
     /// Every kind, the most important first.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::NewlyFailing,
         Self::NewError,
         Self::NoLongerChecked,
         Self::NewlyPassing,
+        Self::OtherExpectation,
+        Self::OtherJudge,
         Self::FirstVerdict,
     ];
-
-    fn of(before: Option<CaseState>, after: Option<CaseState>) -> Option<Self> {
-        let has_error = |state| matches!(state, Some(CaseState::Error) | None);
-        match (is_verdict(before), is_verdict(after)) {
-            (true, true) => match (
-                before == Some(CaseState::Passed),
-                after == Some(CaseState::Passed),
-            ) {
-                (true, false) => Some(Self::NewlyFailing),
-                (false, true) => Some(Self::NewlyPassing),
-                _ => None,
-            },
-            (true, false) if !has_error(after) => Some(Self::NoLongerChecked),
-            (_, false) if !has_error(before) && has_error(after) => Some(Self::NewError),
-            (false, true) => Some(Self::FirstVerdict),
-            _ => None,
-        }
-    }
 
     /// The title of the cases of this kind.
     pub fn title(self) -> &'static str {
@@ -197,6 +214,8 @@ impl ChangeKind {
             Self::NewError => "new errors",
             Self::NoLongerChecked => "no longer checked",
             Self::NewlyPassing => "newly passing",
+            Self::OtherExpectation => "another expectation",
+            Self::OtherJudge => "another judge or grader",
             Self::FirstVerdict => "now with a verdict",
         }
     }
@@ -231,6 +250,8 @@ pub fn compare(
         added: unpaired(after, &pairing.only_after),
         verdicts,
         metrics,
+        changed: pairs.changed(),
+        agent_changes: agent_changes(&before.info, &after.info),
         gate: Gate::default(),
     };
     comparison.notes = phrases::notes(&comparison);
@@ -238,92 +259,12 @@ pub fn compare(
     Ok(comparison)
 }
 
-/// The cases of both runs that belong together.
-struct Pairs<'a> {
-    before: &'a ComparedRun,
-    after: &'a ComparedRun,
-    places: &'a [(usize, usize)],
-}
-
-/// A case in both runs.
-#[derive(Clone, Copy)]
-struct Pair<'a> {
-    places: (usize, usize),
-    before: &'a ComparedCase,
-    after: &'a ComparedCase,
-}
-
-impl Pair<'_> {
-    fn change(&self) -> Option<ChangeKind> {
-        ChangeKind::of(self.before.state, self.after.state)
+/// The parts of the agent that differ; none if one of the files does not record them.
+fn agent_changes(before: &RunInfo, after: &RunInfo) -> Vec<String> {
+    if before.agent_parts.is_empty() || after.agent_parts.is_empty() {
+        return Vec::new();
     }
-}
-
-impl<'a> Pairs<'a> {
-    fn new(before: &'a ComparedRun, after: &'a ComparedRun, pairing: &'a Pairing) -> Self {
-        Self {
-            before,
-            after,
-            places: &pairing.pairs,
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = Pair<'a>> {
-        let (before, after) = (self.before, self.after);
-        self.places.iter().filter_map(move |&(a, b)| {
-            Some(Pair {
-                places: (a, b),
-                before: before.cases.get(a)?,
-                after: after.cases.get(b)?,
-            })
-        })
-    }
-
-    fn count(&self, pairing: &Pairing) -> Counts {
-        let mut counts = Counts {
-            missing: pairing.only_before.len(),
-            added: pairing.only_after.len(),
-            ..Counts::default()
-        };
-        for pair in self.iter() {
-            counts.pairs += 1;
-            let (before, after) = (pair.before, pair.after);
-            let has_verdicts = before.has_verdict() && after.has_verdict();
-            counts.with_verdict += usize::from(has_verdicts);
-            // Of several trials only one answer is known.
-            let is_known = before.answer.is_some() && !before.repeated() && !after.repeated();
-            counts.same_answer += usize::from(is_known && before.answer == after.answer);
-            let differs = before.content.zip(after.content).is_some_and(|(a, b)| a != b);
-            counts.other_question += usize::from(differs);
-            counts.more_trial_errors += usize::from(after.trial_errors() > before.trial_errors());
-            let counter = match pair.change() {
-                Some(ChangeKind::NewlyFailing) => &mut counts.newly_failing,
-                Some(ChangeKind::NewError) => &mut counts.new_errors,
-                Some(ChangeKind::NoLongerChecked) => &mut counts.no_longer_checked,
-                Some(ChangeKind::NewlyPassing) => &mut counts.newly_passing,
-                Some(ChangeKind::FirstVerdict) => &mut counts.first_verdicts,
-                None if has_verdicts && after.state == Some(CaseState::Passed) => &mut counts.still_passing,
-                None if has_verdicts => &mut counts.still_failing,
-                None => &mut counts.without_verdict,
-            };
-            *counter += 1;
-        }
-        counts
-    }
-
-    /// How many cases passed before and do not pass now, for whatever reason.
-    fn losses(&self, pairing: &Pairing, options: &GateOptions) -> usize {
-        let passed = |case: &ComparedCase| case.state == Some(CaseState::Passed);
-        let lost = self
-            .iter()
-            .filter(|pair| passed(pair.before) && !passed(pair.after));
-        let missing = pairing
-            .only_before
-            .iter()
-            .filter_map(|place| self.before.cases.get(*place));
-        let missing = missing.filter(|case| passed(case) && !options.allow_missing);
-        lost.count() + missing.count()
-    }
+    changed_parts(&before.agent_parts, &after.agent_parts)
 }
 
 fn unpaired(run: &ComparedRun, places: &[usize]) -> Vec<UnpairedCase> {
@@ -338,7 +279,7 @@ fn unpaired(run: &ComparedRun, places: &[usize]) -> Vec<UnpairedCase> {
 
 /// The changed cases, with their texts.
 fn changes(reader: &RunReader<'_>, pairs: &Pairs<'_>) -> Result<Vec<Change>, ReadRunError> {
-    let mut changed: Vec<(ChangeKind, Pair<'_>)> = pairs
+    let mut changed: Vec<(ChangeKind, pairs::Pair<'_>)> = pairs
         .iter()
         .filter_map(|pair| Some((pair.change()?, pair)))
         .collect();
@@ -348,15 +289,17 @@ fn changes(reader: &RunReader<'_>, pairs: &Pairs<'_>) -> Result<Vec<Change>, Rea
     let mut texts_before = reader.texts(pairs.before, &places)?;
     let places: BTreeSet<usize> = shown().map(|(_, after)| after).collect();
     let mut texts_after = reader.texts(pairs.after, &places)?;
-    let side = |case: &ComparedCase, texts: Option<CaseTexts>| CaseSide {
+    let side = |case: &run::ComparedCase, texts: Option<CaseTexts>| CaseSide {
         state: state_word(case.state),
         trials: case.trials.filter(|_| case.repeated()),
         texts: texts.unwrap_or_default(),
     };
     let changes = changed.into_iter().map(|(kind, pair)| {
         let renamed = pair.before.name.is_some() && pair.before.name != pair.after.name;
+        let differences = pair.differences().unwrap_or_default();
         Change {
             kind,
+            differences: differences.iter().map(ToString::to_string).collect(),
             case: pair.after.label.clone(),
             renamed_from: renamed.then(|| pair.before.label.clone()),
             before: side(pair.before, texts_before.remove(&pair.places.0)),

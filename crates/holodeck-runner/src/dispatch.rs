@@ -291,12 +291,14 @@ impl Dispatcher<'_> {
                 }
                 Some(joined) = work.running.join_next_with_id() => {
                     let Some((unit, record, grade)) = self.take_record(joined, &mut work) else { continue };
+                    let grade = grade.map(|grade| Box::new(self.with_trials_rule(unit, *grade)));
                     self.journal.record(unit, &record, grade.as_deref())?;
                     work.over_budget = meter.add_unit(&record).or(work.over_budget.take());
                     match grade.filter(|grade| !grade.unjudged) {
                         Some(grade) => (unit, record, *grade),
                         None if work.to_grade.is_empty() && self.is_short(unit, &record) => {
                             let (record, grade) = self.grade_now(unit, record)?;
+                            let grade = self.with_trials_rule(unit, grade);
                             self.journal.grade(unit, &grade)?;
                             (unit, record, grade)
                         }
@@ -312,6 +314,7 @@ impl Dispatcher<'_> {
                 }
                 Some(joined) = work.grading.join_next_with_id() => {
                     let Some((unit, record, grade)) = self.take_grade(joined, &mut work)? else { continue };
+                    let grade = self.with_trials_rule(unit, grade);
                     self.journal.grade(unit, &grade)?;
                     work.over_budget = meter.add_grade(&grade).or(work.over_budget.take());
                     (unit, record, grade)
@@ -370,6 +373,20 @@ impl Dispatcher<'_> {
                 case.is_some_and(|case| self.grading.graders.deciders(&case) != grade.deciders)
             }
             Some(Err(_)) | None => true,
+        }
+    }
+
+    /// A grade with how many trials of its case must pass, which the file may have changed since the run started.
+    fn with_trials_rule(&self, unit: usize, grade: Grade) -> Grade {
+        let planned = self.journal.trials_of(self.journal.case_of(unit));
+        let Some(index) = self.index(unit).filter(|_| planned != CaseTrials::ONCE) else {
+            return grade;
+        };
+        let flags = &self.journal.header().flags;
+        let trials = CaseTrials::of(&self.grading.agent, index, flags, Some(planned.count));
+        Grade {
+            min_passes: Some(trials.min_passes),
+            ..grade
         }
     }
 

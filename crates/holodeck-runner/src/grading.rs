@@ -81,7 +81,8 @@ impl GradingStage {
         judge: Option<JudgeSettings>,
         programs: &Arc<dyn Programs>,
     ) -> (Self, UnboundedReceiver<JudgedLine>) {
-        let (judge, judged) = RunJudge::new(judge, Arc::clone(redactor));
+        let (mut judge, judged) = RunJudge::new(judge, Arc::clone(redactor));
+        judge.default_model = agent.default_judge().answering();
         let repeated = agent.config.test_cases.repeated_names();
         let stage = Self {
             repeated_names: repeated.into_iter().map(str::to_owned).collect(),

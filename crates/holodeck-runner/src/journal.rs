@@ -447,13 +447,17 @@ impl Journal {
     /// The verdict over all trials of a case; `None` if one has no verdict.
     pub(crate) fn case_state(&self, case: usize) -> Result<Option<CaseState>, JournalError> {
         let mut counts = TrialCounts::default();
+        let mut min_passes = self.trials_of(case).min_passes;
         for unit in self.units_of(case) {
             match self.verdict(unit).transpose()? {
-                Some(grade) => counts.add(grade.state),
+                Some(grade) => {
+                    counts.add(grade.state);
+                    min_passes = grade.min_passes.unwrap_or(min_passes);
+                }
                 None => return Ok(None),
             }
         }
-        Ok(Some(counts.verdict(self.trials_of(case).min_passes)))
+        Ok(Some(counts.verdict(min_passes)))
     }
 
     fn update(&mut self, unit: usize, change: impl FnOnce(&mut Place)) {

@@ -14,6 +14,7 @@ use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest
 use holodeck_model::{JudgeFailure, ModelConfig, Redactor, TokenUsage, UnitKey, hex_prefix};
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{OnceCell, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -131,6 +132,8 @@ pub(crate) struct RunJudge {
     settings: Option<JudgeSettings>,
     slots: Semaphore,
     redactor: Arc<Redactor>,
+    /// The default judge. After it changed, its stored answers are not those of the judge.
+    pub(crate) default_model: Value,
     /// Receives every answer, for the journal.
     record: mpsc::UnboundedSender<JudgedLine>,
     /// The answers that serve every unit, by the digest of their question.
@@ -152,6 +155,7 @@ impl RunJudge {
             ),
             settings,
             redactor,
+            default_model: Value::Null,
             record,
             shared: Mutex::default(),
         };
@@ -385,7 +389,7 @@ fn odds_of_score(answer: &serde_json::Value, odds: &[NumberOdds]) -> Vec<(f64, f
 #[async_trait]
 impl Judge for UnitJudge<'_> {
     async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
-        let question = digest(&request);
+        let question = digest(&request, &self.judge.default_model);
         if let Some((answer, used)) = self.answered.get(&question) {
             self.count(used);
             return Ok(answer.clone());
@@ -404,10 +408,10 @@ impl Judge for UnitJudge<'_> {
 }
 
 /// Digest of all that a judge's answer depends on.
-fn digest(request: &JudgeRequest<'_>) -> String {
+fn digest(request: &JudgeRequest<'_>, default_model: &Value) -> String {
     let model = request
         .model
-        .map(|model| (model.provider.as_str(), &model.name, &model.endpoint));
+        .map_or_else(|| default_model.clone(), ModelConfig::answering);
     let parts = (
         model,
         &request.label,

@@ -11,6 +11,7 @@ mod budget;
 mod calibrate;
 mod case_report;
 mod compare;
+mod deciders;
 mod dispatch;
 mod event;
 mod execute;
@@ -30,6 +31,7 @@ mod report;
 mod run;
 mod run_end;
 mod simulate;
+mod steps;
 mod store;
 mod summary;
 mod trials;
@@ -42,13 +44,14 @@ pub use calibrate::{
 };
 pub use case_report::{CallReport, CaseReport, Expected, TurnReport};
 pub use compare::{
-    COMPARISON_VERSION, CaseSide, CaseTexts, Change, ChangeKind, ComparedRun, Comparison, Counts,
-    DEFAULT_NAME as DEFAULT_BASELINE, Gate, GateOptions, GateReason, GateReasonKind, GateResult,
-    JudgeIdentity, MetricTest, Outcome, ReadRunError, RunInfo, RunKind, RunReader, TestMethod, TrialTally,
+    COMPARISON_VERSION, CaseSide, CaseTexts, Change, ChangeKind, ChangedDecider, ComparedRun, Comparison,
+    Counts, DEFAULT_NAME as DEFAULT_BASELINE, Gate, GateOptions, GateReason, GateReasonKind, GateResult,
+    MetricTest, Outcome, ReadRunError, RunInfo, RunKind, RunReader, ScoreSource, TestMethod, TrialTally,
     UnpairedCase, VerdictTest, check_baseline_name, compare, comparison_json, describe_metric, describe_run,
     describe_side, describe_verdicts, headline, is_baseline, other_owner as other_baseline_owner,
     write_comparison_html, write_comparison_markdown,
 };
+pub use deciders::CurrentDeciders;
 pub use dispatch::{OnFailure, RunControl, Stop};
 pub use event::{RunEvent, RunSink};
 pub use exit::ExitCode;
@@ -62,7 +65,7 @@ pub use judging::{JudgeSettings, JudgeUsage, Judges, OpenJudge};
 pub use lock::{LockError, RunLock};
 pub use matrix::{Sibling, SiblingState, SiblingsError, new_group, pass_rate_interval, siblings};
 pub use merge::{MergeError, MergeRequest, merge_shards};
-pub use plan::{Plan, PlanError, Selection};
+pub use plan::{EarlierPasses, FailedIn, Plan, PlanError, Selection};
 pub use record::{Grade, TurnGrade, UnitRecord, UserRecord};
 pub use regrade::{RegradeRequest, regrade};
 pub use report::{
@@ -71,6 +74,7 @@ pub use report::{
 };
 pub use run::{RunError, RunOutcome, RunSettings, TestRequest, changed_parts, check_resumable, run_tests};
 pub use run_end::{RunEnd, RunEndKind};
+pub use steps::derive_steps;
 pub use store::{RunStore, StoreError};
 pub use summary::SummaryFold;
 pub use trials::{CaseTrials, MAX_TRIALS, Trials, plan_trials};

@@ -19,8 +19,8 @@ use serde_json::Value;
 
 use self::shards::{ShardJournal, Shards};
 use crate::{
-    JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunControl, RunEnd, RunError, RunEvent, RunLock,
-    RunOutcome, RunOwner, RunSink, RunStore, Stop,
+    CurrentDeciders, JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunControl, RunEnd, RunError,
+    RunEvent, RunLock, RunOutcome, RunOwner, RunSink, RunStore, Stop,
     plan::digest_cases,
     run::{PlannedCases, check_combination, check_run_file, finish},
     store::new_run_id,
@@ -104,6 +104,20 @@ pub enum MergeError {
         /// The difference.
         what: &'static str,
     },
+    /// Something else decided the verdicts of a shard than the agent file says.
+    #[error(
+        "shard {shard} was not graded as the agent file says: {what} differs (run `{run_id}` in `{path}`)"
+    )]
+    OtherDeciders {
+        /// The shard.
+        shard: Shard,
+        /// What differs, by name.
+        what: String,
+        /// Its run.
+        run_id: String,
+        /// Its journal.
+        path: String,
+    },
     /// The merge was interrupted.
     #[error("the merge was interrupted; no merged run was written")]
     Interrupted,
@@ -136,6 +150,8 @@ pub async fn merge_shards(
     let shards = Shards::open(journals)?;
     check_combination(&request.agent, shards.first().journal.header())?;
     let indices = find_cases(&request, &shards)?;
+    check_deciders(&request, &shards, &indices)?;
+    check_agent(&request, &shards, &indices)?;
     let header = merged_header(&request, &shards);
     let metadata = header.metadata.clone();
     let environment = header.settings.clone();
@@ -184,9 +200,6 @@ fn find_cases(request: &MergeRequest, shards: &Shards) -> Result<Vec<usize>, Mer
     if !shards.iter().all(is_own) {
         return Err(changed("the name of its file"));
     }
-    if header.metadata.agent_config != request.metadata.agent_config {
-        return Err(changed("its configuration"));
-    }
     let places: HashMap<CaseId, usize> = request
         .identities
         .iter()
@@ -198,12 +211,37 @@ fn find_cases(request: &MergeRequest, shards: &Shards) -> Result<Vec<usize>, Mer
         .map(|(shard, place)| places.get(&shard.journal.plan().get(place)?.id).copied())
         .collect();
     let indices = indices.ok_or_else(|| changed("a test case"))?;
+    Ok(indices)
+}
+
+/// Refuses another agent than that of the shards. What is expected of the cases is part of the digest, too.
+fn check_agent(request: &MergeRequest, shards: &Shards, indices: &[usize]) -> Result<(), MergeError> {
+    let changed = |what| MergeError::AgentChanged { what };
+    if shards.first().journal.header().metadata.agent_config != request.metadata.agent_config {
+        return Err(changed("its configuration"));
+    }
     let cases = &request.agent.config.test_cases;
     let digest = digest_cases(cases, &request.identities, indices.iter().copied());
     if digest != shards.first().stored.digest {
         return Err(changed("a test case, or what is expected of it,"));
     }
-    Ok(indices)
+    Ok(())
+}
+
+/// Refuses shards whose verdicts something else decided than the agent file says, and so than in the other shards.
+fn check_deciders(request: &MergeRequest, shards: &Shards, indices: &[usize]) -> Result<(), RunError> {
+    let now = CurrentDeciders {
+        agent: Arc::clone(&request.agent),
+        checks: Arc::clone(&request.checks),
+    };
+    for ((shard, place), &index) in shards.places().zip(indices) {
+        let flags = &shard.journal.header().flags;
+        let changes = now.changes(&shard.journal, place, index, flags)?;
+        if !changes.is_empty() {
+            return Err(shard.other_deciders(changes.describe()).into());
+        }
+    }
+    Ok(())
 }
 
 fn merged_header(request: &MergeRequest, shards: &Shards) -> JournalHeader {

@@ -1,7 +1,7 @@
 //! Selects the cases of a run: by name, number, earlier result or shard, in the order of the file.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     path::PathBuf,
 };
 
@@ -9,7 +9,7 @@ use globset::{Glob, GlobMatcher};
 use holodeck_model::{CaseIdentity, Cases, Shard, ShardPart, case_label, hex_prefix, match_cases};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Journal, JournalError};
+use crate::{CurrentDeciders, Journal, JournalError, RunFlags, deciders::Changes, run::changed_parts};
 
 /// Which cases of the file to run.
 #[derive(Clone, Debug, Default)]
@@ -18,10 +18,64 @@ pub struct Selection {
     pub filter: Option<String>,
     /// The first N of the remaining cases.
     pub limit: Option<usize>,
-    /// Only cases that did not pass last time, according to the journals of earlier runs, newest first.
-    pub failed_in: Option<Vec<PathBuf>>,
+    /// Only cases that did not pass last time.
+    pub failed_in: Option<FailedIn>,
     /// Of the remaining cases only those of one shard.
     pub shard: Option<Shard>,
+}
+
+/// Where `--failed` looks for cases that passed, and what a pass must have been decided by.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct FailedIn {
+    /// The journals of earlier runs, newest first.
+    pub journals: Vec<PathBuf>,
+    /// What decides now.
+    pub now: CurrentDeciders,
+    /// The flags of the new run.
+    pub flags: RunFlags,
+}
+
+/// How `--failed` read the passes of earlier runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EarlierPasses {
+    /// How many cases passed when something else decided, so that they do not count as passed.
+    pub outdated: usize,
+    changes: Changes,
+    /// How many cases count as passed, by the parts of the agent that passed them.
+    passed: Vec<(BTreeMap<String, String>, usize)>,
+}
+
+impl EarlierPasses {
+    /// What a user must know: `agent` are the parts of the agent now.
+    pub fn notes(&self, agent: &BTreeMap<String, String>) -> Vec<String> {
+        let outdated = (self.outdated > 0).then(|| {
+            format!(
+                "`--failed`: the earlier pass of {} does not count, because {} changed since",
+                crate::words::count(self.outdated, "case"),
+                self.changes.describe()
+            )
+        });
+        let others = self.passed.iter().filter_map(|(parts, cases)| {
+            let changed = changed_parts(parts, agent);
+            (!changed.is_empty()).then(|| {
+                format!(
+                    "`--failed`: the earlier pass of {} counts, although the agent changed since: {}",
+                    crate::words::count(*cases, "case"),
+                    changed.join(", ")
+                )
+            })
+        });
+        outdated.into_iter().chain(others).collect()
+    }
+
+    fn count_passed(&mut self, agent: &BTreeMap<String, String>) {
+        match self.passed.iter_mut().find(|(parts, _)| parts == agent) {
+            Some((_, cases)) => *cases += 1,
+            None => self.passed.push((agent.clone(), 1)),
+        }
+    }
 }
 
 impl Selection {
@@ -38,6 +92,8 @@ pub struct Plan {
     pub cases: Vec<usize>,
     /// Which part of a larger run these cases are.
     pub shard: Option<ShardPart>,
+    /// How `--failed` read earlier runs.
+    pub earlier: EarlierPasses,
 }
 
 /// Why there is no plan.
@@ -84,10 +140,11 @@ impl Plan {
         selection: &Selection,
     ) -> Result<Self, PlanError> {
         let filter = selection.filter.as_deref().map(compile_filter).transpose()?;
+        let mut earlier = EarlierPasses::default();
         let failed = selection
             .failed_in
-            .as_deref()
-            .map(|journals| find_not_passed(journals, cases, identities))
+            .as_ref()
+            .map(|failed_in| find_not_passed(failed_in, cases, identities, &mut earlier))
             .transpose()?;
         let mut chosen = Vec::new();
         for index in 0..cases.len() {
@@ -104,6 +161,7 @@ impl Plan {
         Ok(Self {
             cases: chosen,
             shard: None,
+            earlier,
         })
     }
 
@@ -117,22 +175,37 @@ impl Plan {
 }
 
 /// Places in the current file of the cases that did not pass last time. The newest run that planned a case decides: a
-/// case without a verdict there, a new case and a changed case have not passed.
+/// case without a verdict there, a new case and a changed case have not passed, nor has a case about which something else
+/// decides now.
 fn find_not_passed(
-    journals: &[PathBuf],
+    failed_in: &FailedIn,
     cases: &Cases,
     identities: &[CaseIdentity],
+    earlier_passes: &mut EarlierPasses,
 ) -> Result<HashSet<usize>, PlanError> {
     let mut has_failed: HashMap<usize, bool> = HashMap::new();
-    for path in journals {
+    for path in &failed_in.journals {
         if has_failed.len() == cases.len() {
             break;
         }
         let journal = Journal::open(path)?;
         let not_passed: HashSet<usize> = journal.not_passed()?.into_iter().collect();
         for (index, earlier) in match_plan(&journal, cases, identities)? {
-            let failed = earlier.is_none_or(|place| not_passed.contains(&place));
-            has_failed.entry(index).or_insert(failed);
+            if has_failed.contains_key(&index) {
+                continue;
+            }
+            let mut failed = earlier.is_none_or(|place| not_passed.contains(&place));
+            if let Some(place) = earlier.filter(|_| !failed) {
+                let changes = failed_in.now.changes(&journal, place, index, &failed_in.flags)?;
+                failed = !changes.is_empty();
+                if failed {
+                    earlier_passes.outdated += 1;
+                    earlier_passes.changes.add(changes);
+                } else {
+                    earlier_passes.count_passed(&journal.header().agent);
+                }
+            }
+            has_failed.insert(index, failed);
         }
     }
     let failed = has_failed.into_iter().filter(|(_, failed)| *failed);

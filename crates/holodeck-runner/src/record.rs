@@ -75,6 +75,9 @@ pub struct Grade {
     /// Everything that decides it, besides the agent.
     #[serde(default)]
     pub deciders: CaseDeciders,
+    /// How many trials of its case must pass; absent if it runs once, and in journals of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_passes: Option<u32>,
     /// The verdict.
     pub state: CaseState,
     /// One for each turn of the unit.
@@ -293,6 +296,7 @@ impl Grade {
         };
         Self {
             deciders,
+            min_passes: None,
             state,
             turns,
             conversation: None,

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::{
     Budget, JOURNAL_VERSION, Journal, JournalHeader, JudgeSettings, OnFailure, Renew, RunControl, RunEnd,
-    RunEndKind, RunError, RunEvent, RunLock, RunOutcome, RunOwner, RunSink, RunStore,
+    RunEndKind, RunError, RunEvent, RunLock, RunOutcome, RunOwner, RunSink, RunStore, StoredSelection,
     dispatch::Dispatcher,
     grade::{CannotKeep, Graders},
     grading::GradingStage,
@@ -252,6 +252,10 @@ fn regrade_header(
         regrades: Some(old.header().run_id.clone()),
         plan: select(&request.identities, &indices),
         trials: if is_once { Vec::new() } else { trials },
+        selected: StoredSelection {
+            of: Some(request.agent.config.test_cases.len()),
+            ..old.header().selected.clone()
+        },
         ..old.header().clone()
     }
 }

@@ -20,11 +20,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    AnswerLoop, Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JudgeSettings,
-    Judges, LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl, RunEvent,
-    RunFlags, RunLock, RunOwner, RunSink, RunStore, RunView, Selection, StoreError, StoredCombination,
-    StoredSelection, StoredShard,
+    AnswerLoop, Budget, CurrentDeciders, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader,
+    JudgeSettings, Judges, LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl,
+    RunEvent, RunFlags, RunLock, RunOwner, RunSink, RunStore, RunView, Selection, StoreError,
+    StoredCombination, StoredSelection, StoredShard,
     compare::write_baseline,
+    deciders::RenewError,
     dispatch::Dispatcher,
     execute::Executor,
     grade::Graders,
@@ -273,6 +274,14 @@ pub enum RunError {
     /// A metric of the YAML cannot be set up.
     #[error("{0}")]
     Metric(String),
+    /// The steps of a judge could not be derived.
+    #[error("the judge derived no steps of `{metric}`: {reason}")]
+    Steps {
+        /// The metric.
+        metric: String,
+        /// Why.
+        reason: String,
+    },
     /// No metric has this name.
     #[error("no metric is named `{name}`")]
     UnknownMetric {
@@ -299,6 +308,15 @@ pub enum RunError {
     Nothing,
 }
 
+impl From<RenewError> for RunError {
+    fn from(error: RenewError) -> Self {
+        match error {
+            RenewError::Journal(error) => error.into(),
+            RenewError::Plan(error) => error.into(),
+        }
+    }
+}
+
 /// Runs the test cases of an agent, or resumes a run.
 pub async fn run_tests(
     request: TestRequest,
@@ -310,7 +328,31 @@ pub async fn run_tests(
     store.sweep();
     check_run_file(&store, &request.agent.config.name)?;
     let graders = Graders::new(&request.agent, &request.checks).map_err(RunError::Metric)?;
-    let (mut journal, indices) = open_journal(&request, &store)?;
+    let (mut journal, indices) = match open_journal(&request, &store) {
+        Err(RunError::Nothing) => {
+            // Why there is nothing to run would be lost with the journal.
+            for message in &request.warnings {
+                sink.on(&RunEvent::Notice {
+                    message: request.redactor.text(message).into_owned(),
+                });
+            }
+            return Err(RunError::Nothing);
+        }
+        opened => opened?,
+    };
+    if request.resume.is_some() {
+        let now = CurrentDeciders {
+            agent: Arc::clone(&request.agent),
+            checks: Arc::clone(&request.checks),
+        };
+        let changes = now.renew(&mut journal, &indices)?;
+        if !changes.is_empty() {
+            let changed = changes.describe();
+            journal.warn(format!(
+                "the stored answers were graded again when the run was resumed, because {changed} changed"
+            ))?;
+        }
+    }
     for warning in &request.warnings {
         journal.warn(request.redactor.text(warning).into_owned())?;
     }

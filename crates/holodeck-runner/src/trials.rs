@@ -372,6 +372,7 @@ pub(crate) fn fold_case(
     report: impl Fn(UnitRecord, Grade) -> Option<CaseReport>,
 ) -> Result<Option<CaseReport>, JournalError> {
     let trials = journal.trials_of(place);
+    let mut min_passes = trials.min_passes;
     let mut fold: Option<TrialFold> = None;
     for unit in journal.units_of(place) {
         let record = journal.unit(unit).transpose()?;
@@ -379,17 +380,20 @@ pub(crate) fn fold_case(
         let (Some(record), Some(grade)) = (record, verdict) else {
             return Ok(None);
         };
+        // The rule may have changed since the run started.
+        min_passes = grade.min_passes.unwrap_or(min_passes);
         if let Some(fold) = &mut fold {
+            fold.sums.min_passes = min_passes;
             fold.add(record, grade);
             continue;
         }
         let Some(case) = report(record, grade) else {
             return Ok(None);
         };
-        if trials.count == 1 && trials.min_passes == 1 {
+        if trials.count == 1 && min_passes == 1 {
             return Ok(Some(case));
         }
-        fold = Some(TrialFold::new(case, trials.min_passes, report_k));
+        fold = Some(TrialFold::new(case, min_passes, report_k));
     }
     Ok(fold.map(TrialFold::finish))
 }

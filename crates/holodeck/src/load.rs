@@ -12,7 +12,8 @@ use holodeck_validators::Check;
 use holodeck_yaml::{Load, LoadedAgent};
 
 use crate::{
-    agents, calibrated, graders, index, judges, model_keys, probe, prompts, quality, routed, telemetry,
+    agents, calibrated, graders, index, judge_steps, judges, model_keys, probe, prompts, quality, routed,
+    telemetry,
 };
 
 /// Loads an agent with its layers; every problem is in the result.
@@ -100,6 +101,7 @@ fn check(mut load: Load, env: &Env) -> Load {
     telemetry::check(&mut load);
     check_schemas(&mut load);
     prompts::check(&mut load);
+    judge_steps::check(&mut load);
     judges::check(&mut load);
     quality::check(&mut load);
     index::check_patterns(&mut load, env);

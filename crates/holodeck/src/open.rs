@@ -198,6 +198,11 @@ impl CheckedAgent {
         self.backends.answers()
     }
 
+    /// The backends of its models, which can be asked before it is open.
+    pub(crate) fn backends(&self) -> &BackendSelector {
+        &self.backends
+    }
+
     pub(crate) fn prices(&self) -> &Prices {
         self.backends.price_list()
     }

@@ -9,22 +9,22 @@ use holodeck_backend_api::Occasion;
 use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_eval::JUDGE_PROMPTS;
 use holodeck_model::{
-    CaseIdentity, CheckIdentities, Combination, DiskFiles, Env, GraderFiles, Layer, Provider, Redactor,
-    Replayed, ResolvedAgent, RunMetadata, Shard, SideEffectGate, case_label, identify_cases,
+    CaseIdentity, CheckIdentities, Combination, DiskFiles, Env, GraderFiles, Layer, Partial, Provider,
+    Redactor, Replayed, ResolvedAgent, RunMetadata, Shard, SideEffectGate, case_label, identify_cases,
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_runner::{
-    AgentRuns, AnswerLoop, Budget, CaseTrials, Journal, JournalHeader, Member, MergeRequest, OnFailure, Plan,
-    PlanError, RegradeRequest, Renew, RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink,
-    RunUse, Selection, StoreError, StoredCombination, TestRequest, VerdictSource, check_resumable, new_group,
-    plan_trials, run_tests,
+    AgentRuns, AnswerLoop, Budget, CaseTrials, CurrentDeciders, FailedIn, Journal, JournalHeader, Member,
+    MergeRequest, OnFailure, Plan, PlanError, RegradeRequest, Renew, RunControl, RunError, RunFlags,
+    RunOutcome, RunSettings, RunSink, RunUse, Selection, StoreError, StoredCombination, TestRequest,
+    VerdictSource, check_resumable, new_group, plan_trials, run_tests,
 };
 use holodeck_turn::{FileReader, Prices, TurnRunner};
 use holodeck_yaml::LoadedAgent;
 use serde_json::{Value, json};
 
 use crate::{
-    AnswerSource, Answers, DryRun, OpenAgent, OpenError, OpenOptions, agents,
+    AnswerSource, Answers, DryRun, OpenAgent, OpenError, OpenOptions, Preparing, agents,
     answers::redactor,
     backends::BackendSelector,
     calibrated::{UncalibratedJudges, refuse_uncalibrated},
@@ -34,6 +34,7 @@ use crate::{
     git,
     graders::GraderPrograms,
     index::Rebuild,
+    judge_steps::{self, JudgeStepsError},
     judges::{self, AgentJudges, judge_models},
     model_keys,
     open::CheckedAgent,
@@ -130,6 +131,9 @@ pub enum PrepareError {
         /// Why.
         reason: String,
     },
+    /// The steps of judges.
+    #[error(transparent)]
+    JudgeSteps(#[from] JudgeStepsError),
     /// A judge must be calibrated, and is not.
     #[error(transparent)]
     Uncalibrated(#[from] UncalibratedJudges),
@@ -159,6 +163,7 @@ pub struct PreparedTest {
     plan: Plan,
     trials: Vec<CaseTrials>,
     every_case: bool,
+    partial: Option<Partial>,
 }
 
 /// Prepares everything that a run needs; an error if something is missing or unsupported.
@@ -181,17 +186,31 @@ pub async fn prepare_test(
         warnings.extend(restore_options(&mut options, journal.header(), &agent)?);
     }
     let options = &options;
+    let mut checks = check_identities(&agent, env);
     let selection = Selection {
         filter: options.filter.clone(),
         limit: options.limit,
-        failed_in: failed_in(&agent, options, &runs)?,
+        failed_in: failed_in(&agent.agent, options, &runs, &checks)?,
         shard: options.shard,
     };
     let identities: Arc<[CaseIdentity]> = identify_cases(&agent.config.test_cases, &DiskFiles).into();
     let plan = Plan::new(&agent.config.test_cases, &identities, &selection)?;
     let planned = &plan.cases;
+    let of = agent.config.test_cases.len();
+    let partial = match &journal {
+        Some(journal) => journal.header().partial(),
+        None => (planned.len() < of).then_some(Partial {
+            cases: planned.len(),
+            of,
+        }),
+    };
     let every_case = selection.is_everything() && resume.is_none();
-    let checked = CheckedAgent::check(agent, env, Occasion::Test, options.open.clone(), Some(planned))?;
+    match (&resume, options.shard) {
+        (Some(_), _) => judge_steps::refuse_missing(&agent, Some(planned), "a resumed run")?,
+        (None, Some(_)) => judge_steps::refuse_missing(&agent, Some(planned), "a shard")?,
+        (None, None) => {}
+    }
+    let mut checked = CheckedAgent::check(agent, env, Occasion::Test, options.open.clone(), Some(planned))?;
     if options.budget.max_cost_usd.is_some() {
         checked.require_prices("--max-cost-usd", Some(planned))?;
     }
@@ -211,8 +230,18 @@ pub async fn prepare_test(
         Some(_) => Vec::new(),
     };
     let turns = turn_runner(&checked.agent, env, options.timeout, checked.prices().clone())?;
+    if options.open.preparing != Preparing::Plan {
+        let backends = checked.backends().clone();
+        let derived =
+            judge_steps::derive_missing(&mut checked.agent, Some(planned), &backends, &turns).await?;
+        if let Some(note) = judge_steps::note(&derived) {
+            warnings.push(note);
+            checks = check_identities(&checked.agent, env);
+        }
+    }
     let fingerprint = fingerprint(&checked.agent, env, checked.answers())
         .map_err(|error| error.located(|field| checked.agent.locate(field)))?;
+    warnings.extend(plan.earlier.notes(&fingerprint));
     if let Some(journal) = &journal {
         // Checked before servers are started and indexes are built.
         check_resumable(journal, runs.owner(), &fingerprint, options.accept_changes)?;
@@ -220,7 +249,6 @@ pub async fn prepare_test(
     let programs = GraderPrograms::new(&checked.agent.dir, env);
     programs.check(&checked.agent, Some(planned)).await?;
     let redactor = checked.answers().redactor();
-    let checks = check_identities(&checked.agent, &redactor);
     let mut metadata = metadata(&checked.agent, options, &redactor);
     let open = Box::pin(checked.open()).await?;
     warnings.extend_from_slice(open.warnings());
@@ -268,6 +296,7 @@ pub async fn prepare_test(
         plan,
         trials,
         every_case,
+        partial,
     })
 }
 
@@ -278,15 +307,17 @@ fn source_of_verdicts(answers: &Answers) -> VerdictSource {
     }
 }
 
+<<<<<<< HEAD
 /// Everything that decides each check of an agent.
 fn check_identities(agent: &ResolvedAgent, redactor: &Arc<Redactor>) -> Arc<CheckIdentities> {
+=======
+/// What decides each check of an agent.
+fn check_identities(agent: &ResolvedAgent, env: &Env) -> Arc<CheckIdentities> {
+>>>>>>> 01db12da (Let every command that keeps or compares verdicts name what else decides now)
     let graders = GraderFiles::new();
-    Arc::new(CheckIdentities::new(
-        agent,
-        JUDGE_PROMPTS,
-        Arc::clone(redactor),
-        graders,
-    ))
+    // The secrets of a recording do not count: the same file has the same identities, replayed or not.
+    let redactor = redactor(agent, env);
+    Arc::new(CheckIdentities::new(agent, JUDGE_PROMPTS, redactor, graders))
 }
 
 /// The journal's form of the agent's combination of its matrix.
@@ -306,15 +337,27 @@ fn stored(open: &OpenAgent, options: &TestOptions) -> Option<StoredCombination> 
 /// The journals that `--failed` reads: those of the same combination of the matrix. If that was never run, no case has
 /// passed, so there is no restriction.
 fn failed_in(
-    agent: &ResolvedAgent,
+    agent: &Arc<ResolvedAgent>,
     options: &TestOptions,
     runs: &AgentRuns,
-) -> Result<Option<Vec<PathBuf>>, StoreError> {
+    checks: &Arc<CheckIdentities>,
+) -> Result<Option<FailedIn>, StoreError> {
     if !options.failed {
         return Ok(None);
     }
     let journals = runs.journals_of(agent.combination.as_ref())?;
-    Ok((!journals.is_empty()).then_some(journals))
+    Ok((!journals.is_empty()).then(|| FailedIn {
+        journals,
+        now: CurrentDeciders {
+            agent: Arc::clone(agent),
+            checks: Arc::clone(checks),
+        },
+        flags: RunFlags {
+            trials: options.trials,
+            min_passes: options.min_passes,
+            ..RunFlags::default()
+        },
+    }))
 }
 
 /// Answers of an earlier run that can be graded again.
@@ -333,6 +376,7 @@ pub fn prepare_regrade(
     run: &str,
     renew: Renew,
 ) -> Result<PreparedRegrade, PrepareError> {
+    judge_steps::refuse_missing(&agent, None, "a regrade")?;
     let member = Member::Of(agent.combination.as_ref());
     let old = AgentRuns::of(&agent).find(run, RunUse::Regrade, member)?.journal;
     let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
@@ -380,7 +424,7 @@ pub fn prepare_regrade(
     let mut cli_args = options.cli_args.clone();
     redactor.arguments(&mut cli_args);
     let programs = GraderPrograms::new(&agent.dir, env);
-    let checks = check_identities(&agent, &redactor);
+    let checks = check_identities(&agent, env);
     let request = RegradeRequest {
         concurrency: concurrency(&agent, agent.execution.parallel_test_cases.value, false),
         agent: agent.agent,
@@ -429,6 +473,7 @@ pub fn prepare_merge(
     options: &TestOptions,
     runs: &[String],
 ) -> Result<PreparedMerge, PrepareError> {
+    judge_steps::refuse_missing(&agent, None, "a merge")?;
     let found = AgentRuns::of(&agent).find_shards(runs)?.into_iter();
     let journals = found.map(|run| run.journal).collect();
     let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
@@ -443,7 +488,7 @@ pub fn prepare_merge(
     )?;
     let request = MergeRequest {
         metadata: metadata(&agent.agent, options, &redactor),
-        checks: check_identities(&agent, &redactor),
+        checks: check_identities(&agent, env),
         agent: agent.agent,
         agent_path: options.agent_path.clone(),
         identities,
@@ -533,6 +578,11 @@ impl PreparedTest {
         }
     }
 
+    /// Set if the run has only some of the cases of the file.
+    pub fn partial(&self) -> Option<Partial> {
+        self.partial
+    }
+
     /// The agent.
     pub fn agent(&self) -> &ResolvedAgent {
         &self.request.agent
@@ -546,6 +596,7 @@ impl PreparedTest {
             every_case,
             plan,
             trials: _,
+            partial: _,
         } = self;
         // The run creates its own plan, and with many cases two plans need much memory.
         drop(plan);
@@ -581,6 +632,9 @@ pub enum TestError {
     /// The recording.
     #[error(transparent)]
     Cassette(#[from] CassetteError),
+    /// The preparation of judges.
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
 }
 
 /// The reader for the files of test cases.

@@ -14,9 +14,9 @@ use std::{
 
 use clap::Subcommand;
 use holodeck::{
-    DryRun, RunInputs, TestError, TestOptions,
+    DryRun, JUDGE_STEPS, RunInputs, TestError, TestOptions,
     index::IndexSink,
-    model::{Combination, Env, ReportHead, closest},
+    model::{Combination, Env, Partial, ReportHead, closest},
     runner::{AgentRuns, ExitCode, Member, Renew, RunControl, RunOutcome, RunOwner, RunUse, words},
     yaml::LoadedAgent,
 };
@@ -27,7 +27,7 @@ use self::{
     calibrate::CalibrateArgs,
     compare::CompareArgs,
     flags::{HowArgs, OutputArgs, WhatArgs, parse_axis},
-    targets::{Reports, check_baseline, check_recording, write_baseline},
+    targets::{Overwrite, Reports, check_baseline, check_recording, write_baseline},
 };
 use super::{as_argument, build_runtime, load, load_combination};
 use crate::{
@@ -58,6 +58,8 @@ enum TestCommand {
     Regrade(Box<RegradeArgs>),
     /// Merge the shards of a run to one run, with its verdict and its reports.
     Merge(Box<MergeArgs>),
+    /// Derive the steps of judges that have only criteria, and write them to `judge-steps.json`; no agent is asked.
+    Steps(Box<StepsArgs>),
     /// Compare two runs, or a run with a baseline: which cases changed, and whether that is more than chance.
     Compare(Box<CompareArgs>),
     /// Compare a judge with people: ask it about answers that people judged, and measure how far both agree.
@@ -160,6 +162,15 @@ impl MergeArgs {
     }
 }
 
+#[derive(Debug, clap::Args)]
+struct StepsArgs {
+    #[command(flatten)]
+    agent: AgentArg,
+    /// Write one JSON object to stdout, instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
 pub(crate) fn run(args: TestArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     match args.command {
         None => new_run(&args.run, terminal),
@@ -167,6 +178,7 @@ pub(crate) fn run(args: TestArgs, terminal: &mut Terminal) -> Result<ExitCode, F
         Some(TestCommand::Resume(args)) => resume(&args, terminal),
         Some(TestCommand::Regrade(args)) => regrade(&args, terminal),
         Some(TestCommand::Merge(args)) => merge(&args, terminal),
+        Some(TestCommand::Steps(args)) => steps(&args, terminal),
         Some(TestCommand::Compare(args)) => compare::run(&args, terminal),
         Some(TestCommand::Calibrate(args)) => calibrate::run(&args, terminal),
     }
@@ -232,6 +244,43 @@ fn merge(args: &MergeArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure>
         return Ok(exit);
     }
     session.execute(Kind::Merge(&runs), terminal)
+}
+
+fn steps(args: &StepsArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let path = &args.agent.agent;
+    let env = holodeck::environment(path).map_err(Problem::from)?;
+    let agent = load(path, &env, terminal)?;
+    let subject = Subject {
+        argument: as_argument(path),
+    };
+    let file = shorten(&agent.dir.join(JUDGE_STEPS));
+    // Each combination may have judges of its own.
+    let agents = match matrix::select(&agent, &[])? {
+        None => vec![agent],
+        Some(combinations) => {
+            let load = |values| load_combination(path, &env, values, false, terminal);
+            combinations.iter().map(load).collect::<Result<_, _>>()?
+        }
+    };
+    let runtime = build_runtime()?;
+    let mut derived: Vec<String> = Vec::new();
+    let options = TestOptions::default();
+    for agent in agents {
+        let steps = holodeck::derive_judge_steps(agent, &env, &options);
+        derived.extend(runtime.block_on(steps).map_err(|error| subject.test(error))?);
+    }
+    let file = file.display();
+    if args.json {
+        terminal.write_json(json!({"derived": derived, "file": file.to_string()}))?;
+    } else if derived.is_empty() {
+        terminal.write_data("no steps are missing\n")?;
+    } else {
+        let names: Vec<String> = derived.iter().map(|name| format!("`{name}`")).collect();
+        let names = names.join(", ");
+        terminal.write_data(&format!("derived the steps of {names}; commit `{file}`\n"))?;
+    }
+    terminal.flush()?;
+    Ok(ExitCode::Passed)
 }
 
 #[derive(Clone, Copy)]
@@ -353,6 +402,7 @@ impl<'a> Session<'a> {
         self.check_targets()?;
         terminal.set_combination(self.agent.combination.as_ref());
         let baseline = self.output.baseline(&self.agent.dir)?;
+        let refuses_partial = baseline.is_some() && self.output.overwrite() != Overwrite::Anything;
         let started = Instant::now();
         let style = if self.output.json {
             ProgressStyle::Json
@@ -395,6 +445,11 @@ impl<'a> Session<'a> {
                         },
                         request = interrupts.next() => Err(request.problem().into()),
                     };
+                    let prepared =
+                        prepared.and_then(|prepared| match prepared.partial().filter(|_| refuses_partial) {
+                            Some(partial) => Err(partial_baseline(partial).into()),
+                            None => Ok(prepared),
+                        });
                     // A terminal has only one status line.
                     indexing.end();
                     let mut progress = Progress::new(style, terminal);
@@ -454,9 +509,10 @@ impl<'a> Session<'a> {
             let path = shown_path(&outcome.run_file);
             Problem::execution(format!("cannot write the run file `{}`: {error}", path.display()))
         });
-        let (saved, baseline_problem) = match baseline {
-            Some(path) => write_baseline(&path, &outcome),
-            None => (None, None),
+        let (saved, baseline_problem) = match (baseline, outcome.head.partial) {
+            (Some(_), Some(partial)) if refuses_partial => (None, Some(partial_baseline(partial))),
+            (Some(path), _) => write_baseline(&path, &outcome),
+            (None, _) => (None, None),
         };
         let is_saved = saved.is_some();
         let own = run_file_problem.is_none().then(|| shown_path(&outcome.run_file));
@@ -541,6 +597,15 @@ impl<'a> Session<'a> {
             head: Some(outcome.head),
         })
     }
+}
+
+/// Refuses the baseline of a run that lacks cases: they would have nothing to be compared with.
+fn partial_baseline(partial: Partial) -> Problem {
+    Problem::config(format!(
+        "`--save-baseline`: the run is {}, and a baseline of it would lack the others",
+        partial.describe()
+    ))
+    .with_hint("run every case, or add `--force` to save a baseline that is marked as partial")
 }
 
 /// Explains why there is no case to run.

@@ -1,6 +1,6 @@
 //! G-Eval: a judge with criteria of the user (Liu et al., 2023, arXiv:2303.16634).
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 use async_trait::async_trait;
 use holodeck_model::{EvalParam, GevalMetric, Opinion, RubricLevel};
@@ -14,7 +14,7 @@ use super::{
     template,
     transcript::{EXPLANATION, Transcript},
 };
-use crate::{EvalInput, InputText, JudgeErrorKind, MetricError, Score, VerdictFormat};
+use crate::{EvalInput, InputText, Judge, JudgeErrorKind, MetricError, Score, VerdictFormat};
 
 /// The highest score. Rubrics are written for it.
 const TOP: u32 = 10;
@@ -245,6 +245,31 @@ struct Sample {
     raw: f64,
     weighted: bool,
     reason: String,
+}
+
+/// Asks the judge of a metric to derive its steps from its criteria.
+pub async fn derive_steps(
+    metric: &GevalMetric,
+    conversation: bool,
+    judge: &dyn Judge,
+) -> Result<Vec<String>, MetricError> {
+    let (subject, label) = if conversation {
+        (Subject::Conversation, format!("conversation · {}", metric.name))
+    } else {
+        (Subject::Answer, metric.name.clone())
+    };
+    let own = metric.judges.as_ref().and_then(|judges| judges.first());
+    let questions = Questions {
+        judge,
+        metric: &metric.name,
+        label: &label,
+        model: own.or(metric.model.as_ref()),
+        timeout: metric.timeout_ms.map(Duration::from_millis),
+        round: "",
+    };
+    let geval = Geval::new(metric, subject)
+        .map_err(|problem| questions.not_judged(problem, JudgeErrorKind::Final))?;
+    geval.steps(&questions).await
 }
 
 #[async_trait]

@@ -7,20 +7,23 @@ use std::{
     path::Path,
 };
 
-use holodeck_model::{CaseContent, CaseState, Redactor};
+use holodeck_model::{CaseContent, CaseDeciders, CaseState, CheckIdentity, Redactor};
 use serde::{Deserialize, Serialize};
 
 use super::run::{
-    ComparedCase, ComparedScore, JudgeIdentity, MetricIdentity, MetricKey, Metrics, TrialTally,
-    answer_digest, scores_of,
+    ComparedCase, ComparedScore, MetricIdentity, MetricKey, Metrics, ScoreSource, TrialTally, answers_of,
+    scores_of,
 };
 use crate::{CaseReport, ReportError, RunOwner, RunView, explain_in_a_line, words};
 
 /// The name of a baseline without a name.
 pub const DEFAULT_NAME: &str = "baseline";
 
-/// The format that this version writes and reads.
-pub(super) const BASELINE_VERSION: u64 = 1;
+/// The format that this version writes.
+pub(super) const BASELINE_VERSION: u64 = 2;
+
+/// The format that this version still reads. It says nothing about judges and expectations.
+pub(super) const OLD_BASELINE_VERSION: u64 = 1;
 
 /// A reason in a baseline is a reminder, not a report.
 const REASON_CHARS: usize = 200;
@@ -47,9 +50,12 @@ pub(super) struct BaselineCase {
     /// Why it did not pass, shortened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
-    /// Digest of the answer.
+    /// Digest of the answers and tool calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     answer: Option<String>,
+    /// What decides the verdict.
+    #[serde(default, skip_serializing_if = "CaseDeciders::is_unknown")]
+    deciders: CaseDeciders,
 }
 
 /// One metric of a case of a baseline.
@@ -62,8 +68,8 @@ struct BaselineMetric {
     threshold: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     judge: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    prompt: Option<String>,
+    #[serde(default, skip_serializing_if = "CheckIdentity::is_unknown")]
+    identity: CheckIdentity,
     scale: String,
     /// Whether the metric decides about the case.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -94,7 +100,8 @@ impl BaselineCase {
             trial_errors: trials.map(|trials| trials.errors).filter(|errors| *errors > 0),
             metrics: scores.iter().map(BaselineMetric::of).collect(),
             reason: Some(reason).filter(|reason| !reason.is_empty()),
-            answer: report.answer().map(answer_digest),
+            answer: answers_of(report),
+            deciders: report.deciders(),
         }
     }
 
@@ -106,27 +113,28 @@ impl BaselineCase {
         );
         let trials = self.trials.zip(self.trials_passed);
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-        let scores = self.metrics.into_iter().map(|metric| {
+        let mut scores = Vec::new();
+        for metric in self.metrics {
             let nth = seen.entry(metric.name.clone()).or_default();
             let key = MetricKey {
                 name: metric.name,
                 nth: *nth,
             };
             *nth += 1;
-            let judge = JudgeIdentity {
+            let source = ScoreSource {
                 kind: metric.kind,
                 model: metric.judge,
-                prompt: metric.prompt,
                 scale: metric.scale,
+                identity: metric.identity,
             };
-            ComparedScore {
-                metric: metrics.share(MetricIdentity { key, judge }),
+            scores.push(ComparedScore {
+                metric: metrics.share(MetricIdentity { key, source }),
                 score: metric.score.filter(|score| score.is_finite()),
                 threshold: metric.threshold,
                 gates: metric.gates,
                 skipped: metric.skipped,
-            }
-        });
+            });
+        }
         ComparedCase {
             label,
             content: Some(self.content),
@@ -136,7 +144,8 @@ impl BaselineCase {
                 passed,
                 errors: self.trial_errors.unwrap_or(0),
             }),
-            scores: scores.collect(),
+            scores,
+            deciders: metrics.share_deciders(self.deciders),
             answer: self.answer,
             name: self.name,
         }
@@ -145,15 +154,15 @@ impl BaselineCase {
 
 impl BaselineMetric {
     fn of(score: &ComparedScore) -> Self {
-        let MetricIdentity { key, judge } = &*score.metric;
+        let MetricIdentity { key, source } = &*score.metric;
         Self {
             name: key.name.clone(),
-            kind: judge.kind.clone(),
+            kind: source.kind.clone(),
             score: score.score,
             threshold: score.threshold,
-            judge: judge.model.clone(),
-            prompt: judge.prompt.clone(),
-            scale: judge.scale.clone(),
+            judge: source.model.clone(),
+            identity: source.identity,
+            scale: source.scale.clone(),
             gates: score.gates,
             skipped: score.skipped,
         }
@@ -200,6 +209,16 @@ pub(crate) fn write_baseline(
         let replayed = serde_json::to_string(replayed).map_err(std::io::Error::from)?;
         writeln!(out, "\"replayed\": {replayed},")?;
     }
+    if let Some(partial) = head.partial {
+        let partial = serde_json::to_string(&partial).map_err(std::io::Error::from)?;
+        writeln!(out, "\"partial\": {partial},")?;
+    }
+    write!(out, "\"agent_parts\": {{")?;
+    for (place, (part, digest)) in head.agent_parts.iter().enumerate() {
+        let separator = if place == 0 { "" } else { "," };
+        write!(out, "{separator}\n{}: {}", text(part)?, text(digest)?)?;
+    }
+    writeln!(out, "\n}},")?;
     write!(out, "\"cases\": [")?;
     for (place, (.., line)) in lines.iter().enumerate() {
         let separator = if place == 0 { "" } else { "," };

@@ -1,8 +1,9 @@
 //! Whether a comparison lets a change pass. Every way in which a regression could look like none is a reason not to.
 
+use holodeck_model::Decider;
 use serde::Serialize;
 
-use super::{Comparison, Outcome, words};
+use super::{Comparison, Outcome, phrases, words};
 use crate::ExitCode;
 
 /// The tests of a comparison, and the changes that its gate allows.
@@ -15,6 +16,10 @@ pub struct GateOptions {
     pub alpha: f64,
     /// Whether cases of the earlier run may be missing from the later one.
     pub allow_missing: bool,
+    /// Whether something else may be expected of cases; they are not compared.
+    pub allow_changed_expectations: bool,
+    /// Whether another judge or grader program may decide; what it decides is not compared.
+    pub allow_changed_judges: bool,
     /// How many cases that passed may not pass now.
     pub max_new_failures: Option<usize>,
 }
@@ -25,6 +30,8 @@ impl Default for GateOptions {
             gate: false,
             alpha: 0.05,
             allow_missing: false,
+            allow_changed_expectations: false,
+            allow_changed_judges: false,
             max_new_failures: None,
         }
     }
@@ -93,6 +100,10 @@ pub enum GateReasonKind {
     OtherJudge,
     /// A metric has no scores any more.
     LostScores,
+    /// Something else is expected of cases.
+    OtherExpectation,
+    /// It is not known whether the same was expected.
+    UnknownExpectation,
 }
 
 impl GateReasonKind {
@@ -105,9 +116,12 @@ impl GateReasonKind {
             | Self::MissingCases
             | Self::UnfinishedAfter
             | Self::TooManyNewFailures => GateResult::Failed,
-            Self::NothingComparable | Self::UnfinishedBefore | Self::OtherJudge | Self::LostScores => {
-                GateResult::NotComparable
-            }
+            Self::NothingComparable
+            | Self::UnfinishedBefore
+            | Self::OtherJudge
+            | Self::LostScores
+            | Self::OtherExpectation
+            | Self::UnknownExpectation => GateResult::NotComparable,
         }
     }
 }
@@ -116,7 +130,7 @@ impl Gate {
     /// Decides. `losses` are the cases that passed before and do not pass now.
     pub(super) fn decide(comparison: &Comparison, options: &GateOptions, losses: usize) -> Self {
         let mut reasons = failures(comparison, options, losses);
-        reasons.extend(doubts(comparison));
+        reasons.extend(doubts(comparison, options));
         let any = |result| reasons.iter().any(|reason| reason.kind.result() == result);
         let result = if !comparison.is_comparable() {
             GateResult::NotComparable
@@ -204,8 +218,13 @@ fn failures(comparison: &Comparison, options: &GateOptions, losses: usize) -> Ve
     reasons
 }
 
+<<<<<<< HEAD
 /// The reasons that make a pass of the gate worthless.
 fn doubts(comparison: &Comparison) -> Vec<GateReason> {
+=======
+/// What makes a pass of the gate worthless.
+fn doubts(comparison: &Comparison, options: &GateOptions) -> Vec<GateReason> {
+>>>>>>> 01db12da (Let every command that keeps or compares verdicts name what else decides now)
     let mut reasons = Vec::new();
     if !comparison.is_comparable() {
         reasons.push(reason(
@@ -217,7 +236,55 @@ fn doubts(comparison: &Comparison) -> Vec<GateReason> {
         let text = format!("the earlier run did not finish: {unfinished}");
         reasons.push(reason(GateReasonKind::UnfinishedBefore, text));
     }
+    reasons.extend(changed_deciders(comparison, options));
     for metric in &comparison.metrics {
+        if metric.lost > 0 {
+            let text = format!(
+                "{} has no score any more in {}",
+                metric.metric,
+                words::count(metric.lost, "case")
+            );
+            reasons.push(reason(GateReasonKind::LostScores, text));
+        }
+    }
+    reasons
+}
+
+/// What else decides now, unless that is allowed.
+fn changed_deciders(comparison: &Comparison, options: &GateOptions) -> Vec<GateReason> {
+    let mut reasons = Vec::new();
+    for changed in &comparison.changed {
+        let (kind, is_allowed, flag) = match changed.difference.decider {
+            Decider::Expectation => (
+                GateReasonKind::OtherExpectation,
+                options.allow_changed_expectations,
+                "--allow-changed-expectations",
+            ),
+            Decider::Judge | Decider::Grader => (
+                GateReasonKind::OtherJudge,
+                options.allow_changed_judges,
+                "--allow-changed-judges",
+            ),
+        };
+        if !is_allowed {
+            let text = format!("{}; `{flag}` allows it", phrases::describe_changed(changed));
+            reasons.push(reason(kind, text));
+        }
+    }
+    let is_old_baseline = comparison.before.old_baseline || comparison.after.old_baseline;
+    if comparison.counts.unknown_expectation > 0 && (is_old_baseline || !options.allow_changed_expectations) {
+        let text = phrases::describe_unknown(comparison);
+        reasons.push(reason(GateReasonKind::UnknownExpectation, text));
+    }
+    // Without identities, only the names of judges show that another one judged.
+    let is_known = reasons
+        .iter()
+        .any(|reason| reason.kind == GateReasonKind::OtherJudge);
+    for metric in comparison
+        .metrics
+        .iter()
+        .filter(|_| !is_known && !options.allow_changed_judges)
+    {
         if let Some(other) = &metric.other_judge {
             let cases = words::count(other.cases, "score");
             let text = format!(
@@ -226,14 +293,6 @@ fn doubts(comparison: &Comparison) -> Vec<GateReason> {
                 other.describe()
             );
             reasons.push(reason(GateReasonKind::OtherJudge, text));
-        }
-        if metric.lost > 0 {
-            let text = format!(
-                "{} has no score any more in {}",
-                metric.metric,
-                words::count(metric.lost, "case")
-            );
-            reasons.push(reason(GateReasonKind::LostScores, text));
         }
     }
     reasons

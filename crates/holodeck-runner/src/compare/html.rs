@@ -72,7 +72,7 @@ pub fn write_comparison_html(comparison: &Comparison, out: &mut dyn Write) -> io
         "newly failing",
         "lost their result",
         "newly passing",
-        "now with a verdict",
+        "not comparable, or now with a verdict",
     ];
     let page = Page {
         policy: policy(),

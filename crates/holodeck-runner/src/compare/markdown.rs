@@ -115,6 +115,9 @@ fn details(change: &Change, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "Question:\n")?;
         fenced("text", question, out)?;
     }
+    for difference in &change.differences {
+        writeln!(out, "- changed: {}", inline(difference))?;
+    }
     side("A", &change.before, out)?;
     side("B", &change.after, out)?;
     writeln!(out, "\n</details>\n")

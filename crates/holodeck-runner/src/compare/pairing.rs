@@ -180,6 +180,7 @@ mod tests {
             state: None,
             trials: None,
             scores: Vec::new(),
+            deciders: std::sync::Arc::default(),
             answer: None,
         }
     }

@@ -1,7 +1,8 @@
 //! The sentences of a comparison, the same in the terminal and in every report.
 
 use super::{
-    ChangeKind, Comparison, GateResult, MetricTest, Outcome, RunInfo, RunKind, TestMethod, VerdictTest,
+    ChangeKind, ChangedDecider, Comparison, GateResult, MetricTest, Outcome, RunInfo, RunKind, TestMethod,
+    VerdictTest,
 };
 use crate::words;
 
@@ -38,8 +39,30 @@ pub(super) fn notes(comparison: &Comparison) -> Vec<String> {
             words::count(counts.other_question, "case")
         ));
     }
+    if !comparison.agent_changes.is_empty() {
+        notes.push(format!(
+            "the agent changed: {}",
+            comparison.agent_changes.join(", ")
+        ));
+    }
+    for changed in &comparison.changed {
+        notes.push(describe_changed(changed));
+    }
+    let not_tested = [
+        (counts.other_expectation, "something else is expected of them now"),
+        (counts.other_judge, "another judge or grader program decides now"),
+    ];
+    for (cases, why) in not_tested.into_iter().filter(|(cases, _)| *cases > 0) {
+        notes.push(format!(
+            "passes and failures of {} are not compared: {why}",
+            words::count(cases, "case")
+        ));
+    }
+    if counts.unknown_expectation > 0 {
+        notes.push(describe_unknown(comparison));
+    }
     if counts.pairs > 0 && counts.same_answer == counts.pairs {
-        notes.push("every answer is the same as before".to_owned());
+        notes.push("every answer and every tool call is the same as before".to_owned());
     }
     for metric in metrics {
         notes.extend(metric_notes(metric));
@@ -47,12 +70,32 @@ pub(super) fn notes(comparison: &Comparison) -> Vec<String> {
     notes
 }
 
+/// `the expectation "contains" changed in 3 cases`.
+pub(super) fn describe_changed(changed: &ChangedDecider) -> String {
+    format!(
+        "{} changed in {}",
+        changed.difference,
+        words::count(changed.cases, "case")
+    )
+}
+
+/// Why it is not known whether the same was expected, and what to do about it.
+pub(super) fn describe_unknown(comparison: &Comparison) -> String {
+    let cases = words::count(comparison.counts.unknown_expectation, "case");
+    let hint = if comparison.before.old_baseline || comparison.after.old_baseline {
+        "a baseline of format 1 does not record it; save it again with `--save-baseline`"
+    } else {
+        "not both files record it"
+    };
+    format!("whether the same was expected of {cases}, and the same judges decided, is not known: {hint}")
+}
+
 fn metric_notes(metric: &MetricTest) -> Vec<String> {
     let name = &metric.metric;
     let mut notes = Vec::new();
     if let Some(other) = &metric.other_judge {
         notes.push(format!(
-            "{name}: {} not compared, because the judges differ: {}",
+            "{name}: {} not compared, because the judges or programs differ: {}",
             words::count(other.cases, "score"),
             other.describe()
         ));
@@ -63,10 +106,10 @@ fn metric_notes(metric: &MetricTest) -> Vec<String> {
             words::count(metric.lost, "case")
         ));
     }
-    if metric.other_threshold > 0 {
+    if metric.other_expectation > 0 {
         notes.push(format!(
-            "{name}: another threshold than before in {}",
-            words::count(metric.other_threshold, "case")
+            "{name}: {} not compared, because the check expects something else now",
+            words::count(metric.other_expectation, "score")
         ));
     }
     notes
@@ -136,6 +179,12 @@ pub fn headline(comparison: &Comparison) -> String {
         plural(counts.no_longer_checked, "no longer checked", "no longer checked"),
         plural(counts.missing, "missing", "missing"),
         plural(counts.newly_passing, "newly passing", "newly passing"),
+        plural(
+            counts.other_expectation,
+            "with another expectation",
+            "with another expectation",
+        ),
+        plural(counts.other_judge, "judged by another", "judged by another"),
         plural(counts.first_verdicts, "now with a verdict", "now with a verdict"),
         plural(counts.added, "new case", "new cases"),
     ];
@@ -151,7 +200,7 @@ pub fn headline(comparison: &Comparison) -> String {
 /// The test of passes and failures, in sentences.
 pub fn describe_verdicts(test: &VerdictTest, alpha: f64) -> Vec<String> {
     let (Some(before), Some(after)) = (test.rate_before, test.rate_after) else {
-        return vec!["no case has a verdict in both runs".to_owned()];
+        return vec!["no case has a comparable verdict in both runs".to_owned()];
     };
     let mut lines = Vec::new();
     let rates = format!(
@@ -218,7 +267,7 @@ fn power_of_verdicts(test: &VerdictTest, alpha: f64) -> Option<String> {
 /// The test of a metric, in one sentence.
 pub fn describe_metric(test: &MetricTest) -> String {
     let (Some(before), Some(after)) = (test.mean_before, test.mean_after) else {
-        return "not tested: no score by the same judge in both runs".to_owned();
+        return "not tested: no score of the same check by the same judge in both runs".to_owned();
     };
     let scores = format!("{before:.3} → {after:.3} in {}", words::count(test.pairs, "case"));
     let Some(p) = test.p_value else {
@@ -267,7 +316,7 @@ pub(super) fn class(kind: ChangeKind) -> &'static str {
         ChangeKind::NewlyFailing => "failed",
         ChangeKind::NewError | ChangeKind::NoLongerChecked => "error",
         ChangeKind::NewlyPassing => "passed",
-        ChangeKind::FirstVerdict => "unchecked",
+        ChangeKind::OtherExpectation | ChangeKind::OtherJudge | ChangeKind::FirstVerdict => "unchecked",
     }
 }
 

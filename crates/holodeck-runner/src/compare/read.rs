@@ -10,12 +10,12 @@ use std::{
     path::Path,
 };
 
-use holodeck_model::{CaseId, Combination, Redactor};
+use holodeck_model::{CaseDeciders, CaseId, Combination, Partial, Redactor};
 
 use super::{
     baseline,
     run::{
-        ComparedCase, ComparedRun, Metrics, RunInfo, RunKind, Source, TrialTally, answer_digest, label,
+        ComparedCase, ComparedRun, Metrics, RunInfo, RunKind, Source, TrialTally, answers_of, label,
         scores_of,
     },
 };
@@ -157,6 +157,7 @@ impl<'a> RunReader<'a> {
             .combination
             .iter()
             .map(|stored| describe_combination(&stored.values));
+        let partial = header.partial().map(Partial::describe);
         let regraded = header.regrades.iter().map(|run| format!("regraded from {run}"));
         let info = RunInfo {
             name: name.to_owned(),
@@ -167,12 +168,16 @@ impl<'a> RunReader<'a> {
             model: Some(header.model.clone()).filter(|model| !model.is_empty()),
             at: header.started_at.clone(),
             unfinished: ended.filter(|_| unfinished).or(no_end),
-            provenance: provenance
+            provenance: partial
+                .into_iter()
+                .chain(provenance)
                 .chain(combination)
                 .chain(regraded)
                 .chain(shard)
                 .collect(),
             states: BTreeMap::new(),
+            agent_parts: header.agent.clone(),
+            old_baseline: false,
         };
         Ok(ComparedRun::new(info, cases, Source::Journal(Box::new(journal))))
     }
@@ -193,6 +198,7 @@ impl<'a> RunReader<'a> {
             state: None,
             trials: None,
             scores: Vec::new(),
+            deciders: metrics.share_deciders(CaseDeciders::default()),
             answer: None,
         };
         let Some(report) = journal_report(journal, place)? else {
@@ -203,7 +209,8 @@ impl<'a> RunReader<'a> {
         case.state = Some(report.state());
         case.trials = TrialTally::of(&report);
         case.scores = scores_of(&report, metrics);
-        case.answer = report.answer().map(answer_digest);
+        case.deciders = metrics.share_deciders(report.deciders());
+        case.answer = answers_of(&report);
         Ok(case)
     }
 

@@ -2,14 +2,16 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::PathBuf,
     sync::Arc,
 };
 
-use holodeck_model::{CaseContent, CaseState, MetricResult, case_label, hex_prefix};
+use holodeck_model::{
+    CaseContent, CaseDeciders, CaseState, CheckIdentity, Decider, Digest, MetricResult, case_label,
+};
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
+use serde_json::{Value, json};
 
 use crate::CaseReport;
 
@@ -52,6 +54,12 @@ pub struct RunInfo {
     pub provenance: Vec<String>,
     /// Number of cases by state.
     pub states: BTreeMap<&'static str, usize>,
+    /// Each part of the agent that affects its answers, with its digest; empty if the file does not record them.
+    #[serde(skip)]
+    pub agent_parts: BTreeMap<String, String>,
+    /// Whether the file is a baseline of an earlier format, which says nothing about judges and expectations.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub old_baseline: bool,
 }
 
 /// A run that can be compared. Holds one line for each case; answers and reasons are read on demand.
@@ -84,7 +92,9 @@ pub(super) struct ComparedCase {
     /// If it ran more than once.
     pub(super) trials: Option<TrialTally>,
     pub(super) scores: Vec<ComparedScore>,
-    /// Digest of the answer.
+    /// What decides the verdict.
+    pub(super) deciders: Arc<CaseDeciders>,
+    /// Digest of its answers and tool calls.
     pub(super) answer: Option<String>,
 }
 
@@ -113,11 +123,11 @@ pub(super) struct ComparedScore {
     pub(super) skipped: bool,
 }
 
-/// A metric of a case, and who judged it.
+/// A metric of a case, and what computed its scores.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct MetricIdentity {
     pub(super) key: MetricKey,
-    pub(super) judge: JudgeIdentity,
+    pub(super) source: ScoreSource,
 }
 
 /// A metric: a name may appear twice with different options.
@@ -138,30 +148,35 @@ impl MetricKey {
     }
 }
 
+<<<<<<< HEAD
 /// The identity of whatever computed a score. Scores are comparable only if all of it is equal.
+=======
+/// What computed a score.
+>>>>>>> 01db12da (Let every command that keeps or compares verdicts name what else decides now)
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[allow(clippy::exhaustive_structs, reason = "plain data of a report")]
-pub struct JudgeIdentity {
+pub struct ScoreSource {
     /// `standard`, `rag`, `geval`, `code` or `goal_success`.
     pub kind: String,
-    /// The judge model; absent for a metric without a judge, and if the file does not name it.
+    /// The judges that voted; absent for a metric without a judge, and if the file does not name them.
     pub model: Option<String>,
-    /// Digest of what shapes the judge's prompt.
-    pub prompt: Option<String>,
     /// The scale of the scores.
     pub scale: String,
+    /// What decides about the score and its verdict.
+    #[serde(flatten)]
+    pub identity: CheckIdentity,
 }
 
 /// Standard metrics that ask a judge.
 const JUDGED: [&str; 4] = ["groundedness", "relevance", "coherence", "fluency"];
 
-impl JudgeIdentity {
+impl ScoreSource {
     pub(super) fn of(metric: &MetricResult) -> Self {
         Self {
             kind: metric.kind.clone(),
             model: metric.model_used.clone(),
-            prompt: metric.identity.judge.map(|digest| digest.to_string()),
             scale: metric.scale.clone(),
+            identity: metric.identity,
         }
     }
 
@@ -172,34 +187,60 @@ impl JudgeIdentity {
             || JUDGED.contains(&metric)
     }
 
-    /// Whether scores of both can be compared. An unknown judge equals no other.
-    pub(super) fn is_comparable(&self, other: &Self, metric: &str) -> bool {
-        self == other && !(self.is_judge(metric) && self.model.is_none())
+    /// What differs between the sources of two scores. In files that record no identities, the name of the judge decides,
+    /// and an unknown judge or program equals no other.
+    pub(super) fn differences(&self, other: &Self, metric: &str) -> Vec<Decider> {
+        if self.kind != other.kind || self.scale != other.scale {
+            return vec![Decider::Judge];
+        }
+        if let Some(differences) = self.identity.differences(&other.identity) {
+            return differences;
+        }
+        let are_both_unknown = self.identity.is_unknown() && other.identity.is_unknown();
+        if self.is_judge(metric) || other.is_judge(metric) {
+            let is_same = are_both_unknown && self.model.is_some() && self.model == other.model;
+            return if is_same { Vec::new() } else { vec![Decider::Judge] };
+        }
+        if self.kind == "code" && !are_both_unknown {
+            return vec![Decider::Grader];
+        }
+        Vec::new()
     }
 
-    /// `gpt-4o, prompt 1a2b3c4d, scale 0-1`.
+    /// `gpt-4o, judge 1a2b3c4d, scale 0-1`.
     pub(super) fn describe(&self) -> String {
         let model = self.model.as_deref().unwrap_or("an unknown judge");
-        let prompt = self.prompt.as_ref().map(|prompt| {
-            let short: String = prompt.chars().take(8).collect();
-            format!(", prompt {short}")
+        let judge = self.identity.judge.map(|judge| {
+            let short: String = judge.to_string().chars().take(8).collect();
+            format!(", judge {short}")
         });
-        format!("{model}{}, scale {}", prompt.unwrap_or_default(), self.scale)
+        format!("{model}{}, scale {}", judge.unwrap_or_default(), self.scale)
     }
 }
 
 /// Shares equal identities: a run has few metrics and many cases.
 #[derive(Debug, Default)]
-pub(super) struct Metrics(HashMap<MetricIdentity, Arc<MetricIdentity>>);
+pub(super) struct Metrics {
+    metrics: HashSet<Arc<MetricIdentity>>,
+    deciders: HashSet<Arc<CaseDeciders>>,
+}
+
+fn share<T: std::hash::Hash + Eq>(known: &mut HashSet<Arc<T>>, value: T) -> Arc<T> {
+    if let Some(known) = known.get(&value) {
+        return Arc::clone(known);
+    }
+    let shared = Arc::new(value);
+    known.insert(Arc::clone(&shared));
+    shared
+}
 
 impl Metrics {
     pub(super) fn share(&mut self, identity: MetricIdentity) -> Arc<MetricIdentity> {
-        if let Some(known) = self.0.get(&identity) {
-            return Arc::clone(known);
-        }
-        let shared = Arc::new(identity.clone());
-        self.0.insert(identity, Arc::clone(&shared));
-        shared
+        share(&mut self.metrics, identity)
+    }
+
+    pub(super) fn share_deciders(&mut self, deciders: CaseDeciders) -> Arc<CaseDeciders> {
+        share(&mut self.deciders, deciders)
     }
 
     /// The scores of a case: of several trials, the mean of those that have one. A metric with an error has none,
@@ -218,11 +259,11 @@ impl Metrics {
                     nth: *nth,
                 };
                 *nth += 1;
-                let judge = JudgeIdentity::of(metric);
+                let source = ScoreSource::of(metric);
                 let score = metric
                     .score
                     .filter(|score| score.is_finite() && metric.error.is_none());
-                let identity = self.share(MetricIdentity { key, judge });
+                let identity = self.share(MetricIdentity { key, source });
                 let known = groups.iter_mut().find(|(group, _)| group.metric == identity);
                 if let Some((group, scores)) = known {
                     group.gates |= metric.passed.is_some();
@@ -271,6 +312,11 @@ impl ComparedCase {
     /// Whether it passed or failed; errors, unchecked cases and cases that were not run have no verdict.
     pub(super) fn has_verdict(&self) -> bool {
         is_verdict(self.state)
+    }
+
+    /// Whether it has a result: a verdict, or that nothing checks it.
+    pub(super) fn has_result(&self) -> bool {
+        self.has_verdict() || self.state == Some(CaseState::Unchecked)
     }
 
     /// The share of its trials that passed; absent without a verdict.
@@ -322,9 +368,28 @@ pub(super) fn label(name: Option<&str>, question: &str, place: usize) -> String 
     crate::words::one_line(question, LABEL_CHARS)
 }
 
-/// A short digest of an answer, by which equal answers are recognised.
-pub(super) fn answer_digest(answer: &str) -> String {
-    hex_prefix(&Sha256::digest(answer.as_bytes()), 8)
+/// A short digest of the answers of a case and of its tool calls, by which an agent that did the same is recognised;
+/// `None` without an answer.
+pub(super) fn answer_digest<'a>(
+    answers: impl IntoIterator<Item = Option<&'a str>>,
+    calls: impl IntoIterator<Item = (&'a str, &'a Value)>,
+) -> Option<String> {
+    let answers: Vec<Option<&str>> = answers.into_iter().collect();
+    answers.iter().any(Option::is_some).then(|| {
+        let calls: Vec<(&str, &Value)> = calls.into_iter().collect();
+        Digest::of(&json!([answers, calls])).to_string()
+    })
+}
+
+/// The digest of what the agent did in a case of a journal.
+pub(super) fn answers_of(report: &CaseReport) -> Option<String> {
+    let calls: Vec<_> = report.calls().collect();
+    answer_digest(
+        report.turns().map(|turn| turn.answer()),
+        calls
+            .iter()
+            .map(|call| (call.call.name.as_str(), &call.call.arguments)),
+    )
 }
 
 impl ComparedRun {

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use holodeck_eval::stats::{
     PairedBootstrap, detectable_difference, holm, mcnemar_exact, mcnemar_needed, paired_bootstrap,
 };
-use holodeck_model::CaseState;
+use holodeck_model::{CaseState, Decider};
 use serde::Serialize;
 
 use super::{
-    Pairs,
-    run::{ComparedScore, JudgeIdentity, MetricKey},
+    pairs::{Pair, Pairs},
+    run::{ComparedScore, MetricKey, ScoreSource},
 };
 
 const RESAMPLES: u32 = 10_000;
@@ -53,7 +53,7 @@ pub enum Outcome {
 pub struct VerdictTest {
     /// The test.
     pub method: TestMethod,
-    /// Cases with a verdict on both sides.
+    /// Cases with a verdict on both sides of which the same is expected, and the same judges and programs decide.
     pub pairs: usize,
     /// Mean pass rate of these cases before.
     pub rate_before: Option<f64>,
@@ -81,7 +81,7 @@ pub struct VerdictTest {
 pub struct MetricTest {
     /// The metric.
     pub metric: String,
-    /// Cases with a score by the same judge on both sides.
+    /// Cases with a score of the same check by the same judge on both sides.
     pub pairs: usize,
     /// Mean score of these cases before.
     pub mean_before: Option<f64>,
@@ -97,29 +97,32 @@ pub struct MetricTest {
     pub smallest_drop: Option<f64>,
     /// The verdict of the test.
     pub outcome: Outcome,
-    /// Cases whose scores come from different judges, and are not tested.
+    /// Cases whose scores come from different judges or programs, and are not tested.
     pub other_judge: Option<OtherJudge>,
     /// Cases that had a score and have none now, although they have a verdict.
     pub lost: usize,
-    /// Cases whose threshold changed.
-    pub other_threshold: usize,
+    /// Cases in which the check expects something else now, such as another threshold; their scores are not tested.
+    pub other_expectation: usize,
 }
 
-/// Scores of different judges.
+/// Scores of different judges or grader programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OtherJudge {
     /// Cases.
     pub cases: usize,
     /// A judge before.
-    pub before: JudgeIdentity,
+    pub before: ScoreSource,
     /// The judge of the same case now.
-    pub after: JudgeIdentity,
+    pub after: ScoreSource,
 }
 
 impl OtherJudge {
     /// `gpt-4o, scale 0-1 before, gpt-4o-mini, scale 0-1 now`.
     pub fn describe(&self) -> String {
+        if self.before.kind == "code" && self.after.kind == "code" {
+            return "its program or a file beside it changed".to_owned();
+        }
         format!("{} before, {} now", self.before.describe(), self.after.describe())
     }
 }
@@ -142,7 +145,7 @@ fn bootstrap(differences: &[f64], alpha: f64) -> Option<PairedBootstrap> {
 pub(super) fn verdicts(pairs: &Pairs<'_>, alpha: f64) -> VerdictTest {
     let mut rates: Vec<(f64, f64)> = Vec::new();
     let (mut newly_failing, mut newly_passing, mut has_trials) = (0_u64, 0_u64, false);
-    for pair in pairs.iter() {
+    for pair in pairs.iter().filter(Pair::is_comparable) {
         let Some(rate) = pair.before.rate().zip(pair.after.rate()) else {
             continue;
         };
@@ -204,7 +207,7 @@ struct Scores {
     pairs: Vec<(f64, f64)>,
     other_judge: Option<OtherJudge>,
     lost: usize,
-    other_threshold: usize,
+    other_expectation: usize,
 }
 
 impl Scores {
@@ -220,23 +223,27 @@ impl Scores {
             self.lost += usize::from(has_result);
             return;
         };
-        let (judge, now) = (&before.metric.judge, &after.metric.judge);
+        let (source, now) = (&before.metric.source, &after.metric.source);
         let Some(score_now) = after.score else {
             // A metric that a missed gate skipped has no score in a failed case.
             self.lost += usize::from(has_result && !after.skipped);
             return;
         };
-        if !judge.is_comparable(now, &key.name) {
+        let differences = source.differences(now, &key.name);
+        if differences.contains(&Decider::Expectation) {
+            self.other_expectation += 1;
+        }
+        if differences.iter().any(|decider| *decider != Decider::Expectation) {
             let other = self.other_judge.get_or_insert_with(|| OtherJudge {
                 cases: 0,
-                before: judge.clone(),
+                before: source.clone(),
                 after: now.clone(),
             });
             other.cases += 1;
-            return;
         }
-        self.other_threshold += usize::from(before.threshold != after.threshold);
-        self.pairs.push((score, score_now));
+        if differences.is_empty() {
+            self.pairs.push((score, score_now));
+        }
     }
 }
 
@@ -251,6 +258,9 @@ pub(super) fn metrics(pairs: &Pairs<'_>, alpha: f64) -> Vec<MetricTest> {
         );
         for before in &pair.before.scores {
             let key = &before.metric.key;
+            if pair.is_removed(key) {
+                continue;
+            }
             let scores = match all.get_mut(key) {
                 Some(scores) => scores,
                 None => all.entry(key.clone()).or_default(),
@@ -291,7 +301,7 @@ fn test(key: &MetricKey, scores: Scores, alpha: f64) -> MetricTest {
         outcome: Outcome::NotTested,
         other_judge: scores.other_judge,
         lost: scores.lost,
-        other_threshold: scores.other_threshold,
+        other_expectation: scores.other_expectation,
     }
 }
 

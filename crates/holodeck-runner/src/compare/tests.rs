@@ -50,8 +50,15 @@ const GATE: GateOptions = GateOptions {
     gate: true,
     alpha: 0.05,
     allow_missing: false,
+    allow_changed_expectations: false,
+    allow_changed_judges: false,
     max_new_failures: None,
 };
+
+/// The digest of a text.
+fn digest(text: &str) -> String {
+    holodeck_model::Digest::of(&json!(text)).to_string()
+}
 
 /// Compares two lists of cases under `--gate`.
 fn gate(before: &[Value], after: &[Value]) -> Comparison {
@@ -86,6 +93,7 @@ fn case(name: &str, question: &str, state: &str) -> Value {
     json!({
         "test_name": name, "test_input": question, "agent_response": format!("answer to {question}: {state}"),
         "metric_results": [], "passed": state == "passed", "state": state, "errors": [],
+        "deciders": {"expectations": {"format": digest("format")}},
     })
 }
 
@@ -103,6 +111,7 @@ fn score(judge: Option<&str>, score: f64) -> Value {
     json!([{
         "metric_name": "geval", "kind": "geval", "score": score, "threshold": 0.5, "passed": true, "scale": "0-1",
         "error": null, "retry_count": 0, "evaluation_time_ms": null, "model_used": judge, "reasoning": null,
+        "identity": judge.map_or(json!({}), |judge| json!({"expectation": digest("geval"), "judge": digest(judge)})),
     }])
 }
 
@@ -110,6 +119,10 @@ fn scored(count: usize, judge: Option<&str>, value: impl Fn(usize) -> f64) -> Ve
     let mut cases = cases(count, 0);
     for (place, case) in cases.iter_mut().enumerate() {
         case["metric_results"] = score(judge, value(place));
+        case["deciders"]["expectations"]["geval"] = json!(digest("geval"));
+        if let Some(judge) = judge {
+            case["deciders"]["judges"] = json!({"geval": digest(judge)});
+        }
     }
     cases
 }
@@ -339,7 +352,8 @@ fn attack_another_judge() {
     let before = scored(20, Some("gpt-4o"), |_| 0.9);
     let kinder = scored(20, Some("gpt-4o-mini"), |_| 1.0);
     let comparison = gate(&before, &kinder);
-    assert_eq!(codes(&comparison), (4, vec![GateReasonKind::OtherJudge]));
+    let nothing = vec![GateReasonKind::NothingComparable, GateReasonKind::OtherJudge];
+    assert_eq!(codes(&comparison), (4, nothing));
     assert_eq!(
         (comparison.metrics[0].pairs, comparison.metrics[0].p_value),
         (0, None)
@@ -348,7 +362,7 @@ fn attack_another_judge() {
         comparison
             .notes
             .iter()
-            .any(|note| note.contains("because the judges differ"))
+            .any(|note| note.contains("because the judges or programs differ"))
     );
     let identity = json!({"expectation": "0".repeat(32), "judge": "1".repeat(32)});
     for (field, value) in [("identity", identity), ("scale", json!("1-10"))] {
@@ -372,13 +386,17 @@ fn attack_another_judge() {
 #[test]
 fn attack_a_metric_that_is_not_computed_any_more() {
     let before = scored(20, Some("gpt-4o"), |_| 0.9);
+    let mut after = before.clone();
+    for case in &mut after {
+        case["metric_results"] = json!([]);
+    }
     assert_eq!(
-        codes(&gate(&before, &cases(20, 0))),
+        codes(&gate(&before, &after)),
         (4, vec![GateReasonKind::LostScores])
     );
     // A gate that failed before the metric explains why it has no score.
     let mut after = before.clone();
-    after[0] = case("case 0", "question 0", "failed");
+    after[0]["state"] = json!("failed");
     after[0]["metric_results"] = score(Some("gpt-4o"), 0.0);
     after[0]["metric_results"][0]["score"] = json!(null);
     after[0]["metric_results"][0]["passed"] = json!(null);
@@ -387,19 +405,27 @@ fn attack_a_metric_that_is_not_computed_any_more() {
 }
 
 #[test]
-fn a_lower_threshold_is_noted() {
+fn a_lower_threshold_is_another_expectation() {
     let before = scored(8, Some("gpt-4o"), |_| 0.9);
     let mut after = before.clone();
     for case in &mut after {
         case["metric_results"][0]["threshold"] = json!(0.1);
+        case["metric_results"][0]["identity"]["expectation"] = json!(digest("lower"));
+        case["deciders"]["expectations"]["geval"] = json!(digest("lower"));
     }
     let comparison = gate(&before, &after);
-    assert_eq!(comparison.metrics[0].other_threshold, 8);
+    let reasons = vec![
+        GateReasonKind::NothingComparable,
+        GateReasonKind::OtherExpectation,
+    ];
+    assert_eq!(codes(&comparison), (4, reasons));
+    assert_eq!(comparison.metrics[0].other_expectation, 8);
+    assert_eq!(comparison.counts.other_expectation, 8);
+    let note = "the expectation `geval` changed in 8 cases";
     assert!(
-        comparison
-            .notes
-            .iter()
-            .any(|note| note.contains("another threshold"))
+        comparison.notes.iter().any(|text| text == note),
+        "{:?}",
+        comparison.notes
     );
 }
 
@@ -524,7 +550,7 @@ fn what_is_not_a_run_is_refused() {
         ),
         ("{\"results\": [{}]}", "missing field"),
         ("{\"results\": []} more", "trailing"),
-        ("{\"holodeck_baseline\": 2, \"cases\": []}", "format version 2"),
+        ("{\"holodeck_baseline\": 3, \"cases\": []}", "format version 3"),
         ("{\"holodeck_journal\": 9}\n", "format version 9"),
     ] {
         let path = bench.write("x.json", text);

@@ -79,6 +79,7 @@ fn unit(journal: &Journal, place: usize, answer: &str) -> UnitRecord {
 fn grade(state: CaseState) -> Grade {
     Grade {
         deciders: holodeck_model::CaseDeciders::known(),
+        min_passes: None,
         state,
         turns: vec![TurnGrade::bare(state)],
         conversation: None,

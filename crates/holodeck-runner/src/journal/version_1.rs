@@ -224,6 +224,7 @@ pub(super) fn read(line: &[u8]) -> serde_json::Result<UnitLine> {
         },
         grade: Some(Grade {
             deciders: holodeck_model::CaseDeciders::default(),
+            min_passes: None,
             state: result.state,
             turns: grades,
             conversation: None,

@@ -222,6 +222,15 @@ impl ShardJournal {
         end.map_or(Ok(()), |end| Err(self.unfinished(end)))
     }
 
+    pub(super) fn other_deciders(&self, what: String) -> MergeError {
+        MergeError::OtherDeciders {
+            shard: self.shard,
+            what,
+            run_id: self.journal.header().run_id.clone(),
+            path: display(self.journal.path()),
+        }
+    }
+
     pub(super) fn unfinished(&self, reason: String) -> MergeError {
         MergeError::Unfinished {
             shard: self.shard,

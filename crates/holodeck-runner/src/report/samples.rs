@@ -52,6 +52,7 @@ pub(crate) fn case(index: usize, state: CaseState, metrics: &[(&str, Option<f64>
         },
         grade: Grade {
             deciders: holodeck_model::CaseDeciders::default(),
+            min_passes: None,
             state,
             turns: vec![grade],
             conversation: None,

@@ -8,6 +8,7 @@
 )]
 
 mod control;
+mod deciders;
 mod files;
 mod resume;
 mod retrieval;

@@ -14,8 +14,8 @@ use holodeck_model::{
     identify_cases,
 };
 use holodeck_runner::{
-    AgentRuns, LATEST, Member, RegradeRequest, Renew, RunControl, RunError, RunEvent, RunOutcome,
-    RunSettings, RunSink, RunUse, Selection, TestRequest, regrade, run_tests,
+    AgentRuns, CurrentDeciders, FailedIn, LATEST, Member, RegradeRequest, Renew, RunControl, RunError,
+    RunEvent, RunFlags, RunOutcome, RunSettings, RunSink, RunUse, Selection, TestRequest, regrade, run_tests,
 };
 use holodeck_testkit::ScriptedBackend;
 use holodeck_turn::documents::{Converter, Isolation};
@@ -109,6 +109,18 @@ impl Project {
             redactor,
             GraderFiles::new(),
         ))
+    }
+
+    /// Where `--failed` looks.
+    pub(crate) fn failed_in(&self, journals: impl IntoIterator<Item = PathBuf>) -> Option<FailedIn> {
+        Some(FailedIn {
+            journals: journals.into_iter().collect(),
+            now: CurrentDeciders {
+                agent: self.agent(),
+                checks: self.checks(),
+            },
+            flags: RunFlags::default(),
+        })
     }
 
     pub(crate) fn regrade_request(&self) -> RegradeRequest {

@@ -48,6 +48,12 @@ pub(super) struct CompareArgs {
     /// Do not count cases of A that B lacks as errors.
     #[arg(long, help_heading = "Gate")]
     allow_missing: bool,
+    /// Allow that something else is expected of cases than in A; what changed is listed and not tested.
+    #[arg(long, help_heading = "Gate")]
+    allow_changed_expectations: bool,
+    /// Allow that another judge or grader program decides than in A; what it decides is listed and not tested.
+    #[arg(long, help_heading = "Gate")]
+    allow_changed_judges: bool,
     /// Exit 1 if more than N cases that passed in A do not pass in B, significant or not.
     #[arg(long, value_name = "N", help_heading = "Gate")]
     max_new_failures: Option<usize>,
@@ -119,6 +125,8 @@ pub(super) fn run(args: &CompareArgs, terminal: &mut Terminal) -> Result<ExitCod
         gate: args.gate,
         alpha: args.alpha,
         allow_missing: args.allow_missing,
+        allow_changed_expectations: args.allow_changed_expectations,
+        allow_changed_judges: args.allow_changed_judges,
         max_new_failures: args.max_new_failures,
     };
     let compared = compare_runs(&args.agent, &args.before, &args.after, &args.matrix, &options)

@@ -5,8 +5,9 @@ use std::{
     path::Path,
 };
 
-use holodeck_model::{CaseContent, CaseState, MetricResult, Redactor};
+use holodeck_model::{CaseContent, CaseDeciders, CaseState, MetricResult, Redactor};
 use serde::{Deserialize, de::IgnoredAny};
+use serde_json::Value;
 
 use super::{
     CaseTexts, ReadRunError,
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::{
     compare::{
-        baseline::BaselineCase,
+        baseline::{BaselineCase, OLD_BASELINE_VERSION},
         run::{
             ComparedCase, ComparedRun, Metrics, RunInfo, RunKind, Source, TrialTally, answer_digest, label,
         },
@@ -46,6 +47,10 @@ pub(super) struct FileCase {
     #[serde(default)]
     errors: Vec<String>,
     #[serde(default)]
+    tool_invocations: Vec<FileCall>,
+    #[serde(default)]
+    deciders: CaseDeciders,
+    #[serde(default)]
     turns: Option<Vec<FileTurn>>,
     #[serde(default)]
     trials: Option<u64>,
@@ -61,7 +66,16 @@ pub(super) struct FileCase {
 struct FileTurn {
     input: String,
     #[serde(default)]
+    response: Option<String>,
+    #[serde(default)]
     tools_matched: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct FileCall {
+    name: String,
+    #[serde(default)]
+    args: Value,
 }
 
 #[derive(Deserialize)]
@@ -137,7 +151,20 @@ impl FileCase {
                 Some(trials) => metrics.scores(trials.iter().map(|trial| trial.metric_results.as_slice())),
                 None => metrics.scores(std::iter::once(self.metric_results.as_slice())),
             },
-            answer: self.agent_response.as_deref().map(answer_digest),
+            answer: self.answers(),
+            deciders: metrics.share_deciders(self.deciders),
+        }
+    }
+
+    /// The digest of what the agent did.
+    fn answers(&self) -> Option<String> {
+        let calls = self
+            .tool_invocations
+            .iter()
+            .map(|call| (call.name.as_str(), &call.args));
+        match &self.turns {
+            Some(turns) => answer_digest(turns.iter().map(|turn| turn.response.as_deref()), calls),
+            None => answer_digest([self.agent_response.as_deref()], calls),
         }
     }
 
@@ -171,6 +198,11 @@ pub(super) fn read(name: &str, path: &Path, redactor: &Redactor) -> Result<Compa
         (None, None) => RunKind::Original,
     };
     let mut cases = lines.cases;
+    let old_baseline = head.baseline == Some(OLD_BASELINE_VERSION);
+    if old_baseline {
+        // Its digests are of another kind.
+        cases.iter_mut().for_each(|case| case.answer = None);
+    }
     if kind == RunKind::Original {
         name_judges(&mut cases, &head.judge);
     }
@@ -187,6 +219,8 @@ pub(super) fn read(name: &str, path: &Path, redactor: &Redactor) -> Result<Compa
         unfinished: head.because.or(head.ended).filter(|_| !is_complete).map(mask),
         provenance: head.provenance.into_iter().map(mask).collect(),
         states: BTreeMap::new(),
+        agent_parts: head.agent_parts,
+        old_baseline,
     };
     let source = if kind == RunKind::Baseline {
         Source::Baseline
@@ -206,9 +240,9 @@ fn name_judges(cases: &mut [ComparedCase], judge: &JudgeOfAgent) {
     let mut metrics = Metrics::default();
     for score in cases.iter_mut().flat_map(|case| &mut case.scores) {
         let identity = &score.metric;
-        if identity.judge.is_judge(&identity.key.name) && identity.judge.model.is_none() {
+        if identity.source.is_judge(&identity.key.name) && identity.source.model.is_none() {
             let mut named = (**identity).clone();
-            named.judge.model = Some(model.to_owned());
+            named.source.model = Some(model.to_owned());
             score.metric = metrics.share(named);
         }
     }
@@ -252,6 +286,7 @@ impl CaseSink for Lines<'_> {
             state: None,
             trials: None,
             scores: Vec::new(),
+            deciders: self.metrics.share_deciders(CaseDeciders::default()),
             answer: None,
         });
     }

@@ -1,8 +1,8 @@
 //! Reads a JSON file with the cases of a run one case at a time: memory does not grow with their texts.
 
-use std::{cell::RefCell, fmt, fs::File, io::BufReader, path::Path};
+use std::{cell::RefCell, collections::BTreeMap, fmt, fs::File, io::BufReader, path::Path};
 
-use holodeck_model::{Combination, Replayed};
+use holodeck_model::{Combination, Partial, Replayed};
 use serde::{
     Deserializer,
     de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
@@ -13,7 +13,7 @@ use super::{
     ReadRunError, describe_combination,
     file::{FileCase, FileNotRun},
 };
-use crate::compare::baseline::{BASELINE_VERSION, BaselineCase};
+use crate::compare::baseline::{BASELINE_VERSION, BaselineCase, OLD_BASELINE_VERSION};
 
 /// Receives the cases of a file, in its order.
 pub(super) trait CaseSink {
@@ -37,6 +37,7 @@ pub(super) struct FileHead {
     pub(super) because: Option<String>,
     pub(super) provenance: Vec<String>,
     pub(super) judge: JudgeOfAgent,
+    pub(super) agent_parts: BTreeMap<String, String>,
 }
 
 /// The judge of an agent, which HoloDeck 0.7 names only in the agent's configuration.
@@ -80,9 +81,10 @@ pub(super) fn scan(path: &Path, sink: &mut dyn CaseSink) -> Result<FileHead, Rea
     })?;
     let head = found.into_inner().head;
     match head.baseline {
-        Some(BASELINE_VERSION) => Ok(head),
+        Some(OLD_BASELINE_VERSION | BASELINE_VERSION) => Ok(head),
         Some(other) => Err(malformed(format!(
-            "it is a baseline of format version {other}; this holodeck reads version {BASELINE_VERSION}"
+            "it is a baseline of format version {other}; this holodeck reads versions {OLD_BASELINE_VERSION} and \
+             {BASELINE_VERSION}"
         ))),
         None if head.has_results => Ok(head),
         None => Err(malformed(
@@ -206,7 +208,7 @@ impl<'de> Visitor<'de> for List<'_, '_> {
 }
 
 impl FileHead {
-    const FIELDS: [&'static str; 14] = [
+    const FIELDS: [&'static str; 16] = [
         "holodeck_baseline",
         "schema_version",
         "agent_name",
@@ -220,6 +222,8 @@ impl FileHead {
         "ended_because",
         "replayed",
         "combination",
+        "partial",
+        "agent_parts",
         "metadata",
     ];
 
@@ -244,6 +248,11 @@ impl FileHead {
                     .flatten();
                 self.provenance.extend(values.as_ref().map(describe_combination));
             }
+            "partial" => {
+                let partial = serde_json::from_value::<Option<Partial>>(value).ok().flatten();
+                self.provenance.extend(partial.map(Partial::describe));
+            }
+            "agent_parts" => self.agent_parts = serde_json::from_value(value).unwrap_or_default(),
             _ => self.set_metadata(&value),
         }
     }
