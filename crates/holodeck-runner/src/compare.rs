@@ -67,15 +67,11 @@ pub struct Comparison {
     pub verdicts: VerdictTest,
     /// The test of each metric's scores.
     pub metrics: Vec<MetricTest>,
-<<<<<<< HEAD
-    /// The decision of `--gate`.
-=======
     /// Each check and rule about which something else decides now, with the number of cases.
     pub changed: Vec<ChangedDecider>,
     /// The parts of the agent that differ, as far as both files record them.
     pub agent_changes: Vec<String>,
-    /// What `--gate` decides.
->>>>>>> 01db12da (Let every command that keeps or compares verdicts name what else decides now)
+    /// The decision of `--gate`.
     pub gate: Gate,
 }
 

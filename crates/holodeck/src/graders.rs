@@ -1,10 +1,18 @@
 //! Runs and checks the programs and Python functions that grade answers.
 
-use std::{path::Path, sync::Arc, thread::available_parallelism};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread::available_parallelism,
+};
 
 use async_trait::async_trait;
 use holodeck_eval::Programs;
-use holodeck_model::{Code, CodeMetric, Diagnostic, Env, MetricConfig, PathRef, ResolvedAgent};
+use holodeck_model::{
+    CheckIdentities, Code, CodeMetric, Diagnostic, Digest, Digests, Env, GraderFiles, MetricConfig, PathRef,
+    ResolvedAgent,
+};
 use holodeck_tools::CodeGraders;
 use holodeck_validators::Check;
 use holodeck_yaml::LoadedAgent;
@@ -12,21 +20,79 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::{PrepareError, judges::metrics};
+use crate::{
+    PrepareError,
+    fingerprint::{FileCollector, IdentityError},
+    judges::metrics,
+};
 
 /// Runs code graders as child processes, at most one for each processor at the same time.
 pub(crate) struct GraderPrograms {
     graders: CodeGraders,
     slots: Semaphore,
+    folder: PathBuf,
+    /// The files of each grader as they were when the run started.
+    files: GraderFiles,
+}
+
+/// The digests of the files of every code grader of an agent: its module or program, and the scripts beside it.
+pub(crate) fn grader_files(agent: &ResolvedAgent) -> Result<GraderFiles, IdentityError> {
+    let mut found = GraderFiles::new();
+    for (place, metric) in metrics(agent, None) {
+        if let MetricConfig::Code(config) = metric {
+            let program = CheckIdentities::program(config);
+            if !found.contains_key(&program) {
+                found.insert(program, files_of(config, &agent.dir, &place.pointer())?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn files_of(config: &CodeMetric, folder: &Path, pointer: &str) -> Result<Digests, IdentityError> {
+    let mut files = FileCollector::new(folder);
+    files.at(pointer);
+    if let Some((module, _)) = config.grader.as_deref().and_then(|grader| grader.split_once(':')) {
+        files.add_python_module(module, folder);
+    }
+    let command = config.command.as_ref();
+    files.add_program(command, &config.args, command.map_or(folder, PathRef::base));
+    let digests = files.digests()?.into_iter();
+    Ok(digests
+        .map(|(name, digest)| (name, Digest::of(&Value::from(digest))))
+        .collect())
 }
 
 impl GraderPrograms {
     /// The graders of an agent in `folder`.
-    pub(crate) fn new(folder: &Path, env: &Env) -> Arc<Self> {
+    pub(crate) fn new(folder: &Path, env: &Env, files: GraderFiles) -> Arc<Self> {
         Arc::new(Self {
             graders: CodeGraders::new(folder, env),
+            folder: folder.to_owned(),
+            files,
             slots: Semaphore::new(available_parallelism().map_or(1, usize::from)),
         })
+    }
+
+    /// Refuses a grader whose files are not those that the run started with: its verdicts would be those of another program.
+    fn check_files(&self, grader: &CodeMetric) -> Result<(), String> {
+        let before = self.files.get(&CheckIdentities::program(grader));
+        let now = files_of(grader, &self.folder, "").map_err(|error| error.to_string())?;
+        let nothing = Digests::new();
+        let before = before.unwrap_or(&nothing);
+        let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+        let changed: Vec<String> = names
+            .into_iter()
+            .filter(|name| before.get(*name) != now.get(*name))
+            .map(|name| format!("`{name}`"))
+            .collect();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        Err(format!(
+            "files of the grader changed during the run: {}",
+            changed.join(", ")
+        ))
     }
 
     /// Imports the Python graders of the `planned` cases, so that a missing one is found before the agent is asked.
@@ -97,9 +163,13 @@ pub(crate) async fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
 impl Programs for GraderPrograms {
     async fn run(&self, grader: &CodeMetric, context: Value) -> Result<Value, String> {
         let _slot = self.slots.acquire().await;
+        self.check_files(grader)?;
         // The future is dropped when the run stops, which ends the process.
-        self.graders
+        let result = self
+            .graders
             .run(grader, &context, &CancellationToken::new())
-            .await
+            .await;
+        self.check_files(grader)?;
+        result
     }
 }

@@ -26,7 +26,11 @@ use holodeck_runner::{
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
 use tokio_util::sync::CancellationToken;
 
-use crate::{OpenAgent, graders::GraderPrograms, judges::AgentJudges};
+use crate::{
+    OpenAgent,
+    graders::{GraderPrograms, grader_files},
+    judges::AgentJudges,
+};
 
 pub(crate) use check::check;
 
@@ -102,13 +106,14 @@ impl AnswerScorers {
         if signals.is_some() && occasion == Occasion::Test && gate == SideEffectGate::Closed {
             return Err(LoopSetupError::SideEffectsNotAllowed);
         }
+        let files = grader_files(agent).map_err(|error| LoopSetupError::Scorer(error.to_string()))?;
         let metrics = loop_metrics(agent, config).cloned().collect();
         let redactor = open.redactor();
         let parts = ScorerParts::new(
             metrics,
             config.scorer.judge.clone(),
             signals,
-            GraderPrograms::new(&agent.dir, env),
+            GraderPrograms::new(&agent.dir, env, files),
             Arc::clone(&redactor),
         );
         let parts = parts.map(|parts| parts.on_masked(agent.on_masked()));

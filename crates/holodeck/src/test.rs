@@ -32,7 +32,7 @@ use crate::{
     dry_run::estimate,
     fingerprint::{IdentityError, fingerprint},
     git,
-    graders::GraderPrograms,
+    graders::{GraderPrograms, grader_files},
     index::Rebuild,
     judge_steps::{self, JudgeStepsError},
     judges::{self, AgentJudges, judge_models},
@@ -186,7 +186,7 @@ pub async fn prepare_test(
         warnings.extend(restore_options(&mut options, journal.header(), &agent)?);
     }
     let options = &options;
-    let mut checks = check_identities(&agent, env);
+    let (mut checks, files_of_graders) = check_identities(&agent, env)?;
     let selection = Selection {
         filter: options.filter.clone(),
         limit: options.limit,
@@ -236,7 +236,7 @@ pub async fn prepare_test(
             judge_steps::derive_missing(&mut checked.agent, Some(planned), &backends, &turns).await?;
         if let Some(note) = judge_steps::note(&derived) {
             warnings.push(note);
-            checks = check_identities(&checked.agent, env);
+            checks = check_identities(&checked.agent, env)?.0;
         }
     }
     let fingerprint = fingerprint(&checked.agent, env, checked.answers())
@@ -246,7 +246,7 @@ pub async fn prepare_test(
         // Checked before servers are started and indexes are built.
         check_resumable(journal, runs.owner(), &fingerprint, options.accept_changes)?;
     }
-    let programs = GraderPrograms::new(&checked.agent.dir, env);
+    let programs = GraderPrograms::new(&checked.agent.dir, env, files_of_graders);
     programs.check(&checked.agent, Some(planned)).await?;
     let redactor = checked.answers().redactor();
     let mut metadata = metadata(&checked.agent, options, &redactor);
@@ -307,17 +307,16 @@ fn source_of_verdicts(answers: &Answers) -> VerdictSource {
     }
 }
 
-<<<<<<< HEAD
-/// Everything that decides each check of an agent.
-fn check_identities(agent: &ResolvedAgent, redactor: &Arc<Redactor>) -> Arc<CheckIdentities> {
-=======
-/// What decides each check of an agent.
-fn check_identities(agent: &ResolvedAgent, env: &Env) -> Arc<CheckIdentities> {
->>>>>>> 01db12da (Let every command that keeps or compares verdicts name what else decides now)
-    let graders = GraderFiles::new();
+/// The identities of an agent's checks, and the files of its graders as they are now.
+fn check_identities(
+    agent: &LoadedAgent,
+    env: &Env,
+) -> Result<(Arc<CheckIdentities>, GraderFiles), PrepareError> {
+    let files = grader_files(agent).map_err(|error| error.located(|field| agent.locate(field)))?;
     // The secrets of a recording do not count: the same file has the same identities, replayed or not.
     let redactor = redactor(agent, env);
-    Arc::new(CheckIdentities::new(agent, JUDGE_PROMPTS, redactor, graders))
+    let checks = CheckIdentities::new(agent, JUDGE_PROMPTS, redactor, files.clone());
+    Ok((Arc::new(checks), files))
 }
 
 /// The journal's form of the agent's combination of its matrix.
@@ -423,8 +422,8 @@ pub fn prepare_regrade(
     }
     let mut cli_args = options.cli_args.clone();
     redactor.arguments(&mut cli_args);
-    let programs = GraderPrograms::new(&agent.dir, env);
-    let checks = check_identities(&agent, env);
+    let (checks, files_of_graders) = check_identities(&agent, env)?;
+    let programs = GraderPrograms::new(&agent.dir, env, files_of_graders);
     let request = RegradeRequest {
         concurrency: concurrency(&agent, agent.execution.parallel_test_cases.value, false),
         agent: agent.agent,
@@ -488,7 +487,7 @@ pub fn prepare_merge(
     )?;
     let request = MergeRequest {
         metadata: metadata(&agent.agent, options, &redactor),
-        checks: check_identities(&agent, env),
+        checks: check_identities(&agent, env)?.0,
         agent: agent.agent,
         agent_path: options.agent_path.clone(),
         identities,

@@ -128,10 +128,21 @@ fn a_baseline_of_selected_cases_says_so() {
     let warning = "the baseline has 1 of 2 cases";
     let name = TWO_CASES.split("name: ").nth(1).unwrap();
     let name = name.lines().next().unwrap();
+    let part = ["test", "--save-baseline", "part", "--filter", name, "agent.yaml"];
     project
-        .run(&["test", "--save-baseline", "part", "--filter", name, "agent.yaml"])
+        .run(&part)
+        .exits(2)
+        .says("partial: 1 of 2 cases")
+        .says("--force");
+    project
+        .run(&[&part[..], &["--force"]].concat())
         .exits(0)
         .says(warning);
+    assert!(
+        project
+            .read("baselines/part.json")
+            .contains("\"partial\": {\"cases\":1,\"of\":2}")
+    );
     let whole = project.run(&["test", "--save-baseline"]).exits(0);
     assert!(!whole.all().contains("warning: the baseline"), "{}", whole.all());
     server.finish();

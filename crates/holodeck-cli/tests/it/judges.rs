@@ -557,7 +557,8 @@ fn an_unusable_metric_is_reported_with_its_place() {
 #[test]
 fn an_error_of_a_judges_endpoint_names_the_judges_block() {
     let agent = ModelServer::answering(|_| Reply::text("It takes 30 days."));
-    let metric = "    - {type: geval, name: Correct, criteria: Is the answer right?}\n";
+    let metric =
+        "    - {type: geval, name: Correct, evaluation_steps: [Compare.], criteria: Is the answer right?}\n";
     let project = project(&agent.url(), "http://127.0.0.1:9", metric, ONE_CASE);
     let output = project.run(&["test"]).exits(4);
     let words = |output: &CommandOutput| output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -27,6 +27,7 @@ mod compare;
 mod conversation_metrics;
 mod conversations;
 mod convert;
+mod deciders;
 mod decisions;
 mod defects_contract;
 mod defects_identity;

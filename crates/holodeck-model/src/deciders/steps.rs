@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{CheckIdentities, Digest};
-use crate::{GevalMetric, MetricConfig, ModelConfig, ResolvedAgent, canonical};
+use crate::{GevalMetric, MetricConfig, ModelConfig, ResolvedAgent};
 
 /// A metric whose steps a judge derives.
 #[derive(Clone, Debug)]
@@ -35,8 +35,13 @@ impl DerivedSteps {
         }
         let own = metric.judges.as_ref().and_then(|judges| judges.first());
         let judge = own.or(metric.model.as_ref()).unwrap_or(default_judge).clone();
-        let shown = canonical(&metric.evaluation_params, &str::to_owned);
-        let parts = json!([metric.criteria, shown, conversation, judge.answering(), prompts]);
+        let parts = json!([
+            metric.criteria,
+            metric.evaluation_params,
+            conversation,
+            judge.answering(),
+            prompts
+        ]);
         Some(Self {
             key: Digest::of(&parts),
             metric: metric.clone(),

@@ -218,13 +218,8 @@ fn failures(comparison: &Comparison, options: &GateOptions, losses: usize) -> Ve
     reasons
 }
 
-<<<<<<< HEAD
 /// The reasons that make a pass of the gate worthless.
-fn doubts(comparison: &Comparison) -> Vec<GateReason> {
-=======
-/// What makes a pass of the gate worthless.
 fn doubts(comparison: &Comparison, options: &GateOptions) -> Vec<GateReason> {
->>>>>>> 01db12da (Let every command that keeps or compares verdicts name what else decides now)
     let mut reasons = Vec::new();
     if !comparison.is_comparable() {
         reasons.push(reason(

@@ -148,11 +148,7 @@ impl MetricKey {
     }
 }
 
-<<<<<<< HEAD
-/// The identity of whatever computed a score. Scores are comparable only if all of it is equal.
-=======
-/// What computed a score.
->>>>>>> 01db12da (Let every command that keeps or compares verdicts name what else decides now)
+/// The source of a score.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[allow(clippy::exhaustive_structs, reason = "plain data of a report")]
 pub struct ScoreSource {

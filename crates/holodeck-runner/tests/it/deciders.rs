@@ -1,7 +1,13 @@
 //! What each command does with the verdicts of a finished run after one thing that decides has changed: the rules of the
 //! table in `docs/comparing.md`, for each thing, by name.
 
-use std::{collections::HashMap, fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, BackendEvent};
@@ -10,9 +16,10 @@ use holodeck_model::{
     CheckIdentities, CodeMetric, Digest, GraderFiles, MetricConfig, ModelConfig, Redactor, Shard,
 };
 use holodeck_runner::{
-    Comparison, CurrentDeciders, FailedIn, GateOptions, GateReasonKind, Grade, Journal, JudgeSettings,
-    Judges, MergeError, MergeRequest, OpenJudge, Plan, Renew, RunControl, RunError, RunFlags, RunOutcome,
-    RunReader, RunStore, Selection, TestRequest, compare, merge_shards, regrade, run_tests,
+    AgentRuns, Comparison, CurrentDeciders, FailedIn, GateOptions, GateReasonKind, Grade, Journal,
+    JudgeSettings, Judges, MergeError, MergeRequest, OpenJudge, Plan, Renew, RunControl, RunError, RunFlags,
+    RunOutcome, RunOwner, RunReader, RunStore, Selection, TestRequest, compare, merge_shards, regrade,
+    run_tests,
 };
 use holodeck_testkit::{ScriptedBackend, ScriptedTurn};
 use holodeck_turn::{
@@ -288,10 +295,12 @@ impl Bench {
     }
 
     fn compare(&self, before: &str, after: &str, options: &GateOptions) -> Comparison {
-        let store = RunStore::new(self.project.dir.path());
+        let owner = RunOwner::new(Path::new("agent.yaml"), Some("a"));
+        let runs = AgentRuns::new(RunStore::new(self.project.dir.path()), owner);
         let redactor = Redactor::default();
-        let reader = RunReader::new(&store, &redactor, HashMap::new());
-        let (before, after) = (reader.read(before).unwrap(), reader.read(after).unwrap());
+        let reader = RunReader::new(&runs, &redactor, HashMap::new());
+        let read = |name: &str| reader.read(name, &[]).unwrap();
+        let (before, after) = (read(before), read(after));
         compare(&reader, &before, &after, options).unwrap()
     }
 }
