@@ -127,7 +127,7 @@ pub struct Change {
     pub case: String,
     /// Its name before, if it was another one.
     pub renamed_from: Option<String>,
-    /// What else decides its verdict now.
+    /// The names of everything else that decides its verdict now.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<String>,
     /// Before.
@@ -174,7 +174,7 @@ pub enum ChangeKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ChangedDecider {
-    /// What differs.
+    /// The difference.
     #[serde(flatten)]
     pub difference: Difference,
     /// In how many cases.

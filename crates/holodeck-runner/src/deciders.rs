@@ -13,17 +13,17 @@ use crate::{
     Journal, JournalError, PlanError, RunFlags, grade::case_deciders, record::Grade, trials::CaseTrials,
 };
 
-/// What decides about the cases of an agent now.
+/// The agent and its checks as they are now, which stored verdicts are compared with.
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct CurrentDeciders {
     /// The agent, with its cases.
     pub agent: Arc<ResolvedAgent>,
-    /// What decides each of its checks.
+    /// The identities of its checks.
     pub checks: Arc<CheckIdentities>,
 }
 
-/// What else decides now about stored verdicts.
+/// The differences between stored verdicts and what decides about their cases now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     /// By name.
@@ -57,7 +57,7 @@ impl Changes {
 const UNKNOWN: &str = "what decided verdicts of an earlier version";
 
 impl CurrentDeciders {
-    /// What decides about the case at `index`.
+    /// The deciders of the case at `index`.
     pub(crate) fn of(&self, index: usize) -> Option<CaseDeciders> {
         let case = self.agent.config.test_cases.get(index)?;
         let on_truncated = self.agent.execution.on_truncated.value;
@@ -69,7 +69,7 @@ impl CurrentDeciders {
         CaseTrials::of(&self.agent, index, flags, Some(count))
     }
 
-    /// What else decides now about the verdicts on the case at `place` of a run, which is at `index` in the file. An
+    /// The changes since the verdicts on the case at `place` of a run, which is at `index` in the file. An
     /// error of grading itself has no deciders and is no pass.
     pub(crate) fn changes(
         &self,

@@ -111,7 +111,7 @@ pub enum MergeError {
     OtherDeciders {
         /// The shard.
         shard: Shard,
-        /// What differs, by name.
+        /// The names of the differences.
         what: String,
         /// Its run.
         run_id: String,

@@ -30,7 +30,7 @@ pub struct Selection {
 pub struct FailedIn {
     /// The journals of earlier runs, newest first.
     pub journals: Vec<PathBuf>,
-    /// What decides now.
+    /// The agent and its checks as they are now.
     pub now: CurrentDeciders,
     /// The flags of the new run.
     pub flags: RunFlags,
@@ -48,7 +48,7 @@ pub struct EarlierPasses {
 }
 
 impl EarlierPasses {
-    /// What a user must know: `agent` are the parts of the agent now.
+    /// Notes for the user: `agent` are the parts of the agent now.
     pub fn notes(&self, agent: &BTreeMap<String, String>) -> Vec<String> {
         let outdated = (self.outdated > 0).then(|| {
             format!(

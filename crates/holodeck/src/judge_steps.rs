@@ -54,7 +54,7 @@ pub enum JudgeStepsError {
     Missing {
         /// The metrics.
         metrics: Vec<String>,
-        /// What needs them, as in `a shard`.
+        /// The part that needs them, as in `a shard`.
         what: &'static str,
     },
 }

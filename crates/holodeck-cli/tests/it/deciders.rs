@@ -1,4 +1,4 @@
-//! What decides a verdict, as a user changes it between two commands: expectations, judges, graders and their files.
+//! Changes of expectations, judges, graders and their files between two commands, as a user makes them.
 
 use std::fs;
 

@@ -9,7 +9,7 @@ use crate::{GevalMetric, MetricConfig, ModelConfig, ResolvedAgent};
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
 pub struct DerivedSteps {
-    /// What the steps depend on: they are derived again only if it changes.
+    /// Identifies the steps: they are derived again only if it changes.
     pub key: Digest,
     /// The metric.
     pub metric: GevalMetric,

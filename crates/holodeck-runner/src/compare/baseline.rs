@@ -53,7 +53,7 @@ pub(super) struct BaselineCase {
     /// Digest of the answers and tool calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     answer: Option<String>,
-    /// What decides the verdict.
+    /// The identities of everything that decides the verdict.
     #[serde(default, skip_serializing_if = "CaseDeciders::is_unknown")]
     deciders: CaseDeciders,
 }

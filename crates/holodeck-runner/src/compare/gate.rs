@@ -245,7 +245,7 @@ fn doubts(comparison: &Comparison, options: &GateOptions) -> Vec<GateReason> {
     reasons
 }
 
-/// What else decides now, unless that is allowed.
+/// The reasons why another judge, grader or expectation stops the gate, unless that is allowed.
 fn changed_deciders(comparison: &Comparison, options: &GateOptions) -> Vec<GateReason> {
     let mut reasons = Vec::new();
     for changed in &comparison.changed {

@@ -62,7 +62,7 @@ impl ChangeKind {
 }
 
 impl Pair<'_> {
-    /// What else decides its verdict now; `None` if a file does not record it.
+    /// The differences between both sides in what decides the verdict; `None` if a file does not record it.
     pub(super) fn differences(&self) -> Option<Vec<Difference>> {
         if self.before.deciders == self.after.deciders && !self.before.deciders.is_unknown() {
             return Some(Vec::new());

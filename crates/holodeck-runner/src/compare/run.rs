@@ -92,7 +92,7 @@ pub(super) struct ComparedCase {
     /// If it ran more than once.
     pub(super) trials: Option<TrialTally>,
     pub(super) scores: Vec<ComparedScore>,
-    /// What decides the verdict.
+    /// The identities of everything that decides the verdict.
     pub(super) deciders: Arc<CaseDeciders>,
     /// Digest of its answers and tool calls.
     pub(super) answer: Option<String>,
@@ -158,7 +158,7 @@ pub struct ScoreSource {
     pub model: Option<String>,
     /// The scale of the scores.
     pub scale: String,
-    /// What decides about the score and its verdict.
+    /// The identities of everything that decides about the score and its verdict.
     #[serde(flatten)]
     pub identity: CheckIdentity,
 }
@@ -183,7 +183,7 @@ impl ScoreSource {
             || JUDGED.contains(&metric)
     }
 
-    /// What differs between the sources of two scores. In files that record no identities, the name of the judge decides,
+    /// The differences between the sources of two scores. In files that record no identities, the name of the judge decides,
     /// and an unknown judge or program equals no other.
     pub(super) fn differences(&self, other: &Self, metric: &str) -> Vec<Decider> {
         if self.kind != other.kind || self.scale != other.scale {

@@ -1,4 +1,4 @@
-//! What each command does with the verdicts of a finished run after one thing that decides has changed: the rules of the
+//! Every command with the verdicts of a finished run, after one thing that decides has changed: the rules of the
 //! table in `docs/comparing.md`, for each thing, by name.
 
 use std::{
