@@ -253,7 +253,7 @@ fn steps(args: &StepsArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure>
     let subject = Subject {
         argument: as_argument(path),
     };
-    let file = shorten(&agent.dir.join(JUDGE_STEPS));
+    let file = agent.dir.join(JUDGE_STEPS);
     // Each combination may have judges of its own.
     let agents = match matrix::select(&agent, &[])? {
         None => vec![agent],

@@ -11,7 +11,8 @@ use crate::project::{FILTERS, Project, TWO_CASES, agent, correct_server, half_co
 /// Checks a snapshot of a text without what differs between runs.
 macro_rules! assert_stable {
     ($text:expr) => {
-        let filters = FILTERS.iter().copied().chain([(r"\d{4}-\d\d-\d\d", "[date]")]);
+        let more = [(r"\d{4}-\d\d-\d\d", "[date]"), (r"sha256:[0-9a-f]{32}", "[digest]")];
+        let filters = FILTERS.iter().copied().chain(more);
         insta::with_settings!({filters => filters.collect::<Vec<_>>()}, {
             insta::assert_snapshot!($text);
         });

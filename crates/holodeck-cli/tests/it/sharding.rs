@@ -441,6 +441,12 @@ fn shards_are_merged_only_with_their_own_agent() {
     for changed in [
         yaml.replace("ground_truth: answer 5", "ground_truth: no idea"),
         yaml.replace("metric: contains", "metric: contains\n      threshold: 0.5"),
+    ] {
+        assert_ne!(changed, yaml);
+        project.write("agent.yaml", &changed);
+        refused(&project, 2, "the expectation `contains` differs");
+    }
+    for changed in [
         yaml.replace("question 3", "question 33"),
         yaml.replace("name: support", "name: other"),
         yaml.replace(
