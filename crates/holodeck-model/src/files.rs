@@ -79,6 +79,13 @@ impl Files for DiskFiles {
     }
 }
 
+/// The path as messages show it: relative to the working directory if it is below it.
+pub fn shown_path(path: &Path) -> PathBuf {
+    let here = std::env::current_dir().ok();
+    let below = here.and_then(|here| Some(path.strip_prefix(here).ok()?.to_owned()));
+    below.unwrap_or_else(|| path.to_owned())
+}
+
 /// The path from the root, without resolving links; the empty path is the working directory.
 pub fn absolute_path(path: &Path) -> PathBuf {
     let named = if path.as_os_str().is_empty() {

@@ -72,6 +72,7 @@ pub use execution::{
 };
 pub use files::{
     DiskFiles, FileKind, Files, MemoryFiles, absolute_path, create_private_folder, io_reason, private_file,
+    shown_path,
 };
 pub use hex::{hex, hex_prefix};
 pub use identity::{ConfigPart, IDENTITY_FORMAT, NamePath, canonical, digest_json};

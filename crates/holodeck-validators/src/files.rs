@@ -7,7 +7,7 @@ use std::{
     process,
 };
 
-use holodeck_model::{Code, Diagnostic, Provider, io_reason};
+use holodeck_model::{Code, Diagnostic, Provider, io_reason, shown_path};
 use holodeck_yaml::LoadedAgent;
 
 use crate::{Check, check::unless_replayed};
@@ -18,11 +18,11 @@ pub(crate) fn check(agent: &LoadedAgent) -> Vec<Check> {
     if let Some(recording) = &agent.execution.replay.value {
         let subject = "recording";
         checks.push(if recording.is_file() {
-            Check::ok(subject, format!("`{}`", recording.display()))
+            Check::ok(subject, format!("`{}`", shown_path(recording).display()))
         } else {
             let error = Diagnostic::error(
                 Code::FileNotFound,
-                format!("`{}` does not exist", recording.display()),
+                format!("`{}` does not exist", shown_path(recording).display()),
             )
             .at(agent.locate("execution.replay"))
             .with_help("record it with `holodeck test --live --record FILE`");
@@ -40,9 +40,9 @@ fn working_directory(agent: &LoadedAgent) -> Option<Check> {
     let claude = agent.config.claude.as_ref().filter(|_| is_claude)?;
     let dir = claude.working_directory.as_ref()?.path();
     Some(if dir.is_dir() {
-        Check::ok(subject, format!("`{}`", dir.display()))
+        Check::ok(subject, format!("`{}`", shown_path(&dir).display()))
     } else {
-        let message = format!("`{}` is not a directory", dir.display());
+        let message = format!("`{}` is not a directory", shown_path(&dir).display());
         let error =
             Diagnostic::error(Code::UnusableDirectory, message).at(agent.locate("claude.working_directory"));
         Check::problem(subject, unless_replayed(agent, error))
@@ -58,14 +58,22 @@ fn writable(agent: &LoadedAgent) -> Check {
         if let Err((place, error)) = try_out(folder) {
             let error = Diagnostic::error(
                 Code::UnusableDirectory,
-                format!("`{}` can't be written to: {}", place.display(), io_reason(&error)),
+                format!(
+                    "`{}` can't be written to: {}",
+                    shown_path(&place).display(),
+                    io_reason(&error)
+                ),
             )
             .with_help("runs are kept beside the agent file; give yourself write access");
             return Check::problem(subject, error);
         }
     }
     let [runs, results] = folders;
-    let found = format!("kept in `{}` and `{}`", runs.display(), results.display());
+    let found = format!(
+        "kept in `{}` and `{}`",
+        shown_path(&runs).display(),
+        shown_path(&results).display()
+    );
     Check::ok(subject, found)
 }
 

@@ -16,7 +16,7 @@ use super::{as_argument, chat::describe_agent, load, parse_seconds};
 use crate::{
     failure::{Failure, Problem, Subject},
     interrupt::{Interrupts, StopRequest},
-    render::{IndexProgress, ProgressStyle, dim, strong},
+    render::{IndexProgress, ProgressStyle, dim, shown_path, strong},
     terminal::{Terminal, Verbosity},
 };
 
@@ -137,7 +137,7 @@ pub(crate) fn run(args: &ServeArgs, terminal: &mut Terminal) -> Result<ExitCode,
                 store: EventStoreKind::Sqlite,
                 ..
             } => {
-                let path = event_store_path(first, Some(&config));
+                let path = shown_path(&event_store_path(first, Some(&config)));
                 format!("conversations are kept in {}", path.display())
             }
         };

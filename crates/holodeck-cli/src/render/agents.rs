@@ -8,8 +8,9 @@ use holodeck::{
 };
 
 use super::{
+    shown_path,
     style::{dim, strong},
-    text::{fit, shown_path, width},
+    text::{fit, width},
 };
 
 /// At most this number of wrong tasks is listed.

@@ -9,8 +9,8 @@ use holodeck::yaml::Load;
 use serde_json::{Value, json};
 
 use super::{
+    shown_path,
     style::{ERROR, GOOD, STRONG, WARNING, paint},
-    text::shown_path,
 };
 
 /// How many diagnostics are shown; `--json` has them all.

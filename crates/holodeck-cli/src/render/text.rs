@@ -1,15 +1,6 @@
 //! Fits text into terminal columns.
 
-use std::path::{Path, PathBuf};
-
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
-
-/// The path as messages show it: relative to the working directory if it is below it.
-pub(crate) fn shown_path(path: &Path) -> PathBuf {
-    let here = std::env::current_dir().ok();
-    let below = here.and_then(|here| Some(path.strip_prefix(here).ok()?.to_owned()));
-    below.unwrap_or_else(|| path.to_owned())
-}
 
 pub(super) fn width(text: &str) -> usize {
     text.width()

@@ -171,7 +171,7 @@ fn a_judge_of_conversations_is_refused_until_it_is_calibrated() {
             assert!(prompt.contains(part), "{part}\n{prompt}");
         }
     }
-    assert!(of_judge[..12].iter().all(|prompt| prompt.contains(": 30 days")));
+    assert!(of_judge[..12].iter().all(|prompt| prompt.contains("30 days")));
 }
 
 #[test]
@@ -337,7 +337,8 @@ fn resuming_grading_again_merging_and_replaying_need_the_calibration() {
 #[test]
 fn a_table_has_the_same_labels_and_secrets_are_masked() {
     let server = server();
-    let project = project(&agent(&server.url(), GOAL, FREE).replace(
+    let goal = GOAL.replacen('{', "{on_masked: accept, ", 1);
+    let project = project(&agent(&server.url(), &goal, FREE).replace(
         "{inline: Be kind.}",
         "{inline: \"Be kind to ${SERVICE_TOKEN:-all}.\"}",
     ));

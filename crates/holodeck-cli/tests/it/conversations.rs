@@ -223,7 +223,7 @@ fn no_broken_user_gives_a_verdict() {
             Box::new(|| Reply::openai_error(404, "no such model", None, None)),
         ),
         (
-            "cut off",
+            "truncated",
             Box::new(|| says("Thanks", "goal_reached").finish_reason("length")),
         ),
         ("timeout exceeded", Box::new(Reply::hang)),

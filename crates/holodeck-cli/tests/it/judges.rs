@@ -178,7 +178,7 @@ fn no_broken_judge_gives_a_verdict() {
             Box::new(|| Reply::openai_error(404, "no such model", None, None)),
         ),
         (
-            "cut off",
+            "truncated",
             Box::new(move || Reply::text(score.clone()).finish_reason("length")),
         ),
         ("timeout exceeded", Box::new(Reply::hang)),

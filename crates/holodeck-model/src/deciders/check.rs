@@ -133,9 +133,12 @@ impl CheckIdentities {
             |(_, known)| Cow::Borrowed(known),
         );
         let expectation = json!([known.expectation, self.reads(config, reads)]);
-        let judge = known.judge.as_ref().map(|judge| match reads.conversation {
-            true => Digest::of(&json!([judge, "conversation"])),
-            false => Digest::of(judge),
+        let judge = known.judge.as_ref().map(|judge| {
+            if reads.conversation {
+                Digest::of(&json!([judge, "conversation"]))
+            } else {
+                Digest::of(judge)
+            }
         });
         CheckIdentity {
             expectation: Some(Digest::of(&expectation)),

@@ -172,7 +172,7 @@ fn paths_are_named_and_free_values_stay() {
         "file": "./t.py",
         "args": ["./a"],
         "parameters": {"x": {"type": "string", "default": null}},
-        "mock": {"result": "./r"},
+        "mock": "./r",
     }});
     let tool: ToolConfig = serde_json::from_value(tool).unwrap();
     let name = |path: &str| format!("<{path}>");
@@ -185,7 +185,7 @@ fn paths_are_named_and_free_values_stay() {
             "file": "<./t.py>",
             "args": ["./a"],
             "parameters": {"x": {"type": "string", "default": null}},
-            "mock": {"result": "./r"},
+            "mock": "./r",
         })
     );
     assert_eq!(canonical(&PathRef::new("a", ""), &name), json!("<a>"));

@@ -396,6 +396,11 @@ impl FileCollector {
         if self.kind(&path).is_none() {
             return;
         }
+        if !path.is_file() {
+            // A pipe of a secret manager can be read only once, by the server; a device has no end.
+            self.notes.insert(self.names.of_path(&path), digest(NO_FILE));
+            return;
+        }
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) => return self.fail_to_read(&path, &error),
@@ -530,6 +535,9 @@ pub(super) fn merge_digests(found: FileDigests) -> FileDigests {
         .collect();
     [(ALL.to_owned(), digest(all.concat().as_bytes()))].into()
 }
+
+/// The content of a file of variables that is a pipe or a device.
+const NO_FILE: &[u8] = b"not a regular file";
 
 /// The digest of a regular file; reading a pipe could block.
 pub(super) fn digest_content(path: &Path) -> io::Result<String> {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use holodeck_http::HttpClient;
-use holodeck_model::{DatabaseConfig, DatabaseProvider, DatabaseRef, ResolvedAgent, ToolConfig};
+use holodeck_model::{DatabaseConfig, DatabaseProvider, DatabaseRef, ResolvedAgent, ToolConfig, shown_path};
 use holodeck_retrieval::{EmbeddedStore, RetrievalError, VectorStore, open_server};
 use secrecy::ExposeSecret;
 
@@ -113,7 +113,7 @@ impl Place {
     /// Its description before it is open.
     pub(super) fn describe(&self) -> String {
         match self {
-            Self::Embedded(file) => file.display().to_string(),
+            Self::Embedded(file) => shown_path(file).display().to_string(),
             Self::Server(config) => config.provider.as_str().to_owned(),
         }
     }
