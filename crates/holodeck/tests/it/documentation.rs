@@ -68,15 +68,16 @@ fn every_yaml_block_of_the_documentation_loads() {
     let (mut loaded, mut others) = (0, 0);
     for file in files {
         for block in blocks(&file) {
-            match block.marker.as_deref() {
-                Some(marker) if marker.starts_with("not ours: ") => {
-                    others += 1;
-                    println!("{}: {marker}", block.place);
-                }
-                _ => {
-                    loaded += 1;
-                    problems.extend(check(&block));
-                }
+            let other = block
+                .marker
+                .as_deref()
+                .filter(|marker| marker.starts_with("not ours: "));
+            if let Some(marker) = other {
+                others += 1;
+                println!("{}: {marker}", block.place);
+            } else {
+                loaded += 1;
+                problems.extend(check(&block));
             }
         }
     }
@@ -159,16 +160,14 @@ fn check(block: &Block) -> Vec<String> {
         let mut file = "agent.yaml".to_owned();
         let mut text = String::new();
         for line in document.lines() {
-            match line.strip_prefix("# ").filter(|name| name.ends_with(".yaml")) {
-                Some(name) => {
-                    store(folder.path(), &file, &text, field);
-                    file = name.to_owned();
-                    text.clear();
-                }
-                None => {
-                    text.push_str(line);
-                    text.push('\n');
-                }
+            let is_file = |name: &&str| Path::new(name).extension().is_some_and(|it| it == "yaml");
+            if let Some(name) = line.strip_prefix("# ").filter(is_file) {
+                store(folder.path(), &file, &text, field);
+                name.clone_into(&mut file);
+                text.clear();
+            } else {
+                text.push_str(line);
+                text.push('\n');
             }
         }
         store(folder.path(), &file, &text, field);
@@ -211,7 +210,7 @@ fn store(folder: &Path, name: &str, text: &str, field: Option<&str>) {
     let mut agent = field.map_or_else(|| text.to_owned(), |field| nest(field, text));
     for (field, value) in BASE {
         if !agent.lines().any(|line| line.starts_with(&format!("{field}:"))) {
-            agent.push_str(&format!("{field}: {value}\n"));
+            agent.extend([field, ": ", value, "\n"]);
         }
     }
     write(&folder.join(name), &agent);
@@ -220,7 +219,7 @@ fn store(folder: &Path, name: &str, text: &str, field: Option<&str>) {
 /// The text as the value of the field at a dotted path.
 fn nest(path: &str, text: &str) -> String {
     path.rsplit('.').fold(text.to_owned(), |value, field| {
-        let indented: String = value.lines().map(|line| format!("  {line}\n")).collect();
-        format!("{field}:\n{indented}")
+        let indented: Vec<String> = value.lines().map(|line| format!("  {line}\n")).collect();
+        format!("{field}:\n{}", indented.concat())
     })
 }
