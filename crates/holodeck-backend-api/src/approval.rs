@@ -69,7 +69,7 @@ impl ApprovalAsk {
         paths
     }
 
-    /// What an approval of this call is remembered as.
+    /// The text under which an approval of this call is remembered.
     pub fn remembered_as(&self) -> String {
         remembered_approval(&self.tool_name, &self.outer_paths())
     }
@@ -102,7 +102,7 @@ pub struct ApprovalBasis {
 pub struct Ruling {
     /// The decision.
     pub decision: ApprovalDecision,
-    /// What decided.
+    /// The origin of the decision.
     pub by: DecidedBy,
     /// The rule that decided, in words or as in `approvals.rules[0]`.
     pub rule: String,

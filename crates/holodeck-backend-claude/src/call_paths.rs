@@ -143,20 +143,20 @@ mod tests {
     fn a_text_is_resolved_in_every_way_that_the_cli_may_read_it() {
         let root = tempfile::tempdir().unwrap();
         let base = root.path().canonicalize().unwrap();
-        for folder in ["work/sub", "out", "t"] {
+        for folder in ["workspace/sub", "out", "t"] {
             fs::create_dir_all(base.join(folder)).unwrap();
         }
-        symlink(base.join("out"), base.join("work/link")).unwrap();
-        symlink(base.join("out/new"), base.join("work/dangling")).unwrap();
+        symlink(base.join("out"), base.join("workspace/link")).unwrap();
+        symlink(base.join("out/new"), base.join("workspace/dangling")).unwrap();
         let options = ClaudeOptions::new("claude")
             .temporary_folder(base.join("t"))
-            .working_directory(base.join("work"));
+            .working_directory(base.join("workspace"));
         let home = Home::create(&options).unwrap();
         let private = home.home().canonicalize().unwrap();
         let resolver = PathResolver {
             home: &home,
             site: CallSite {
-                folder: Some(base.join("work/sub")),
+                folder: Some(base.join("workspace/sub")),
                 session: Some("s1".to_owned()),
             },
         };
@@ -174,23 +174,35 @@ mod tests {
             shown
         };
         let read = |path: &str| places("Read", json!({ "file_path": path }));
-        assert_eq!(read("a"), ["/work/a", "/work/sub/a"]);
-        assert_eq!(read("../a"), ["/a", "/work/a"]);
+        assert_eq!(read("a"), ["/workspace/a", "/workspace/sub/a"]);
+        assert_eq!(read("../a"), ["/a", "/workspace/a"]);
         assert_eq!(
             read(" /etc/x "),
-            ["/etc/x", "/work/ /etc/x ", "/work/sub/ /etc/x "]
+            ["/etc/x", "/workspace/ /etc/x ", "/workspace/sub/ /etc/x "]
         );
-        assert_eq!(read("~/.ssh"), ["/work/sub/~/.ssh", "/work/~/.ssh", "HOME/.ssh"]);
+        assert_eq!(
+            read("~/.ssh"),
+            ["/workspace/sub/~/.ssh", "/workspace/~/.ssh", "HOME/.ssh"]
+        );
         let at = |path: &str| base.join(path).to_string_lossy().into_owned();
-        assert_eq!(read(&at("work/link/x")), ["/out/x"]);
-        assert_eq!(read(&at("work/dangling")), ["/out/new"]);
-        assert_eq!(read(&at("work/link/../secret")), ["/secret", "/work/secret"]);
+        assert_eq!(read(&at("workspace/link/x")), ["/out/x"]);
+        assert_eq!(read(&at("workspace/dangling")), ["/out/new"]);
+        assert_eq!(
+            read(&at("workspace/link/../secret")),
+            ["/secret", "/workspace/secret"]
+        );
         assert_eq!(read("a\0b"), ["?"]);
-        assert_eq!(read(&at("work/\u{212a}ey")), ["/work/Key", "/work/\u{212a}ey"]);
+        assert_eq!(
+            read(&at("workspace/\u{212a}ey")),
+            ["/workspace/Key", "/workspace/\u{212a}ey"]
+        );
         assert_eq!(places("Read", json!({})), ["?"]);
-        assert_eq!(places("Grep", json!({"pattern": "x"})), ["/work", "/work/sub"]);
+        assert_eq!(
+            places("Grep", json!({"pattern": "x"})),
+            ["/workspace", "/workspace/sub"]
+        );
         assert_eq!(places("Bash", json!({"command": "cat /etc/passwd"})), [""; 0]);
-        let blocked = resolver.paths_of("Read", &json!({"file_path": at("work/a")}), Some("/etc/x"));
+        let blocked = resolver.paths_of("Read", &json!({"file_path": at("workspace/a")}), Some("/etc/x"));
         assert!(blocked.iter().any(|path| path.path.as_deref() == Some("/etc/x")));
     }
 

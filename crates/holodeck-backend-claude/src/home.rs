@@ -102,8 +102,8 @@ impl Home {
         &self.working_directory
     }
 
-    /// What the CLI itself is to deny, in its syntax: the files of all private folders, without those in which it keeps long
-    /// results.
+    /// The rules by which the CLI itself denies, in its syntax: the files of all private folders, without those in which
+    /// it keeps long results.
     pub(crate) fn denials(&self) -> Vec<String> {
         let beside = self.folder.path().parent().map(Path::to_owned);
         let real = beside.as_ref().and_then(|beside| resolve_links(beside).ok());

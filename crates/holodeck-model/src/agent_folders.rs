@@ -6,14 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AskReason, CallPath, PathAccess,
-    value::{PathBases, PathGlob, components, is_within},
+    value::{OWN_FOLDER, PathBases, PathGlob, components, is_within},
 };
 
 /// The prefix of the names of HoloDeck's temporary folders. The agent never uses their files.
 pub const TEMPORARY_PREFIX: &str = "holodeck-claude-";
-/// HoloDeck's own folder, wherever it is.
-pub(crate) const OWN_FOLDER: &str = ".holodeck";
-
 /// Folders whose files run programs, or decide what runs.
 const SENSITIVE_FOLDERS: [&str; 10] = [
     ".git",

@@ -90,7 +90,7 @@ pub struct PolicyCall<'a> {
     pub reason: Option<&'a AskReason>,
 }
 
-/// What a decision is based on.
+/// The basis of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RulingBasis {
     /// A rule of `approvals:`, or an entry of a list.
@@ -103,12 +103,12 @@ pub enum RulingBasis {
     Folders,
 }
 
-/// A decision, with what it is based on.
+/// A decision with its basis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyRuling {
     /// The decision.
     pub decision: PolicyDecision,
-    /// What it is based on.
+    /// Its basis.
     pub basis: RulingBasis,
     /// The rule that decided, in words or as in `approvals.rules[0]`.
     pub rule: String,
@@ -545,8 +545,8 @@ impl ApprovalPolicy {
         protected.filter(|place| self.gives_back(place))
     }
 
-    /// What the CLI itself is to deny: what is protected and not given back, and the entries of the deny list with a
-    /// pattern for paths, in the CLI's syntax.
+    /// The rules by which the CLI itself denies, in its syntax: for protected files that are not given back, and the
+    /// entries of the deny list with a pattern for paths.
     pub fn cli_denials(&self) -> Vec<String> {
         let own = self.folders.own_folders().filter(|_| {
             let mut globs = self.approvals().flat_map(|(_, globs)| globs);

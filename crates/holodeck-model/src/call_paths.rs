@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a call does with a path.
+/// How a call uses a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathAccess {
@@ -27,15 +27,15 @@ pub struct CallPath {
     pub path: Option<String>,
     /// The absolute path as the call names it, links unresolved.
     pub named: String,
-    /// What the call does with it.
+    /// How the call uses it.
     pub access: PathAccess,
     /// Whether the CLI wrote the file for this conversation, such as a result that is too long for a message.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_own_result: bool,
 }
 
-/// What a remembered approval holds for: all calls of a tool, or if the call named paths outside of the agent's folders,
-/// those paths.
+/// The calls that a remembered approval covers: all calls of a tool, or if the call named paths outside of the agent's
+/// folders, those with these paths.
 pub fn remembered_approval(tool: &str, paths: &[String]) -> String {
     if paths.is_empty() {
         return tool.to_owned();
@@ -58,7 +58,7 @@ pub struct AskReason {
 pub struct NamedPath {
     /// The path, relative to the working directory; `None` if the arguments name none that can be read.
     pub text: Option<String>,
-    /// What the call does with it.
+    /// How the call uses it.
     pub access: PathAccess,
 }
 
@@ -138,7 +138,7 @@ pub fn tools_with_paths() -> impl Iterator<Item = &'static str> {
     table.map(|(name, _)| *name)
 }
 
-/// What the calls of a built-in tool do with paths; `None` if they name none.
+/// How the calls of a built-in tool use paths; `None` if they name none.
 pub fn path_access(tool: &str) -> Option<PathAccess> {
     arguments_of(tool)?.iter().find_map(|argument| match argument {
         File(_, access) | Optional(_, access) | Folder(_, access) => Some(*access),
@@ -242,7 +242,7 @@ pub fn join_path(base: &str, path: &str) -> String {
     let whole = if is_absolute || base.is_empty() {
         path.to_owned()
     } else if path.starts_with('~') {
-        // Whoever opens it may expand it.
+        // The program that opens it may expand it.
         return path.to_owned();
     } else {
         format!("{base}/{path}")

@@ -69,7 +69,7 @@ impl ToolPattern {
         })
     }
 
-    /// The entry of a deny list in the CLI's syntax. In it, `Read` stands for every tool that reads, and `Edit` for
+    /// The entry of a deny list in the CLI's syntax. In it, `Read` means every tool that reads, and `Edit`
     /// every tool that writes; it ignores patterns for the others.
     pub fn to_cli(&self) -> Vec<String> {
         match &self.calls {

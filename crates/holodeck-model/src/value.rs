@@ -20,7 +20,7 @@ pub use python::python_str;
 pub use secret::SecretMap;
 
 pub(crate) use one_or_many::nullable;
-pub(crate) use path_glob::components;
+pub(crate) use path_glob::{OWN_FOLDER, components};
 pub(crate) use python::is_space;
 pub(crate) use secret::{read_secret, read_secrets, write_options, write_secret, write_secrets};
 pub(crate) use tagged::{serialize_tagged, tagged_enum};

@@ -5,7 +5,10 @@
 
 use std::{fmt, iter::once};
 
-use crate::{agent_folders::OWN_FOLDER, call_paths::join_path};
+use crate::call_paths::join_path;
+
+/// HoloDeck's own folder, wherever it is.
+pub(crate) const OWN_FOLDER: &str = ".holodeck";
 
 /// The folders that a pattern is relative to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -249,7 +249,7 @@ fn the_most_critical_path_of_a_call_counts() {
     assert_eq!(decide(&policy, "Read", &[], chat).zone, Zone::Unresolved);
 }
 
-/// What the CLI asks about can only be stricter than what the paths say.
+/// The reason of the CLI can only make the decision about the paths stricter.
 #[test]
 fn the_reason_of_the_cli_makes_a_decision_stricter_and_never_looser() {
     let policy = with_mode("", "approve", "");
@@ -503,7 +503,7 @@ fn diagnostics(provider: &str, blocks: &str) -> Vec<String> {
     shown.collect()
 }
 
-/// What cannot be applied denies nothing, so it is an error with its place, wherever a pattern may stand.
+/// A pattern that cannot be applied denies nothing, so it is an error with its place, wherever a pattern may stand.
 #[test]
 fn a_pattern_that_cannot_be_applied_is_an_error_at_its_place() {
     let entries = [

@@ -118,7 +118,7 @@ impl Disk {
         self.root.path().join(file).display().to_string()
     }
 
-    /// What a file really contains.
+    /// The real content of a file.
     fn content(&self, file: &str) -> Option<String> {
         let file = self.at(file);
         fs::read_to_string(&file).ok()
