@@ -8,7 +8,7 @@ use holodeck::{
     backend_api::{BackendError, Explanation},
     index::{IndexError, IndexErrorKind},
     model::{Combination, closest},
-    runner::{ExitCode, LockError, MergeError, PlanError, RunError, StoreError},
+    runner::{ExitCode, JournalError, LockError, MergeError, PlanError, RunError, StoreError},
 };
 
 use crate::command::shell_word;
@@ -133,6 +133,7 @@ impl Subject {
             PrepareError::Open(error) => self.open(error),
             PrepareError::Identity(error) => problem_from_explanation(ExitCode::Config, &error.explanation()),
             PrepareError::Uncalibrated(judges) => self.uncalibrated(&judges),
+            PrepareError::Plan(PlanError::Journal(error)) => self.journal(&error),
             PrepareError::Plan(error) => plan(&error),
             PrepareError::Run(error) => self.run(&error),
             PrepareError::JudgeSteps(error @ JudgeStepsError::Missing { .. }) => {
@@ -143,11 +144,27 @@ impl Subject {
             }
             PrepareError::JudgeSteps(error) => Problem::config(error.to_string()),
             PrepareError::Store(error) => self.store(&error),
+            PrepareError::Journal(error) => self.journal(&error),
             PrepareError::Grader { .. } => Problem::config(error.to_string()).with_hint(
                 "the module is looked for beside the agent's YAML file, then among installed packages",
             ),
             PrepareError::FlagDiffers { .. } => Problem::config(error.to_string()),
             other => Problem::execution(other.to_string()),
+        }
+    }
+
+    /// Converts the error of a journal that cannot be used.
+    pub(crate) fn journal(&self, error: &JournalError) -> Problem {
+        let message = error.to_string();
+        match error {
+            JournalError::WithoutChain { .. } => Problem::config(message).with_hint(format!(
+                "`holodeck test{}` runs the tests again; `holodeck test compare` without `--gate` still shows the run",
+                self.argument
+            )),
+            JournalError::Version { .. } => Problem::config(message),
+            JournalError::Broken { .. } => Problem::execution(message)
+                .with_hint("`holodeck test resume RUN` asks again what does not count"),
+            _ => Problem::execution(message),
         }
     }
 
@@ -262,6 +279,7 @@ impl Subject {
         let message = error.to_string();
         match error {
             RunError::Backend(error) => self.backend(error),
+            RunError::Plan(PlanError::Journal(error)) | RunError::Journal(error) => self.journal(error),
             RunError::Plan(error) => plan(error),
             RunError::Nothing => Problem::new(ExitCode::Nothing, message),
             RunError::Metric(_) | RunError::NotResumable { .. } => Problem::config(message),

@@ -10,7 +10,9 @@ use std::{
 
 use holodeck_model::{Combination, Redactor, ResolvedAgent};
 
-use crate::{Journal, JournalHeader, RunStore, StoreError, StoredCombination};
+use crate::{
+    JOURNAL_VERSION, Journal, JournalHeader, RunStore, StoreError, StoredCombination, journal::fits_as_first,
+};
 
 /// The name that means the newest run.
 pub const LATEST: &str = "latest";
@@ -129,7 +131,8 @@ pub struct FoundRun {
 #[derive(serde::Deserialize)]
 struct RunHead {
     #[serde(rename = "holodeck_journal")]
-    _version: u64,
+    version: u64,
+    run_id: String,
     #[serde(default)]
     agent_name: String,
     #[serde(default)]
@@ -155,7 +158,24 @@ impl RunHead {
         std::io::BufReader::new(file)
             .read_until(b'\n', &mut line)
             .map_err(|error| unreadable(error.to_string()))?;
-        serde_json::from_slice(&line).map_err(|error| unreadable(error.to_string()))
+        let head: Self = serde_json::from_slice(&line).map_err(|error| unreadable(error.to_string()))?;
+        if head.version == JOURNAL_VERSION && !fits_as_first(&line) {
+            return Err(unreadable("its first line was changed".to_owned()));
+        }
+        Ok(head)
+    }
+
+    /// The run with this id. Its journal has the id as its name.
+    fn of_run(store: &RunStore, id: &str) -> Result<Self, StoreError> {
+        let journal = store.journal_path(id);
+        let head = Self::read(&journal)?;
+        if head.run_id == id {
+            return Ok(head);
+        }
+        Err(StoreError::Unreadable {
+            path: journal.display().to_string(),
+            reason: format!("it has the name of another run than `{}`", head.run_id),
+        })
     }
 
     fn owner(&self) -> RunOwner {
@@ -421,15 +441,13 @@ impl AgentRuns {
     /// run of the agent.
     fn own(&self) -> Result<impl Iterator<Item = Result<OwnRun, StoreError>>, StoreError> {
         let runs = self.store.runs()?.into_iter().rev();
-        Ok(
-            runs.filter_map(|id| match RunHead::read(&self.store.journal_path(&id)) {
-                Ok(head) => self
-                    .owner
-                    .is_same(&head.owner())
-                    .then_some(Ok(OwnRun { id, head })),
-                Err(error) => Some(Err(error)),
-            }),
-        )
+        Ok(runs.filter_map(|id| match RunHead::of_run(&self.store, &id) {
+            Ok(head) => self
+                .owner
+                .is_same(&head.owner())
+                .then_some(Ok(OwnRun { id, head })),
+            Err(error) => Some(Err(error)),
+        }))
     }
 
     fn by_id(&self, beginning: &str) -> Result<OwnRun, StoreError> {
@@ -443,7 +461,7 @@ impl AgentRuns {
             } else {
                 id.starts_with(beginning)
             } {
-                let head = RunHead::read(&self.store.journal_path(&id))?;
+                let head = RunHead::of_run(&self.store, &id)?;
                 let owner = head.owner();
                 if self.owner.is_same(&owner) {
                     own.push(OwnRun { id, head });

@@ -251,6 +251,11 @@ pub fn compare(
         gate: Gate::default(),
     };
     comparison.notes = phrases::notes(&comparison);
+    let without_chain = [(before, "earlier"), (after, "later")].into_iter();
+    let without_chain = without_chain.filter(|(run, _)| run.is_without_chain());
+    comparison.notes.extend(without_chain.map(|(_, which)| {
+        format!("an earlier version of holodeck recorded the {which} run; whether its journal was changed is not known")
+    }));
     comparison.gate = Gate::decide(&comparison, options, pairs.losses(&pairing, options));
     Ok(comparison)
 }

@@ -1,15 +1,17 @@
 //! The append-only journal of a run in JSON Lines: the only source from which runs are resumed, regraded and reported.
 //!
-//! A damaged or incomplete line costs only its own unit and is named. Memory holds the positions of lines, never the
-//! records.
+//! Each line ends with a digest of itself and of the line before. An incomplete last line is that of a killed process and
+//! is cut off; from another line that does not fit on, nothing gives a verdict. Memory holds the positions of lines, never
+//! the records.
 
+mod chain;
 mod copy;
 mod header;
 mod place;
 mod scan;
 mod sync;
 mod units;
-mod version_1;
+mod written;
 
 use holodeck_model::{CaseIdentity, CaseState, UnitKey, match_cases};
 use serde::{Deserialize, Serialize};
@@ -19,14 +21,18 @@ use std::{
     ops::Range,
     os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
+use chain::Chain;
+pub(crate) use chain::fits_as_first;
 pub use header::{JournalHeader, RunFlags, StoredCombination, StoredSelection, StoredShard};
 use place::{Line, LinePosition, Place};
 use sync::Syncer;
 use units::Units;
-pub(crate) use version_1::content_of_inputs;
 
 use crate::{
     RunEnd, RunEndKind,
@@ -35,8 +41,11 @@ use crate::{
     trials::{CaseTrials, TrialCounts},
 };
 
-/// The format that this version writes. It also reads version 1.
-pub const JOURNAL_VERSION: u64 = 2;
+/// The format that this version writes. Of version 2, whose lines have no digests, it only shows verdicts.
+pub const JOURNAL_VERSION: u64 = 3;
+
+/// The format before lines had digests.
+const WITHOUT_CHAIN: u64 = 2;
 
 /// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +71,7 @@ pub enum JournalError {
     },
     /// The format version is not supported.
     #[error(
-        "journal `{path}` has format version {found}; this holodeck reads versions 1 and {JOURNAL_VERSION}"
+        "journal `{path}` has format version {found}; this holodeck reads versions {WITHOUT_CHAIN} and {JOURNAL_VERSION}"
     )]
     Version {
         /// The file.
@@ -70,6 +79,43 @@ pub enum JournalError {
         /// The version in the header.
         found: u64,
     },
+    /// A line does not fit to the lines before it.
+    #[error(
+        "journal `{path}`: line {line} does not fit to the lines before it: the file was changed or damaged, and nothing \
+         from there on counts"
+    )]
+    Broken {
+        /// The file.
+        path: String,
+        /// Line, from 1.
+        line: usize,
+    },
+    /// A line is not the one that was read or written before.
+    #[error("journal `{path}` was changed by another program")]
+    Changed {
+        /// The file.
+        path: String,
+    },
+    /// Its lines have no digests, so that it cannot be known whether they were changed.
+    #[error("an earlier version of holodeck recorded run `{run_id}`, whose lines have no digests (`{path}`)")]
+    WithoutChain {
+        /// The run.
+        run_id: String,
+        /// The file.
+        path: String,
+    },
+}
+
+/// The first line that does not fit to the lines before it. From there on, nothing gives a verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Break {
+    /// The line, from 1.
+    pub line: usize,
+    /// How many lines there are from it on.
+    pub lines: usize,
+    /// How many cases only have an answer in one of these lines.
+    pub cases: usize,
 }
 
 /// The journal of a run: append-only JSON Lines. Records stay in the file; memory holds only their positions.
@@ -79,7 +125,15 @@ pub struct Journal {
     header: JournalHeader,
     version: u64,
     file: Arc<File>,
+    /// The length of what was written, or read and fits.
     end: u64,
+    /// How many lines that are.
+    lines: usize,
+    /// Their digest.
+    chain: Chain,
+    broken: Option<Break>,
+    /// Whether another program wrote to the file while this process writes it.
+    foreign: AtomicBool,
     units: Units,
     /// The positions of the lines of each planned unit, in their order. The last line of a unit counts.
     places: Vec<Place>,
@@ -162,12 +216,16 @@ impl Journal {
             judgements: HashMap::new(),
             shared_judgements: Vec::new(),
             end: 0,
+            lines: 0,
+            chain: Chain::default(),
+            broken: None,
+            foreign: AtomicBool::new(false),
             syncer: Some(Syncer::start(Arc::clone(&file))),
             file,
             header,
         };
         let line = serde_json::to_vec(&journal.header).map_err(|error| io(error.into()))?;
-        journal.append(line)?;
+        journal.append(&line)?;
         std::fs::rename(&unnamed, path).map_err(io)?;
         Ok(journal)
     }
@@ -197,17 +255,62 @@ impl Journal {
         scan::open(path)
     }
 
-    /// Reopens the journal for appending. A last line that a killed process left incomplete is removed; damaged lines
-    /// stay, and their units have no record.
+    /// Reopens the journal for appending. What does not fit at its end is removed, and a last line that a killed process
+    /// left incomplete.
     pub fn reopen(mut self) -> Result<Self, JournalError> {
+        if self.version != JOURNAL_VERSION {
+            return Err(self.without_chain());
+        }
         let file = OpenOptions::new().read(true).write(true).open(&self.path);
         self.file = Arc::new(file.map_err(|source| io_error(&self.path, source))?);
         self.file
             .set_len(self.end)
             .map_err(|source| io_error(&self.path, source))?;
         self.ended = None;
+        self.broken = None;
         self.syncer = Some(Syncer::start(Arc::clone(&self.file)));
         Ok(self)
+    }
+
+    /// Where the journal is broken, if it is.
+    pub fn broken(&self) -> Option<Break> {
+        self.broken
+    }
+
+    /// Whether its lines have no digests.
+    pub fn is_without_chain(&self) -> bool {
+        self.version != JOURNAL_VERSION
+    }
+
+    /// Refuses a journal, or the one that it regrades, of which not every line fits.
+    pub fn check_whole(&self) -> Result<(), JournalError> {
+        if let Some(broken) = self.broken {
+            return Err(JournalError::Broken {
+                path: self.path.display().to_string(),
+                line: broken.line,
+            });
+        }
+        self.base
+            .as_ref()
+            .map_or(Ok(()), |base| base.journal.check_whole())
+    }
+
+    /// Refuses a journal that gives no verdict: its lines must have digests, and fit.
+    pub fn check_trusted(&self) -> Result<(), JournalError> {
+        if self.is_without_chain() {
+            return Err(self.without_chain());
+        }
+        if let Some(base) = &self.base {
+            base.journal.check_trusted()?;
+        }
+        self.check_whole()
+    }
+
+    fn without_chain(&self) -> JournalError {
+        JournalError::WithoutChain {
+            run_id: self.header.run_id.clone(),
+            path: self.path.display().to_string(),
+        }
     }
 
     /// The first line of the journal.
@@ -218,11 +321,6 @@ impl Journal {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// The version of its format.
-    pub(crate) fn version(&self) -> u64 {
-        self.version
     }
 
     /// The cases of the run, in their order.
@@ -331,16 +429,13 @@ impl Journal {
 
     /// Writes calls of judges. After this returns, their answers are not asked for again.
     pub(crate) fn judged(&mut self, lines: Vec<JudgedLine>) -> Result<(), JournalError> {
-        let mut text = Vec::new();
-        for line in lines {
-            if !text.is_empty() {
-                text.push(b'\n');
-            }
-            serde_json::to_writer(&mut text, &Line::<(), ()>::Judged(Box::new(line)))
-                .map_err(|error| io_error(&self.path, error.into()))?;
-        }
+        let objects = lines.into_iter().map(|line| {
+            let line = Line::<(), ()>::Judged(Box::new(line));
+            serde_json::to_vec(&line).map_err(|error| io_error(&self.path, error.into()))
+        });
+        let objects: Vec<Vec<u8>> = objects.collect::<Result<_, _>>()?;
         // One write: there are several for each unit.
-        self.append(text).map(drop)
+        self.append_all(&objects, |_| {})
     }
 
     /// The calls of judges for a unit that a killed run did not grade. Returns them once.
@@ -384,6 +479,8 @@ impl Journal {
         self.write(&Line::<(), ()>::End(place::End {
             ended: ended.clone(),
             at: at.to_owned(),
+            lines: self.lines,
+            digest: self.chain.hex(),
         }))?;
         self.ended = Some(ended.clone());
         self.syncer = None;
@@ -401,7 +498,10 @@ impl Journal {
     pub fn unit(&self, place: usize) -> Option<Result<UnitRecord, JournalError>> {
         let unit = match &self.base {
             Some(base) => base.journal.unit(base.unit_of(&self.units, place)?)?,
-            None => self.read_unit(self.places.get(place)?.ran?).map(|line| line.unit),
+            None => {
+                let line = self.present(self.read_unit(self.places.get(place)?.ran?))?;
+                line.map(|line| line.unit)
+            }
         };
         // In a regrade, the identity of the case may have changed.
         let (case, trial) = self.identity_of(place)?;
@@ -418,7 +518,8 @@ impl Journal {
             return base.journal.first_verdict(base.unit_of(&self.units, place)?);
         }
         let ran = self.places.get(place)?.ran?;
-        let with_run = self.read_unit(ran).map(|line| line.grade).transpose();
+        let with_run = self.present(self.read_unit(ran))?;
+        let with_run = with_run.map(|line| line.grade).transpose();
         with_run.or_else(|| self.verdict(place))
     }
 
@@ -426,8 +527,11 @@ impl Journal {
     pub fn verdict(&self, place: usize) -> Option<Result<Grade, JournalError>> {
         let lines = self.places.get(place)?;
         match lines.graded {
-            Some(graded) => Some(self.read_grade(graded)),
-            None if lines.graded_with_run => self.read_unit(lines.ran?).map(|line| line.grade).transpose(),
+            Some(graded) => self.present(self.read_grade(graded)),
+            None if lines.graded_with_run => {
+                let line = self.present(self.read_unit(lines.ran?))?;
+                line.map(|line| line.grade).transpose()
+            }
             None => None,
         }
     }
@@ -473,10 +577,6 @@ impl Journal {
     }
 
     fn read_unit(&self, position: LinePosition) -> Result<UnitLine, JournalError> {
-        if self.version == 1 {
-            return version_1::read(&self.read(position)?)
-                .map_err(|error| io_error(&self.path, error.into()));
-        }
         match self.parse::<Line<UnitLine, serde::de::IgnoredAny>>(position)? {
             Line::Ran(unit) => Ok(unit),
             _ => Err(io_error(&self.path, std::io::ErrorKind::InvalidData.into())),
@@ -494,33 +594,75 @@ impl Journal {
         serde_json::from_slice(&self.read(position)?).map_err(|error| io_error(&self.path, error.into()))
     }
 
+    /// While this process writes the journal, a line that another program changed counts as absent.
+    fn present<T>(&self, read: Result<T, JournalError>) -> Option<Result<T, JournalError>> {
+        match read {
+            Err(JournalError::Changed { .. }) if self.syncer.is_some() => {
+                self.foreign.store(true, Ordering::Relaxed);
+                None
+            }
+            read => Some(read),
+        }
+    }
+
+    /// The JSON object of a line, if the line is still the same.
     fn read(&self, position: LinePosition) -> Result<Vec<u8>, JournalError> {
         let mut bytes = vec![0; position.length.get() as usize];
-        self.file
-            .read_exact_at(&mut bytes, position.offset)
-            .map_err(|source| io_error(&self.path, source))?;
+        let read = self.file.read_exact_at(&mut bytes, position.offset);
+        let is_short = |error: &std::io::Error| error.kind() == std::io::ErrorKind::UnexpectedEof;
+        let is_changed = match &read {
+            Err(error) => is_short(error),
+            Ok(()) => self.version == JOURNAL_VERSION && !chain::is_unchanged(&bytes, position.digest),
+        };
+        if is_changed {
+            return Err(JournalError::Changed {
+                path: self.path.display().to_string(),
+            });
+        }
+        read.map_err(|source| io_error(&self.path, source))?;
+        chain::strip(&mut bytes);
         Ok(bytes)
     }
 
     fn write<R: Serialize, G: Serialize>(&mut self, line: &Line<R, G>) -> Result<LinePosition, JournalError> {
-        let line = serde_json::to_vec(line).map_err(|error| io_error(&self.path, error.into()))?;
-        self.append(line)
+        let object = serde_json::to_vec(line).map_err(|error| io_error(&self.path, error.into()))?;
+        self.append(&object)
     }
 
-    fn append(&mut self, mut line: Vec<u8>) -> Result<LinePosition, JournalError> {
+    fn append(&mut self, object: &[u8]) -> Result<LinePosition, JournalError> {
+        let mut appended = None;
+        self.append_all(&[object], |position| appended = Some(position))?;
+        appended.ok_or_else(|| io_error(&self.path, std::io::ErrorKind::InvalidInput.into()))
+    }
+
+    /// Appends JSON objects, each as a line, in one write. Calls `on_line` with the position of each.
+    fn append_all<O: AsRef<[u8]>>(
+        &mut self,
+        objects: &[O],
+        mut on_line: impl FnMut(LinePosition),
+    ) -> Result<(), JournalError> {
+        self.remove_foreign_end()?;
         let io = |source| io_error(&self.path, source);
-        line.push(b'\n');
-        let length = place::length_of(&line).map_err(io)?;
-        self.file.write_all_at(&line, self.end).map_err(io)?;
-        let position = LinePosition {
-            offset: self.end,
-            length,
-        };
-        self.end += u64::from(length.get());
+        let mut text = Vec::new();
+        let mut chain = self.chain;
+        for object in objects {
+            let start = text.len();
+            let link = chain.append(object.as_ref(), &mut text);
+            chain = link.chain;
+            on_line(LinePosition {
+                offset: self.end + start as u64,
+                length: place::length_of(text.get(start..).unwrap_or_default()).map_err(io)?,
+                digest: link.digest,
+            });
+        }
+        self.file.write_all_at(&text, self.end).map_err(io)?;
+        self.end += text.len() as u64;
+        self.lines += objects.len();
+        self.chain = chain;
         if let Some(syncer) = &self.syncer {
             syncer.notify()?;
         }
-        Ok(position)
+        Ok(())
     }
 }
 

@@ -58,8 +58,8 @@ pub use exit::ExitCode;
 pub use grade::Renew;
 pub use improve::{AnswerLoop, FirstAnswer, ImprovedAnswer, JudgeCalls, LoopRecord, SharedJudges};
 pub use journal::{
-    JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunFlags, StoredCombination, StoredSelection,
-    StoredShard,
+    Break, JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunFlags, StoredCombination,
+    StoredSelection, StoredShard,
 };
 pub use judging::{JudgeSettings, JudgeUsage, Judges, OpenJudge};
 pub use lock::{LockError, RunLock};

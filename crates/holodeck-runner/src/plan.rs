@@ -189,6 +189,9 @@ fn find_not_passed(
             break;
         }
         let journal = Journal::open(path)?;
+        if journal.is_without_chain() {
+            journal.check_trusted()?;
+        }
         let not_passed: HashSet<usize> = journal.not_passed()?.into_iter().collect();
         for (index, earlier) in match_plan(&journal, cases, identities)? {
             if has_failed.contains_key(&index) {

@@ -66,6 +66,7 @@ pub async fn regrade(
     let cases = &request.agent.config.test_cases;
     check_names(&request.renew, &graders, cases)?;
     let mut old = Journal::open(old)?;
+    old.check_trusted()?;
     let mut verdicts = None;
     if let Some(run) = old.header().regrades.clone() {
         // That run has the answers and the verdicts from before masking.
@@ -104,7 +105,10 @@ pub async fn regrade(
         &request.identities,
     )?;
     let inherited = inherited_end(&old, missing);
-    let warnings = old.warnings().to_vec();
+    let mut warnings = old.warnings().to_vec();
+    if old.ended().is_none() {
+        warnings.push("the graded run was not ended: it was killed, or its journal was cut".to_owned());
+    }
     let header = regrade_header(request, &old, &planned);
     let path = store.journal_path(&header.run_id);
     let mut journal = Journal::create_regrade(&path, header, old, verdicts)?;

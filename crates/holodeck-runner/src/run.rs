@@ -20,9 +20,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    AnswerLoop, Budget, CurrentDeciders, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader,
-    JudgeSettings, Judges, LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl,
-    RunEvent, RunFlags, RunLock, RunOwner, RunSink, RunStore, RunView, Selection, StoreError,
+    AnswerLoop, Break, Budget, CurrentDeciders, ExitCode, JOURNAL_VERSION, Journal, JournalError,
+    JournalHeader, JudgeSettings, Judges, LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError,
+    RunControl, RunEvent, RunFlags, RunLock, RunOwner, RunSink, RunStore, RunView, Selection, StoreError,
     StoredCombination, StoredSelection, StoredShard,
     compare::write_baseline,
     deciders::RenewError,
@@ -36,6 +36,7 @@ use crate::{
     run_end::{RunEnd, RunEndKind},
     store::new_run_id,
     trials::{plan_trials, read_case},
+    words,
 };
 
 /// A request for a run.
@@ -527,12 +528,30 @@ fn reopen_journal(request: &TestRequest, journal: Journal) -> Result<(Journal, V
     let Some(indices) = indices else {
         return Err(RunError::PlanChanged { run_id: run_id() });
     };
+    let broken = journal.broken();
     let mut journal = journal.reopen()?;
+    if let Some(broken) = broken {
+        journal.warn(describe_break(broken))?;
+    }
     if !changed.is_empty() {
         let parts = changed.join(", ");
         journal.warn(format!("resumed although the agent changed: {parts}"))?;
     }
     Ok((journal, indices))
+}
+
+/// What a resumed run says about lines that do not count.
+fn describe_break(broken: Break) -> String {
+    format!(
+        "line {} of the journal did not fit to the lines before it, so that {} did not count when the run was resumed; {} \
+         asked again",
+        broken.line,
+        words::count(broken.lines, "line"),
+        match broken.cases {
+            1 => "1 case was".to_owned(),
+            cases => format!("{cases} cases were"),
+        }
+    )
 }
 
 /// Returns an error if the run cannot be resumed with this agent; otherwise the parts of the agent that changed, if
@@ -556,9 +575,9 @@ pub fn check_resumable(
             "it is merged of shards; resume the shard that is not finished, and merge again",
         ));
     }
-    if journal.version() != JOURNAL_VERSION {
+    if journal.is_without_chain() {
         return Err(not_resumable(
-            "an earlier version of holodeck recorded it; it can be regraded",
+            "an earlier version of holodeck recorded it, and its lines have no digests",
         ));
     }
     let run_owner = RunOwner::of_run(header);
@@ -615,6 +634,9 @@ fn describe_model(agent: &ResolvedAgent) -> String {
     format!("{} {}", model.provider, model.name)
 }
 
+const FOREIGN_LINES: &str = "another program wrote to the journal while the run was live; its lines do not count, nor does \
+                             anything that it changed";
+
 /// Ends a run: closes its journal, writes its run file, and computes its totals and exit code.
 pub(crate) fn finish(
     mut cases: PlannedCases,
@@ -627,6 +649,12 @@ pub(crate) fn finish(
     let now = Timestamp::now();
     if let Some(because) = &mut cases.ended.because {
         cases.redactor.mask_text(because);
+    }
+    // While the run is live, only this process writes to its journal.
+    let is_foreign = cases.journal.check_written()?;
+    if is_foreign {
+        cases.ended = cases.ended.with_foreign_lines();
+        cases.journal.warn(FOREIGN_LINES.to_owned())?;
     }
     cases.journal.close(&cases.ended, &now.to_string())?;
     let header = cases.journal.header();
@@ -662,7 +690,7 @@ pub(crate) fn finish(
     };
     head.summary = totals.summary.finish();
     let mut exit = totals.exit.worse(cases.ended.exit());
-    if run_file_error.is_some() || head.regraded_from.is_some() && head.summary.not_run > 0 {
+    if is_foreign || run_file_error.is_some() || head.regraded_from.is_some() && head.summary.not_run > 0 {
         exit = exit.worse(ExitCode::Execution);
     }
     if checked_cases(&head.summary) == 0 {

@@ -34,6 +34,8 @@ pub enum RunEndKind {
     Stopped,
     /// Cases have no result although this program did not stop them.
     Incomplete,
+    /// Another program wrote to the journal while the run was live.
+    Foreign,
 }
 
 impl RunEnd {
@@ -62,6 +64,17 @@ impl RunEnd {
         Self::early(how, how.as_str())
     }
 
+    /// The end of a run whose journal another program wrote to. A stop by a signal stays one.
+    pub(crate) fn with_foreign_lines(self) -> Self {
+        match self.how {
+            RunEndKind::Interrupted | RunEndKind::Terminated => self,
+            _ => Self::early(
+                RunEndKind::Foreign,
+                "another program wrote to the journal while the run was live",
+            ),
+        }
+    }
+
     /// Adjusts the end to the number of planned cases without a result: a stopped run with nothing left to do is
     /// complete, and one that lost a case is not.
     pub(crate) fn with_missing(self, missing: usize) -> Self {
@@ -83,7 +96,7 @@ impl RunEnd {
             RunEndKind::Interrupted => ExitCode::Interrupted,
             RunEndKind::Terminated => ExitCode::Terminated,
             RunEndKind::Budget => ExitCode::Budget,
-            RunEndKind::Unenforceable | RunEndKind::Incomplete => ExitCode::Execution,
+            RunEndKind::Unenforceable | RunEndKind::Incomplete | RunEndKind::Foreign => ExitCode::Execution,
         }
     }
 }
@@ -99,6 +112,7 @@ impl RunEndKind {
             Self::Unenforceable => "unenforceable",
             Self::Stopped => "stopped",
             Self::Incomplete => "incomplete",
+            Self::Foreign => "foreign",
         }
     }
 }

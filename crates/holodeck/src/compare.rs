@@ -27,6 +27,14 @@ pub enum CompareError {
     /// `--matrix` was given, and neither run is `latest`.
     #[error("`--matrix` chooses the run that `latest` means, and neither run is `latest`")]
     NoLatest,
+    /// A gate cannot rely on a journal whose lines have no digests.
+    #[error(
+        "`--gate` cannot rely on run `{run}`: an earlier version of holodeck recorded it, without digests"
+    )]
+    WithoutChain {
+        /// The run.
+        run: String,
+    },
     /// One of the runs.
     #[error(transparent)]
     Read(#[from] ReadRunError),
@@ -72,6 +80,14 @@ pub fn compare_runs(
     let runs = AgentRuns::new(RunStore::new(folder.unwrap_or(Path::new("."))), owner);
     let reader = RunReader::new(&runs, &redactor, names);
     let (before, after) = (reader.read(before, matrix)?, reader.read(after, matrix)?);
+    if let Some(run) = [&before, &after]
+        .into_iter()
+        .find(|run| options.gate && run.is_without_chain())
+    {
+        return Err(CompareError::WithoutChain {
+            run: run.info().name.clone(),
+        });
+    }
     let comparison = compare(&reader, &before, &after, options)?;
     Ok(Compared { comparison, redactor })
 }

@@ -172,16 +172,26 @@ struct StepsArgs {
 }
 
 pub(crate) fn run(args: TestArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
-    match args.command {
-        None => new_run(&args.run, terminal),
-        Some(TestCommand::Run(args)) => new_run(&args, terminal),
-        Some(TestCommand::Resume(args)) => resume(&args, terminal),
-        Some(TestCommand::Regrade(args)) => regrade(&args, terminal),
-        Some(TestCommand::Merge(args)) => merge(&args, terminal),
-        Some(TestCommand::Steps(args)) => steps(&args, terminal),
-        Some(TestCommand::Compare(args)) => compare::run(&args, terminal),
-        Some(TestCommand::Calibrate(args)) => calibrate::run(&args, terminal),
+    let (outcome, output) = match &args.command {
+        None => (new_run(&args.run, terminal), &args.run.output),
+        Some(TestCommand::Run(args)) => (new_run(args, terminal), &args.output),
+        Some(TestCommand::Resume(args)) => (resume(args, terminal), &args.output),
+        Some(TestCommand::Regrade(args)) => (regrade(args, terminal), &args.output),
+        Some(TestCommand::Merge(args)) => (merge(args, terminal), &args.output),
+        Some(TestCommand::Steps(args)) => return steps(args, terminal),
+        Some(TestCommand::Compare(args)) => return compare::run(args, terminal),
+        Some(TestCommand::Calibrate(args)) => return calibrate::run(args, terminal),
+    };
+    if let (Err(Failure::Problem(_)), Ok(reports)) = (&outcome, output.reports()) {
+        // A CI server would show it as the result of this run.
+        for path in reports.older() {
+            let path = path.display();
+            terminal.write_message(&format!(
+                "warning: `{path}` is the report of an earlier run; it stays\n"
+            ));
+        }
     }
+    outcome
 }
 
 fn new_run(args: &NewRunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {

@@ -209,10 +209,13 @@ fn unreadable_runs_are_usage_errors() {
     ] {
         project.run(&["test", "compare", run, run]).exits(2).says(reason);
     }
-    project
-        .run(&["test", "compare", "a", "b", "--alpha", "2"])
-        .exits(2)
-        .says("must be between 0 and 1");
+    for alpha in ["2", "1", "0.51", "0", "1e-320", "9e-7", "nan", "inf", "-0.05"] {
+        let alpha = format!("--alpha={alpha}");
+        project
+            .run(&["test", "compare", "a", "b", &alpha])
+            .exits(2)
+            .says("must be between 0.000001 and 0.5");
+    }
 }
 
 #[test]

@@ -46,6 +46,7 @@ mod exit_codes;
 mod files;
 mod filtering;
 mod foreign_clients;
+mod forged_journals;
 mod generated;
 mod identity;
 mod index;

@@ -287,7 +287,8 @@ fn an_unfinished_shard_is_named() {
         let mut lines = lines.clone();
         lines[damaged] = "{\"ran\":{\n";
         fs::write(&journals[0], lines.concat()).unwrap();
-        refused(&project, 3, "shard 1/2 is not finished");
+        let line = format!("line {} does not fit", damaged + 1);
+        refused(&project, 3, &line);
     }
     // Another end than its own.
     for end in [
@@ -303,7 +304,7 @@ fn an_unfinished_shard_is_named() {
             whole.replace("\"completed\"", &format!("\"{end}\"")),
         )
         .unwrap();
-        refused(&project, 3, end);
+        refused(&project, 3, "does not fit");
     }
     fs::write(&journals[0], &whole).unwrap();
     merge(&project).exits(1);

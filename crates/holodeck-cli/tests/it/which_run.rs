@@ -284,29 +284,55 @@ fn a_file_named_latest_is_meant_only_with_its_folder() {
 #[test]
 fn an_old_journal_belongs_to_the_file_that_was_typed() {
     let pair = Pair::new(PAIRS[1]);
-    for (journal, typed) in pair
-        .project
-        .journals()
-        .iter()
-        .zip(["./left.yaml", "/abs/right.yaml"])
-    {
+    let journals = pair.project.journals();
+    for (journal, typed) in journals.iter().zip(["./left.yaml", "/abs/right.yaml"]) {
         let text = fs::read_to_string(journal).unwrap();
-        let (first, rest) = text.split_once('\n').unwrap();
-        let mut header: Value = serde_json::from_str(first).unwrap();
-        header.as_object_mut().unwrap().remove("agent_file");
+        let older: Vec<String> = text.lines().map(without_digest).collect();
+        let mut header: Value = serde_json::from_str(&older[0]).unwrap();
+        let fields = header.as_object_mut().unwrap();
+        fields.remove("agent_file");
+        fields.remove("holodeck_journal");
         header["agent_path"] = typed.into();
-        fs::write(journal, format!("{header}\n{rest}")).unwrap();
+        // The format is recognised by the first field.
+        let first = format!("{{\"holodeck_journal\":2,{}", &header.to_string()[1..]);
+        fs::write(journal, format!("{first}\n{}\n", older[1..].join("\n"))).unwrap();
     }
     let compared = pair
         .run(&["compare", "latest", "latest", "left.yaml", "--json"])
         .exits(0);
-    assert_eq!(compared.json()["after"]["run_id"], *pair.left_run);
+    let compared = compared.json();
+    assert_eq!(compared["after"]["run_id"], *pair.left_run);
+    let notes = compared["notes"].to_string();
+    assert!(
+        notes.contains("whether its journal was changed is not known"),
+        "{notes}"
+    );
+    // Its lines have no digests: it is only shown.
+    for args in [
+        &["compare", "latest", "latest", "left.yaml", "--gate"][..],
+        &["regrade", "left.yaml"],
+        &["resume", "left.yaml"],
+        &["--failed", "left.yaml"],
+        &["merge", &pair.left_run, "left.yaml"],
+    ] {
+        pair.run(args).exits(2).says("an earlier version of holodeck");
+    }
+}
+
+fn without_digest(line: &str) -> String {
+    format!("{}}}", line.split(",\"chain\"").next().unwrap())
 }
 
 #[test]
 fn a_journal_that_does_not_say_whose_run_it_is_is_not_passed_over() {
     let pair = Pair::new(PAIRS[0]);
-    for damage in ["", "{\"holodeck_journal\":2,", "[]\n"] {
+    let journal = pair
+        .project
+        .path(&format!(".holodeck/runs/{}.jsonl", pair.right_run));
+    let other = fs::read_to_string(journal).unwrap();
+    // Also a run whose agent was edited, and one under the name of another.
+    let edited = other.replacen("right", "left", 1);
+    for damage in ["", "{\"holodeck_journal\":2,", "[]\n", &edited, &other] {
         // Newer than all others.
         pair.project
             .write(".holodeck/runs/29991231T000000000-000000.jsonl", damage);

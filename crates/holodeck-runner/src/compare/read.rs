@@ -20,8 +20,8 @@ use super::{
     },
 };
 use crate::{
-    AgentRuns, CaseReport, Expected, Journal, JournalError, LATEST, Member, RunOwner, RunUse, StoreError,
-    explain_in_a_line, trials::fold_case, words,
+    AgentRuns, CaseReport, Expected, Journal, JournalError, LATEST, Member, RunEndKind, RunOwner, RunUse,
+    StoreError, explain_in_a_line, trials::fold_case, words,
 };
 
 /// Why a run cannot be read.
@@ -139,17 +139,21 @@ impl<'a> RunReader<'a> {
 
     fn read_journal(&self, name: &str, path: &Path) -> Result<ComparedRun, ReadRunError> {
         let journal = Journal::open(path)?;
+        journal.check_whole()?;
         let mut metrics = Metrics::default();
         let mut cases = Vec::with_capacity(journal.plan().len());
         for place in 0..journal.plan().len() {
             cases.push(self.journal_case(&journal, place, &mut metrics)?);
         }
         let header = journal.header();
-        let ended = journal.ended().and_then(|ended| ended.because.clone());
-        let unfinished = cases.iter().any(|case| case.state.is_none());
-        // Version 1 does not record the plan, so that only a proper end shows that nothing is missing.
-        let no_end =
-            (journal.version() == 1 && journal.ended().is_none()).then(|| "it was killed".to_owned());
+        let unfinished = match journal.ended() {
+            None => Some("it was not ended: it was killed, still runs, or its journal was cut".to_owned()),
+            Some(ended) => {
+                let counts =
+                    ended.how == RunEndKind::Foreign || cases.iter().any(|case| case.state.is_none());
+                ended.because.clone().filter(|_| counts)
+            }
+        };
         let shard = header.shard.as_ref();
         let shard = shard.map(|shard| shard.part.describe(header.plan.len()));
         let provenance = header.replayed.iter().map(holodeck_model::Replayed::describe);
@@ -167,7 +171,7 @@ impl<'a> RunReader<'a> {
             agent_name: header.agent_name.clone(),
             model: Some(header.model.clone()).filter(|model| !model.is_empty()),
             at: header.started_at.clone(),
-            unfinished: ended.filter(|_| unfinished).or(no_end),
+            unfinished,
             provenance: partial
                 .into_iter()
                 .chain(provenance)

@@ -404,6 +404,11 @@ impl ComparedRun {
         self.cases.is_empty()
     }
 
+    /// Whether it is a journal whose lines have no digests, so that it cannot be known whether they were changed.
+    pub fn is_without_chain(&self) -> bool {
+        matches!(&self.source, Source::Journal(journal) if journal.is_without_chain())
+    }
+
     pub(super) fn new(mut info: RunInfo, cases: Vec<ComparedCase>, source: Source) -> Self {
         for case in &cases {
             *info.states.entry(state_word(case.state)).or_default() += 1;

@@ -22,11 +22,7 @@ impl Journal {
     }
 
     fn copy_line(&mut self, from: &Self, line: LinePosition) -> Result<LinePosition, JournalError> {
-        let mut bytes = from.read(line)?;
-        // Appending adds the end of the line.
-        if bytes.last() == Some(&b'\n') {
-            bytes.pop();
-        }
-        self.append(bytes)
+        let object = from.read(line)?;
+        self.append(&object)
     }
 }

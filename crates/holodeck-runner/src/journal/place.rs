@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
+use super::chain::LineDigest;
 use crate::{RunEnd, judging::JudgedLine};
 
 /// Every line after the first.
@@ -27,6 +28,12 @@ pub(super) struct End {
     #[serde(flatten)]
     pub(super) ended: RunEnd,
     pub(super) at: String,
+    /// How many lines there are before it; 0 in journals without digests.
+    #[serde(default)]
+    pub(super) lines: usize,
+    /// The digest of these lines.
+    #[serde(default)]
+    pub(super) digest: String,
 }
 
 /// The positions of the lines of a unit.
@@ -54,6 +61,8 @@ pub(super) struct LinePosition {
     pub(super) offset: u64,
     /// Never 0, so that an absent position takes no more memory.
     pub(super) length: NonZeroU32,
+    /// Of the line alone, by which a change is found when it is read.
+    pub(super) digest: LineDigest,
 }
 
 /// The length of a line with its end.

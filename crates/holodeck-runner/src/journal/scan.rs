@@ -1,21 +1,22 @@
 //! Opens a journal and finds its lines. It must not write: a file is not changed before it was read completely.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs::File,
     io::{BufRead, BufReader},
     path::Path,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use holodeck_model::{CaseId, UnitKey};
 use serde::Deserialize;
 
 use super::{
-    BaseRun, JOURNAL_VERSION, Journal, JournalError, JournalHeader, io_error,
+    BaseRun, Break, JOURNAL_VERSION, Journal, JournalError, JournalHeader, WITHOUT_CHAIN,
+    chain::{self, Chain, LineDigest},
+    io_error,
     place::{self, Line, LinePosition, Place},
     units::Units,
-    version_1,
 };
 
 /// The parts of a line `ran` that assign it to a unit.
@@ -69,28 +70,33 @@ fn open_file(path: &Path) -> Result<Journal, JournalError> {
         reason,
     };
     let file = File::open(path).map_err(io)?;
-    let mut lines = Lines {
-        reader: BufReader::with_capacity(1 << 16, file.try_clone().map_err(io)?),
-        line: Vec::new(),
-        number: 0,
-        offset: 0,
-    };
+    let mut lines = Lines::new(BufReader::with_capacity(1 << 16, file.try_clone().map_err(io)?));
     if lines.next().map_err(io)?.is_none() {
         return Err(malformed("the first line is incomplete".to_owned()));
     }
     let version: Version =
         serde_json::from_slice(&lines.line).map_err(|_| malformed("not the journal of a run".to_owned()))?;
-    let parsed = match version.holodeck_journal {
-        1 => version_1::header(&lines.line),
-        JOURNAL_VERSION => serde_json::from_slice::<JournalHeader>(&lines.line),
+    let version = version.holodeck_journal;
+    let mut chain = Chain::default();
+    match version {
+        WITHOUT_CHAIN => {}
+        JOURNAL_VERSION => {
+            let link = chain.fit(&lines.line).ok_or_else(|| JournalError::Broken {
+                path: path.display().to_string(),
+                line: 1,
+            })?;
+            chain = link.chain;
+            chain::strip(&mut lines.line);
+        }
         found => {
             return Err(JournalError::Version {
                 path: path.display().to_string(),
                 found,
             });
         }
-    };
-    let header = parsed.map_err(|error| malformed(error.to_string()))?;
+    }
+    let header: JournalHeader =
+        serde_json::from_slice(&lines.line).map_err(|error| malformed(error.to_string()))?;
     check_trials(&header).map_err(|reason| malformed(reason.to_owned()))?;
     let units = Units::new(header.plan.len(), &header.trials);
     let mut journal = Journal {
@@ -99,10 +105,14 @@ fn open_file(path: &Path) -> Result<Journal, JournalError> {
         units,
         finished: 0,
         finished_cases: 0,
-        version: version.holodeck_journal,
+        version,
         header,
         file: Arc::new(file),
         end: lines.offset,
+        lines: 1,
+        chain,
+        broken: None,
+        foreign: AtomicBool::new(false),
         warnings: Vec::new(),
         ended: None,
         base: None,
@@ -111,14 +121,8 @@ fn open_file(path: &Path) -> Result<Journal, JournalError> {
         shared_judgements: Vec::new(),
         syncer: None,
     };
-    if journal.version == 1 {
-        version_1::scan(&mut journal, &mut lines).map_err(io)?;
-    } else {
-        journal.scan(&mut lines).map_err(io)?;
-    }
-    journal.finished = journal.places.iter().filter(|place| place.is_graded()).count();
-    let cases = 0..journal.header.plan.len();
-    journal.finished_cases = cases.filter(|&case| journal.is_case_finished(case)).count();
+    journal.scan(&mut lines).map_err(io)?;
+    journal.count_finished();
     Ok(journal)
 }
 
@@ -136,15 +140,34 @@ impl Journal {
     fn scan(&mut self, lines: &mut Lines) -> std::io::Result<()> {
         let plan = self.header.plan.iter().enumerate();
         let cases: HashMap<CaseId, usize> = plan.map(|(place, case)| (case.id, place)).collect();
-        while let Some(position) = lines.next()? {
-            self.end = lines.offset;
+        while let Some(mut position) = lines.next()? {
             let number = lines.number;
+            let before = self.chain;
+            if self.version == JOURNAL_VERSION {
+                let Some(link) = self.chain.fit(&lines.line) else {
+                    return self.lose(number, lines, &cases);
+                };
+                self.chain = link.chain;
+                position.digest = link.digest;
+                chain::strip(&mut lines.line);
+            }
             let Ok(line) = serde_json::from_slice::<Line<UnitSketch, KeySketch>>(&lines.line) else {
+                self.end = lines.offset;
+                self.lines = number;
                 self.warnings.push(format!(
                     "line {number} of the journal is damaged; its case has no result"
                 ));
                 continue;
             };
+            if let Line::End(end) = &line
+                && self.version == JOURNAL_VERSION
+                && (end.lines, &end.digest) != (number - 1, &before.hex())
+            {
+                self.chain = before;
+                return self.lose(number, lines, &cases);
+            }
+            self.end = lines.offset;
+            self.lines = number;
             let key = match &line {
                 Line::Ran(ran) => ran.unit.key,
                 Line::Graded(graded) => graded.key,
@@ -198,6 +221,46 @@ impl Journal {
     }
 }
 
+impl Journal {
+    /// Counts what is lost from the current line on. A run with lost lines has not ended.
+    fn lose(
+        &mut self,
+        number: usize,
+        lines: &mut Lines,
+        cases: &HashMap<CaseId, usize>,
+    ) -> std::io::Result<()> {
+        let mut broken = Break {
+            line: number,
+            lines: 0,
+            cases: 0,
+        };
+        let mut answered = HashSet::new();
+        loop {
+            broken.lines += 1;
+            chain::strip(&mut lines.line);
+            if let Ok(Line::Ran(ran)) = serde_json::from_slice::<Line<UnitSketch, KeySketch>>(&lines.line)
+                && let Some(unit) = self.units.find(cases, ran.unit.key)
+                && !self.places.get(unit).is_some_and(Place::has_run)
+            {
+                answered.insert(self.units.case_of(unit).0);
+            }
+            if lines.next()?.is_none() {
+                break;
+            }
+        }
+        broken.cases = answered.len();
+        self.broken = Some(broken);
+        self.ended = None;
+        Ok(())
+    }
+
+    pub(super) fn count_finished(&mut self) {
+        self.finished = self.places.iter().filter(|place| place.is_graded()).count();
+        let cases = 0..self.header.plan.len();
+        self.finished_cases = cases.filter(|&case| self.is_case_finished(case)).count();
+    }
+}
+
 /// The complete lines of a file.
 pub(super) struct Lines {
     reader: BufReader<File>,
@@ -209,6 +272,15 @@ pub(super) struct Lines {
 }
 
 impl Lines {
+    pub(super) fn new(reader: BufReader<File>) -> Self {
+        Self {
+            reader,
+            line: Vec::new(),
+            number: 0,
+            offset: 0,
+        }
+    }
+
     /// Reads the next line and returns its position. An incomplete line is ignored.
     pub(super) fn next(&mut self) -> std::io::Result<Option<LinePosition>> {
         self.line.clear();
@@ -220,6 +292,7 @@ impl Lines {
         let position = LinePosition {
             offset: self.offset,
             length,
+            digest: LineDigest::default(),
         };
         self.number += 1;
         self.offset += u64::from(length.get());

@@ -3,7 +3,7 @@
 use std::fs;
 
 use holodeck_model::{
-    CaseIdentity, Cases, ExecutionState, MemoryFiles, RunMetadata, TestCase, UnitKey, identify_cases,
+    CaseIdentity, Cases, ExecutionState, MemoryFiles, RunMetadata, UnitKey, identify_cases,
 };
 use holodeck_turn::TurnRecord;
 use pretty_assertions::assert_eq;
@@ -11,6 +11,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::{RunEnd, record::TurnGrade};
+
+mod forged;
 
 fn plan(cases: usize) -> Vec<CaseIdentity> {
     let yaml: Vec<Value> = (0..cases)
@@ -172,7 +174,7 @@ fn every_cut_keeps_the_lines_before_it() {
 }
 
 #[test]
-fn c17_a_first_line_without_its_end_is_refused_and_kept() {
+fn a_first_line_without_its_end_is_refused_and_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
     drop(write_journal(&path));
@@ -191,75 +193,50 @@ fn c17_a_first_line_without_its_end_is_refused_and_kept() {
         ));
         assert_eq!(fs::read_to_string(&path).unwrap(), damaged);
     }
-    fs::write(&path, "{\"holodeck_journal\":99}\n").unwrap();
-    assert!(matches!(
-        Journal::open(&path),
-        Err(JournalError::Version { found: 99, .. })
-    ));
+    for damaged in ["{\"holodeck_journal\":3}\n", &whole.replace("\"a\"", "\"b\"")] {
+        fs::write(&path, damaged).unwrap();
+        assert!(matches!(
+            Journal::open(&path),
+            Err(JournalError::Broken { line: 1, .. })
+        ));
+    }
+    for found in [1, 99] {
+        fs::write(&path, format!("{{\"holodeck_journal\":{found}}}\n")).unwrap();
+        let refused = Journal::open(&path);
+        assert!(matches!(refused, Err(JournalError::Version { found: version, .. }) if version == found));
+    }
 }
 
 #[test]
-fn c17_a_damaged_line_is_named_and_costs_only_its_own_unit() {
+fn from_a_damaged_line_on_nothing_counts() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
     drop(write_journal(&path));
     let whole = fs::read_to_string(&path).unwrap();
     let mut lines: Vec<&str> = whole.lines().collect();
-    let broken = &lines[1][..lines[1].len() - 7];
-    lines[1] = broken;
+    let cut = &lines[2][..lines[2].len() - 7];
+    lines[2] = cut;
     fs::write(&path, format!("{}\n", lines.join("\n"))).unwrap();
     let journal = Journal::open(&path).unwrap();
-    assert_eq!(answers(&journal), ["one"]);
-    assert_eq!(
-        journal.warnings(),
-        ["line 2 of the journal is damaged; its case has no result"]
-    );
-    // Its verdict has no answer.
-    assert!(!journal.has_answer(0));
-}
-
-#[test]
-fn c17_a_result_of_a_case_that_was_not_planned_is_not_counted() {
-    let dir = tempfile::tempdir().unwrap();
-    let (path, other) = (dir.path().join("r.jsonl"), dir.path().join("other.jsonl"));
-    drop(write_journal(&path));
-    let mut longer = Journal::create(&other, header(9)).unwrap();
-    longer.record(8, &unit(&longer, 8, "stray"), None).unwrap();
-    let stray = fs::read_to_string(&other).unwrap();
-    let mut text = fs::read_to_string(&path).unwrap();
-    text.push_str(stray.lines().nth(1).unwrap());
-    text.push('\n');
-    fs::write(&path, text).unwrap();
+    assert_eq!(answers(&journal), ["zero"]);
+    assert_eq!(journal.finished(), 0);
+    let broken = Break {
+        line: 3,
+        lines: 2,
+        cases: 1,
+    };
+    assert_eq!(journal.broken(), Some(broken));
+    assert!(matches!(
+        journal.check_whole(),
+        Err(JournalError::Broken { line: 3, .. })
+    ));
+    // A resumed run goes on after the last line that fits.
+    let mut journal = journal.reopen().unwrap();
+    journal.grade(0, &grade(CaseState::Failed)).unwrap();
+    journal.record(1, &unit(&journal, 1, "again"), None).unwrap();
     let journal = Journal::open(&path).unwrap();
-    assert_eq!(answers(&journal), ["zero", "one"]);
-    assert_eq!(
-        journal.warnings(),
-        ["line 5 of the journal is ignored; its case is not in the plan"]
-    );
-}
-
-#[test]
-fn version_1_is_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("r.jsonl");
-    fs::write(&path, include_str!("../../tests/data/version_1.jsonl")).unwrap();
-    let journal = Journal::open(&path).unwrap();
-    let case = |yaml: Value| -> TestCase { serde_json::from_value(yaml).unwrap() };
-    let current = Cases::from_iter([
-        case(serde_json::json!({"name": "capital", "input": "The capital of France?"})),
-        case(serde_json::json!({"name": "sum", "turns": [{"input": "7 + 5?"}, {"input": "And 1 more?"}]})),
-    ]);
-    assert_eq!(
-        match_cases(journal.plan(), &identify_cases(&current, &MemoryFiles::new())),
-        [Some(0), Some(1)]
-    );
-    assert_eq!(answers(&journal), ["Paris.", "12"]);
-    assert_eq!(journal.verdict(0).unwrap().unwrap().state, CaseState::Passed);
-    assert_eq!(journal.not_passed().unwrap(), [1]);
-    let conversation = journal.unit(1).unwrap().unwrap();
-    assert!(conversation.conversation);
-    assert_eq!(conversation.turns.len(), 2);
-    assert_eq!(conversation.turns[1].failures[0].text, "timeout exceeded (60 s)");
+    assert_eq!((journal.broken(), journal.finished()), (None, 1));
+    assert_eq!(answers(&journal), ["zero", "again"]);
 }
 
 #[test]

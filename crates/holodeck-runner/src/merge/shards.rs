@@ -11,8 +11,7 @@ use holodeck_model::{Combination, Shard};
 
 use super::{MergeError, display};
 use crate::{
-    JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunEndKind, RunError, RunFlags, StoredShard,
-    run::changed_parts,
+    Journal, JournalError, JournalHeader, RunEndKind, RunError, RunFlags, StoredShard, run::changed_parts,
 };
 
 /// The journal of a shard.
@@ -109,9 +108,12 @@ impl ShardJournal {
             path: display(path),
             reason,
         };
-        if journal.version() != JOURNAL_VERSION {
-            return Err(refuse("an earlier version of holodeck recorded it").into());
+        if journal.is_without_chain() {
+            return Err(
+                refuse("an earlier version of holodeck recorded it, and its lines have no digests").into(),
+            );
         }
+        journal.check_whole()?;
         if header.regrades.is_some() {
             return Err(refuse("it is a regrade; merge the shards, then regrade the merged run").into());
         }

@@ -1,6 +1,6 @@
 //! The JUnit XML report for CI servers. A case without a verdict must never appear as passed.
 
-use std::{fmt, io::Write};
+use std::{collections::HashSet, fmt, io::Write};
 
 use holodeck_model::{CaseState, NotRun, ReportHead};
 
@@ -32,10 +32,15 @@ pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), Repo
         Escaped(&head.timestamp)
     )?;
     properties(head, out)?;
+    let mut names = Names::default();
     for planned in view.planned() {
         match planned? {
-            PlannedResult::Finished(finished) => case(&finished, head, out)?,
-            PlannedResult::NotRun(case) => not_run(&case, head, out)?,
+            PlannedResult::Finished(finished) => {
+                case(&finished, &names.unique(finished.label()), head, out)?;
+            }
+            PlannedResult::NotRun(case) => {
+                not_run(&case, &names.unique(case.label()), head, out)?;
+            }
         }
     }
     let early = (head.ended != "completed").then(|| words::verdict(head));
@@ -95,11 +100,27 @@ fn properties(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(out, "    </properties>")
 }
 
-fn case(case: &CaseReport, head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
+/// The names in a report. A CI server keeps only one of several cases with the same name, so the second gets `#2`.
+#[derive(Default)]
+struct Names(HashSet<String>);
+
+impl Names {
+    fn unique(&mut self, name: String) -> String {
+        let mut unique = name.clone();
+        let mut number = 1;
+        while !self.0.insert(unique.clone()) {
+            number += 1;
+            unique = format!("{name} #{number}");
+        }
+        unique
+    }
+}
+
+fn case(case: &CaseReport, name: &str, head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
     write!(
         out,
         "    <testcase name=\"{}\" classname=\"{}\" time=\"{}\"",
-        Escaped(&case.label()),
+        Escaped(name),
         Escaped(&head.agent_name),
         seconds(case.elapsed_ms()),
     )?;
@@ -144,11 +165,11 @@ fn case(case: &CaseReport, head: &ReportHead, out: &mut dyn Write) -> std::io::R
     writeln!(out, "    </testcase>")
 }
 
-fn not_run(case: &NotRun, head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
+fn not_run(case: &NotRun, name: &str, head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(
         out,
         "    <testcase name=\"{}\" classname=\"{}\" time=\"0.000\">\n      <skipped message=\"{}\"/>\n    </testcase>",
-        Escaped(&case.label()),
+        Escaped(name),
         Escaped(&head.agent_name),
         Escaped(&case.reason),
     )

@@ -10,13 +10,14 @@ use std::{
 use holodeck_backend_api::BackendError;
 use holodeck_model::{CaseState, ExecutionState, TestResult, TokenUsage};
 use holodeck_runner::{
-    AgentRuns, Budget, Format, Journal, OnFailure, PlanError, RunError, RunEvent, Selection, write_report,
+    AgentRuns, Budget, Format, Journal, JournalError, OnFailure, PlanError, RunControl, RunError, RunEvent,
+    Selection, regrade, write_report,
 };
 use holodeck_testkit::{ScriptedBackend, ScriptedTurn};
 use pretty_assertions::assert_eq;
 use serde_json::Value;
 
-use crate::support::{Project, Run, run, run_file};
+use crate::support::{Events, Project, Run, run, run_file};
 
 /// A project with cases that need the answer `Paris`; each line is the rest of a case.
 fn project(execution: &str, cases: &[&str]) -> Project {
@@ -360,7 +361,7 @@ async fn every_trial_is_regraded_against_the_current_expectations() {
 }
 
 #[tokio::test]
-async fn a_case_with_a_damaged_trial_is_not_run() {
+async fn a_run_with_a_damaged_trial_gives_no_verdict() {
     let project = project("trials: 3, min_passes: 1", &[""]);
     let mut request = project.request(&scripted("p"));
     request.settings.concurrency = 1;
@@ -380,12 +381,25 @@ async fn a_case_with_a_damaged_trial_is_not_run() {
         })
         .collect();
     fs::write(path, damaged.join("\n") + "\n").unwrap();
-    let regraded = project.regrade(path).await;
-    assert_eq!(
-        (regraded.head.summary.passed, regraded.head.summary.not_run),
-        (0, 1)
+    let control = RunControl::new();
+    let regraded = regrade(&project.regrade_request(), path, &control, &mut Events::default()).await;
+    assert!(
+        matches!(
+            regraded,
+            Err(RunError::Journal(JournalError::Broken { line: 4, .. }))
+        ),
+        "{regraded:?}"
     );
-    assert_eq!(regraded.exit.code(), 3);
+    // A resumed run asks again what counts no more.
+    let mut request = project.request(&scripted("ppp"));
+    request.resume = Some(path.to_owned());
+    let resumed = run(request).await.unwrap().outcome;
+    assert_eq!((resumed.head.summary.passed, resumed.exit.code()), (1, 0));
+    let warning = &resumed.head.warnings[0];
+    assert!(
+        warning.starts_with("line 4 of the journal did not fit"),
+        "{warning}"
+    );
 }
 
 #[tokio::test]

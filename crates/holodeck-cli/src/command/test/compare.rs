@@ -42,7 +42,7 @@ pub(super) struct CompareArgs {
     /// Exit 1 if B is significantly worse than A or has new errors, 4 if that cannot be decided.
     #[arg(long, help_heading = "Gate")]
     gate: bool,
-    /// The level of significance.
+    /// The level of significance, from 0.000001 to 0.5.
     #[arg(long, value_name = "LEVEL", default_value = "0.05", value_parser = parse_alpha, help_heading = "Gate")]
     alpha: f64,
     /// Do not count cases of A that B lacks as errors.
@@ -112,10 +112,11 @@ impl ComparisonFormat {
 
 fn parse_alpha(text: &str) -> Result<f64, String> {
     let alpha: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
-    if alpha > 0.0 && alpha < 1.0 {
+    // Below, no test of this program is exact; above, chance alone would be significant.
+    if (1e-6..=0.5).contains(&alpha) {
         Ok(alpha)
     } else {
-        Err("must be between 0 and 1".to_owned())
+        Err("must be between 0.000001 and 0.5".to_owned())
     }
 }
 
@@ -199,6 +200,10 @@ fn problem(error: &CompareError, agent: &Path) -> Problem {
     };
     let agent = &subject.argument;
     match error {
+        CompareError::Read(ReadRunError::Journal(error)) => subject.journal(error),
+        CompareError::WithoutChain { .. } => {
+            problem.with_hint("without `--gate`, the comparison is shown with a note")
+        }
         CompareError::Read(ReadRunError::Store(error)) => {
             let problem = subject.store(error);
             match error {

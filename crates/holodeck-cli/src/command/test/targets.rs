@@ -112,6 +112,14 @@ impl Reports {
         })
     }
 
+    /// The files of reports that an earlier run wrote.
+    pub(super) fn older(&self) -> impl Iterator<Item = &Path> {
+        self.targets.iter().filter_map(|(format, target)| match target {
+            Target::File(path) if looks_like(*format, path) => Some(path.as_path()),
+            Target::File(_) | Target::Stdout | Target::Null => None,
+        })
+    }
+
     /// Whether a report replaces the summary on stdout.
     pub(super) fn use_stdout(&self) -> bool {
         self.targets

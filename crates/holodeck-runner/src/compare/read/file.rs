@@ -5,7 +5,10 @@ use std::{
     path::Path,
 };
 
-use holodeck_model::{CaseContent, CaseDeciders, CaseState, MetricResult, Redactor};
+use holodeck_model::{
+    CaseContent, CaseDeciders, CaseState, Cases, MemoryFiles, MetricResult, Redactor, TestCase, Turn,
+    identify_cases,
+};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
@@ -21,7 +24,6 @@ use crate::{
             ComparedCase, ComparedRun, Metrics, RunInfo, RunKind, Source, TrialTally, answer_digest, label,
         },
     },
-    journal::content_of_inputs,
     report::{collapse_whitespace, metric_reason},
 };
 
@@ -182,6 +184,22 @@ impl FileCase {
             reason: mask(&reasons.join("; ")),
         }
     }
+}
+
+/// What a case without files asks.
+fn content_of_inputs(input: &str, turns: Option<Vec<&str>>) -> Option<CaseContent> {
+    let is_single = turns.is_none();
+    let turns = turns.into_iter().flatten().map(|input| Turn {
+        input: input.to_owned(),
+        ..Turn::default()
+    });
+    let case = TestCase {
+        input: is_single.then(|| input.to_owned()),
+        turns: turns.collect(),
+        ..TestCase::default()
+    };
+    let identities = identify_cases(&Cases::from_iter([case]), &MemoryFiles::new());
+    identities.first().map(|identity| identity.content)
 }
 
 /// Reads a run without its texts.
