@@ -34,7 +34,7 @@ const RUNS: &[Run] = &[
     },
     Run {
         name: "resume",
-        planned_minutes: 2,
+        planned_minutes: 4,
         // Not through nextest, which ends a test that takes long.
         cargo: &[
             "test",
@@ -203,8 +203,8 @@ const RUNS: &[Run] = &[
 pub(crate) struct Args {
     /// Only these runs.
     runs: Vec<String>,
-    /// How often `resume` begins a run, `ingest` an index and `events` two writers, and kills them; `events` and `kills`
-    /// twice as often.
+    /// How often `resume` begins a run, `ingest` an index and `events` two writers, and kills them; `resume`, `events`
+    /// and `kills` twice as often.
     #[arg(long, default_value_t = 100)]
     rounds: u32,
 }
@@ -227,7 +227,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         if run.name == "chroma" {
             services::chroma()?;
         }
-        let rounds = if run.name == "events" {
+        let rounds = if matches!(run.name, "events" | "resume") {
             2 * args.rounds
         } else {
             args.rounds
