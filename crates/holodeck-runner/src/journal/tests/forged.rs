@@ -7,12 +7,8 @@ use pretty_assertions::assert_eq;
 use super::*;
 
 /// Every kind of line. Of three cases the first passes, the second fails, the third has no verdict.
-fn write_finished(path: &Path, run_id: &str) -> Journal {
-    let header = JournalHeader {
-        run_id: run_id.to_owned(),
-        ..header(3)
-    };
-    let mut journal = Journal::create(path, header).unwrap();
+fn write_finished(path: &Path) -> Journal {
+    let mut journal = Journal::create(path, header(3)).unwrap();
     journal.record(0, &unit(&journal, 0, "zero"), None).unwrap();
     journal.grade(0, &grade(CaseState::Passed)).unwrap();
     journal.warn("careful".to_owned()).unwrap();
@@ -79,9 +75,13 @@ fn check_never_greener(path: &Path, text: &[u8], original: &[u8], what: &str) {
 fn a_forged_journal_is_never_greener() {
     let dir = tempfile::tempdir().unwrap();
     let (path, other) = (dir.path().join("r.jsonl"), dir.path().join("other.jsonl"));
-    drop(write_finished(&path, "r"));
+    drop(write_finished(&path));
     // Another run of the same cases, all of which passed.
-    let mut green = Journal::create(&other, header(3)).unwrap();
+    let header = JournalHeader {
+        run_id: "other".to_owned(),
+        ..header(3)
+    };
+    let mut green = Journal::create(&other, header).unwrap();
     for place in 0..3 {
         let passed = grade(CaseState::Passed);
         green.record(place, &unit(&green, place, "right"), None).unwrap();
@@ -187,7 +187,7 @@ fn a_forged_journal_is_never_greener() {
 fn a_journal_of_the_version_without_digests_can_only_be_shown() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
-    drop(write_finished(&path, "r"));
+    drop(write_finished(&path));
     let text = fs::read_to_string(&path).unwrap();
     let older = text.replacen("\"holodeck_journal\":3", "\"holodeck_journal\":2", 1);
     let lines = older.lines().map(|line| line.split(",\"chain\"").next().unwrap());
