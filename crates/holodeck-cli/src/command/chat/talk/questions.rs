@@ -46,6 +46,11 @@ impl Talk<'_> {
         if let Some(whole) = asked.args.as_ref().and_then(whole_arguments) {
             self.terminal.write_message(&format!("    {whole}\n"));
         }
+        if !asked.paths.is_empty() {
+            let paths = crate::terminal::mask_text(&asked.paths.join(", ")).into_owned();
+            let outside = format!("    not simply in the agent's folders: {}\n", printable(&paths));
+            self.terminal.write_message(&outside);
+        }
         loop {
             let prompt = "    allow?  [y]es  [n]o  [a]lways in this session  [e]dit › ";
             let answer = editor.ask(prompt, "", self.end_of(asked)).await?;
