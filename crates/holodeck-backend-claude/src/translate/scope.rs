@@ -91,6 +91,12 @@ impl OpenCall {
     }
 }
 
+/// How the CLI begins the result of a call that a rule for its path denies, before it asks about the call.
+const DENIED: [&str; 2] = [
+    "File is in a directory that is denied by your permission settings",
+    "File is covered by a",
+];
+
 /// Why a call did not reach its tool, from the CLI's error text.
 fn refusal(text: &str) -> Option<CallRefusal> {
     let error = text.strip_prefix("<tool_use_error>").unwrap_or(text);
@@ -99,6 +105,8 @@ fn refusal(text: &str) -> Option<CallRefusal> {
         Some(CallRefusal::Unknown)
     } else if error.starts_with("InputValidationError") || error.starts_with("MCP error -32602") {
         Some(CallRefusal::InvalidArguments)
+    } else if DENIED.iter().any(|start| error.starts_with(start)) {
+        Some(CallRefusal::NotAllowed)
     } else {
         None
     }
