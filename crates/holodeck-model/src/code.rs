@@ -144,6 +144,8 @@ codes! {
     MissingReference = "HD0706", "missing-reference";
     /// Test cases have the same name, or the same content and no name.
     EqualCases = "HD0707", "equal-cases";
+    /// A gate passes whatever the agent answers.
+    IdleGate = "HD0708", "idle-gate";
     /// A credential that the agent needs is absent.
     MissingCredential = "HD0801", "missing-credential";
     /// A program that the agent needs is absent or unusable.

@@ -80,6 +80,29 @@ const ANNOTATIONS: &[&str] = &[
     "xml",
 ];
 
+/// The values of `format` that are checked; any other one restricts nothing.
+const FORMATS: &[&str] = &[
+    "date",
+    "date-time",
+    "duration",
+    "email",
+    "hostname",
+    "idn-email",
+    "idn-hostname",
+    "ipv4",
+    "ipv6",
+    "iri",
+    "iri-reference",
+    "json-pointer",
+    "regex",
+    "relative-json-pointer",
+    "time",
+    "uri",
+    "uri-reference",
+    "uri-template",
+    "uuid",
+];
+
 /// Keywords whose values are mappings of schemas.
 const MAPS: &[&str] = &[
     "$defs",
@@ -107,6 +130,9 @@ const SCHEMAS: &[&str] = &[
     "unevaluatedItems",
     "unevaluatedProperties",
 ];
+
+/// The schema of a gate, in messages.
+const OF_METRIC: &str = "`schema` of metric `json_schema`";
 
 /// Reports schemas that are not valid, accept everything, or have misspelt keywords.
 pub fn check_schemas(agent: &LoadedAgent) -> Vec<Diagnostic> {
@@ -153,7 +179,7 @@ pub fn check_schemas(agent: &LoadedAgent) -> Vec<Diagnostic> {
             };
             if let Some(schema) = metric.schema.as_ref().and_then(|schema| schema.value()) {
                 let pointer = format!("{list}.{index}.schema");
-                let what = "`schema` of metric `json_schema`";
+                let what = OF_METRIC;
                 check(agent, &pointer, what, schema, &mut found);
                 if accepts_everything(schema) {
                     let message = format!("{what} accepts every JSON value");
@@ -205,6 +231,8 @@ fn warn_misspelt(
             for (index, schema) in value.as_array().into_iter().flatten().enumerate() {
                 warn_misspelt(agent, &format!("{inner}.{index}"), what, schema, found);
             }
+        } else if let ("format", Some(format)) = (keyword.as_str(), value.as_str()) {
+            found.extend(unknown_format(what, format).map(|warning| placed(agent, &inner, warning)));
         } else if !keyword.starts_with("x-")
             && !known().any(|known| known == keyword)
             && let Some(meant) = closest(keyword, known())
@@ -215,6 +243,23 @@ fn warn_misspelt(
             found.push(placed(agent, &inner, warning));
         }
     }
+}
+
+/// A warning of a `format` that nothing checks. Models read the schemas of tools and answers, and know more formats.
+fn unknown_format(what: &str, format: &str) -> Option<Diagnostic> {
+    if FORMATS.contains(&format) {
+        return None;
+    }
+    let meant = closest(format, FORMATS.iter().copied());
+    if meant.is_none() && what != OF_METRIC {
+        return None;
+    }
+    let message = format!("{what} has the unknown format `{format}`, which restricts nothing");
+    let warning = Diagnostic::warning(Code::BadSchema, message);
+    Some(match meant {
+        Some(meant) => warning.with_inline(format!("did you mean `{meant}`?")),
+        None => warning.with_help("use `pattern`, or a format of JSON Schema"),
+    })
 }
 
 fn accepts_everything(schema: &Value) -> bool {

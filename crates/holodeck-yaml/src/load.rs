@@ -2,6 +2,7 @@
 
 mod data_set;
 mod finish;
+mod idle;
 mod instructions;
 mod json;
 mod layers;

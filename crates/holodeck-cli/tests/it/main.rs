@@ -54,6 +54,7 @@ mod ingestion;
 mod init;
 mod interrupt;
 mod judge_usage;
+mod judge_votes;
 mod judges;
 mod log_probs;
 mod lookups;

@@ -6,33 +6,14 @@ use super::text::list_alternatives;
 use super::{Answer, Check, Expected, Finding};
 use crate::MetricError;
 use crate::json_text::quote;
-use crate::nlp::trim;
 
 /// The answer is the expected number, or one of them, within the tolerances.
 pub(super) struct Numeric {
     expected: Expected,
     absolute: Decimal,
     relative: Decimal,
-    percent: Percent,
-    separators: Separators,
+    config: StandardMetric,
 }
-
-#[derive(Clone, Copy, PartialEq)]
-enum Percent {
-    Refused,
-    /// `12%` is 0.12.
-    Accepted,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Separators {
-    Refused,
-    /// `1,000` is 1000.
-    Accepted,
-}
-
-/// Comma, underscore, no-break space, narrow no-break space.
-const SEPARATORS: [char; 4] = [',', '_', '\u{a0}', '\u{202f}'];
 
 impl Numeric {
     pub(super) fn new(expected: Expected, config: &StandardMetric) -> Result<Self, String> {
@@ -43,16 +24,7 @@ impl Numeric {
             expected,
             absolute: tolerance("absolute_tolerance", config.absolute_tolerance)?,
             relative: tolerance("relative_tolerance", config.relative_tolerance)?,
-            percent: if config.accept_percent {
-                Percent::Accepted
-            } else {
-                Percent::Refused
-            },
-            separators: if config.accept_thousands_separators {
-                Separators::Accepted
-            } else {
-                Separators::Refused
-            },
+            config: config.clone(),
         };
         if let Expected::Values(texts) = &check.expected {
             for text in texts {
@@ -65,24 +37,8 @@ impl Numeric {
     }
 
     fn parse(&self, text: &str) -> Result<Decimal, String> {
-        let not_a_number = |why: &str| format!("{} is not a number{why}", quote(text));
-        let mut digits = trim(text).to_owned();
-        let percent = digits.ends_with('%');
-        if percent {
-            if self.percent == Percent::Refused {
-                return Err(not_a_number(" (`accept_percent` is off)"));
-            }
-            digits.pop();
-            digits.truncate(trim(&digits).len());
-        }
-        if digits.contains(SEPARATORS) {
-            if self.separators == Separators::Refused {
-                return Err(not_a_number(" (`accept_thousands_separators` is off)"));
-            }
-            digits.retain(|c| !SEPARATORS.contains(&c));
-        }
-        let number = Decimal::parse(&digits).ok_or_else(|| not_a_number(""))?;
-        Ok(if percent { number.percent() } else { number })
+        let number = self.config.read_number(text);
+        number.map_err(|why| format!("{} is not a number{why}", quote(text)))
     }
 
     fn is_near(&self, found: &Decimal, expected: &Decimal) -> bool {

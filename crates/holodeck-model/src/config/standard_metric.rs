@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Aggregate, MetricCondition, ModelConfig, OnMasked, RequireCalibrated, SchemaRef};
-use crate::value::OneOrMany;
+use crate::value::{Decimal, OneOrMany, is_space};
 
 /// A check, a text metric, or a ready-made judge.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -105,7 +105,32 @@ pub struct StandardMetric {
     pub schema: Option<SchemaRef>,
 }
 
+/// Comma, underscore, no-break space, narrow no-break space.
+const SEPARATORS: [char; 4] = [',', '_', '\u{a0}', '\u{202f}'];
+
 impl StandardMetric {
+    /// Reads a number as `numeric` does. The error continues “is not a number”.
+    pub fn read_number(&self, text: &str) -> Result<Decimal, &'static str> {
+        let trim = |text: &str| text.trim_matches(is_space).to_owned();
+        let mut digits = trim(text);
+        let percent = digits.ends_with('%');
+        if percent {
+            if !self.accept_percent {
+                return Err(" (`accept_percent` is off)");
+            }
+            digits.pop();
+            digits = trim(&digits);
+        }
+        if digits.contains(SEPARATORS) {
+            if !self.accept_thousands_separators {
+                return Err(" (`accept_thousands_separators` is off)");
+            }
+            digits.retain(|c| !SEPARATORS.contains(&c));
+        }
+        let number = Decimal::parse(&digits).ok_or("")?;
+        Ok(if percent { number.percent() } else { number })
+    }
+
     /// Whether the answer is compared with the `ground_truth` of the case.
     pub fn needs_ground_truth(&self) -> bool {
         use StandardMetricName as Name;

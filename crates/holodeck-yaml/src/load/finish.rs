@@ -23,6 +23,8 @@ const MAX_DIAGNOSTICS: usize = 300;
 impl Loader<'_> {
     /// Reports metrics without a threshold, and cases that check nothing.
     pub(super) fn note_tests(&mut self, root: NodeId, agent: &Agent) {
+        self.warn_idle_gates(root, agent);
+        self.check_numbers(root, agent);
         let shared = agent
             .evaluations
             .as_ref()

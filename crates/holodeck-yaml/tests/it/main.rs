@@ -16,6 +16,7 @@ mod data_sets;
 mod fixtures;
 mod folders;
 mod fuzz;
+mod idle_gates;
 mod limits;
 mod loaded;
 mod matrix;

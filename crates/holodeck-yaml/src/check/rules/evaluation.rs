@@ -376,7 +376,13 @@ fn check_values(rules: &mut Rules<'_>, metric: &View, name: &str) {
     for (node, text) in rules.texts(metric, "value") {
         let place = rules.tree.place(node);
         let pointer = metric.path.pointer(Some("value"));
-        if text.is_empty() && !matches!(name, "equality" | "exact_match" | "levenshtein") {
+        let compares_whole = matches!(
+            name,
+            "equality" | "exact_match" | "levenshtein" | "numeric" | "regex"
+        );
+        if text.is_empty() && !matches!(name, "equality" | "exact_match" | "levenshtein")
+            || !compares_whole && is_nothing(rules, metric, text)
+        {
             let message = format!(
                 "`value`{} is empty, and every answer contains an empty string",
                 rules.owner_suffix(metric)
@@ -392,6 +398,16 @@ fn check_values(rules: &mut Rules<'_>, metric: &View, name: &str) {
             rules.add(place, Diagnostic::error(Code::BadPattern, message).about(pointer));
         }
     }
+}
+
+/// Whether the options of a metric leave nothing of a text that is searched for.
+fn is_nothing(rules: &Rules<'_>, metric: &View, text: &str) -> bool {
+    let strips = |field| rules.flag(metric, field) == Some(true);
+    let is_left = |c: char| {
+        !(strips("strip_punctuation") && c.is_ascii_punctuation())
+            && !(strips("strip_whitespace") && c.is_whitespace())
+    };
+    !text.chars().any(is_left)
 }
 
 fn check_optimizer(rules: &mut Rules<'_>, optimizer: &View) {
