@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use holodeck_model::{CodeMetric, MissingVote, ModelConfig};
+use holodeck_model::{CodeMetric, MissingVote, ModelConfig, Spent};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -47,6 +47,15 @@ pub struct Asked<'a> {
 pub trait Judge: Send + Sync {
     /// Returns the answer to a prompt, or why there is none.
     async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError>;
+}
+
+/// A judge that counts what it costs.
+pub trait CountingJudge: Judge {
+    /// Names the next questions in records.
+    fn begin(&self, iteration: u32);
+
+    /// Takes the cost since the last call.
+    fn take_spent(&self) -> Spent;
 }
 
 /// One question to a judge.

@@ -29,7 +29,6 @@ pub use bleu::{Bleu, bleu};
 pub use chrf::{WordOrder, chrf};
 pub use exact::{Normalization, equality, exact_match};
 pub use meteor::{Meteor, meteor};
-pub(crate) use python::trim;
 pub use rouge::{Rouge, RougeVariant, Stemming, rouge};
 pub use squad::{squad_exact_match, squad_f1};
 pub(crate) use unicode::compose;

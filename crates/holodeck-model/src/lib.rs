@@ -96,7 +96,7 @@ pub use tool_names::{
     shorten_tool_name, without_pattern,
 };
 pub use tool_pattern::{CallPattern, ToolPattern};
-pub use usage::TokenUsage;
+pub use usage::{Spent, TokenUsage};
 pub use value::{
     Decimal, Glob, JsonMap, OneOrMany, PathBases, PathGlob, PathRef, Pattern, PatternError, SecretMap,
     has_lost_digits, is_within, python_str,

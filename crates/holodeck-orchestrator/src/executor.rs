@@ -9,7 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::BackendError;
-use holodeck_model::{CommandContext, EvidenceConfig, ExecutionAttempt, UsageMetadata};
+use holodeck_model::{CommandContext, EvidenceConfig, ExecutionAttempt, Spent, UsageMetadata};
 use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -422,16 +422,8 @@ impl Run {
 
     fn add_usage(&self, usage: UsageMetadata) {
         let mut progress = self.progress();
-        progress.usage = Some(match progress.usage {
-            None => usage,
-            Some(before) => UsageMetadata {
-                usage: before.usage.zip(usage.usage).map(|(mut sum, more)| {
-                    sum += more;
-                    sum
-                }),
-                cost_usd: before.cost_usd.zip(usage.cost_usd).map(|(sum, more)| sum + more),
-            },
-        });
+        let before = progress.usage.map(Spent::from).unwrap_or_default();
+        progress.usage = Some((before + usage.into()).into());
     }
 }
 

@@ -30,10 +30,10 @@ pub use gates::{Gate, GateResult, GateState};
 pub use hooks::{FLUSH_LIMIT, Hook, HookEvent, HookPoint, HookReport};
 pub use legacy::{LegacyAgent, LegacyOpening, LegacyProgram};
 pub use quality::{
-    AnswerScorer, Assessment, CountingJudge, ImproveError, Improver, InvalidRule, LoopControl, LoopObserver,
-    LoopOutput, LoopReplay, LoopReport, LoopRules, LoopState, LoopStep, LoopVerdict, QualityAssessment,
-    QualityLoop, ReplayedIteration, Scorer, ScorerError, ScorerParts, Signals, data_block, repair_prompt,
-    replay, split_command,
+    AnswerScorer, Assessment, ImproveError, Improver, InvalidRule, LoopControl, LoopObserver, LoopOutput,
+    LoopReplay, LoopReport, LoopRules, LoopState, LoopStep, LoopVerdict, QualityAssessment, QualityLoop,
+    ReplayedIteration, Scorer, ScorerError, ScorerParts, Signals, data_block, repair_prompt, replay,
+    split_command,
 };
 pub use registry::{AgentDefinition, AgentRegistry};
 pub use select::{

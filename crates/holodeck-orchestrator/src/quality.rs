@@ -24,7 +24,7 @@ pub use prompt::{data_block, repair_prompt};
 pub use replay::{LoopReplay, ReplayedIteration, replay};
 pub use rules::{InvalidRule, LoopRules};
 pub use run::QualityLoop;
-pub use scorer::{AnswerScorer, CountingJudge, ScorerParts};
+pub use scorer::{AnswerScorer, ScorerParts};
 pub use signals::{Signals, split_command};
 pub use state::{LoopState, LoopStep, LoopVerdict};
 

@@ -2,10 +2,9 @@
 //!
 //! A usage that is unknown ends the run, since the limit can no longer be enforced.
 
-use holodeck_model::TokenUsage;
+use holodeck_model::Spent;
 
 use crate::{
-    judging::JudgeUsage,
     record::{Grade, UnitRecord},
     run_end::{RunEnd, RunEndKind},
 };
@@ -38,26 +37,24 @@ impl Meter {
 
     /// Adds the usage of an executed unit; returns a reason to end the run, if there is one.
     pub(crate) fn add_unit(&mut self, unit: &UnitRecord) -> Option<RunEnd> {
-        let by_user = unit.user.as_ref().and_then(|user| user.used);
-        let by_user = by_user.and_then(|used| self.add(used.model_calls, used.usage, used.cost_usd));
-        self.add(unit.model_calls(), unit.usage(), unit.cost_usd())
-            .or(by_user)
+        let by_user = unit.user.as_ref().and_then(|user| self.add(user.used?));
+        self.add(unit.spent()).or(by_user)
     }
 
     /// Adds the usage of the judge for a unit.
     pub(crate) fn add_grade(&mut self, grade: &Grade) -> Option<RunEnd> {
-        let JudgeUsage {
-            model_calls,
-            usage,
-            cost_usd,
-        } = grade.judging?;
-        self.add(model_calls, usage, cost_usd)
+        self.add(grade.judging?)
     }
 
     /// Usage that is unknown, or zero although the model answered, cannot be compared with a budget, so it also ends
     /// the run.
-    fn add(&mut self, calls: u32, usage: Option<TokenUsage>, cost: Option<f64>) -> Option<RunEnd> {
-        let tokens = usage.map(|usage| usage.total_tokens);
+    fn add(&mut self, spent: Spent) -> Option<RunEnd> {
+        let Spent {
+            calls,
+            tokens,
+            cost_usd: cost,
+        } = spent;
+        let tokens = tokens.map(|usage| usage.total_tokens);
         self.tokens += tokens.unwrap_or(0);
         self.cost_usd += cost.unwrap_or(0.0);
         let called = calls > 0;

@@ -13,11 +13,11 @@ use holodeck_eval::{
     Grader,
     calibration::{CONFIDENCE, Calibration, LabelledVerdict, MIN_LABELS, Shortfall},
 };
-use holodeck_model::{LabelledContent, LabelledItem, MetricConfig, OnMasked, Redactor, UnitKey};
+use holodeck_model::{LabelledContent, LabelledItem, MetricConfig, OnMasked, Redactor, Spent, UnitKey};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{ExitCode, JudgeSettings, JudgeUsage, RunError, judging::RunJudge};
+use crate::{ExitCode, JudgeSettings, RunError, judging::RunJudge};
 
 use ask::{judge_item, masked};
 
@@ -115,8 +115,8 @@ pub struct CalibrationRun {
     pub rows: Vec<JudgedLabel>,
     /// How far both agree, over the rows with a verdict; absent if there is none.
     pub calibration: Option<Calibration>,
-    /// The usage of the judge.
-    pub usage: JudgeUsage,
+    /// The cost of the judge.
+    pub usage: Spent,
 }
 
 impl CalibrationRun {
@@ -176,16 +176,16 @@ pub async fn calibrate(
         })
     });
     // Each item may ask several times; the judge itself limits its calls.
-    let judged: Vec<(JudgedLabel, Option<JudgeUsage>)> = stream::iter(asking)
+    let judged: Vec<(JudgedLabel, Option<Spent>)> = stream::iter(asking)
         .buffered(judge.concurrency().max(1))
         .collect()
         .await;
     judge.close().await?;
-    let mut usage = JudgeUsage::default();
+    let mut usage = Spent::default();
     let mut rows = Vec::with_capacity(judged.len());
     for (row, used) in judged {
         if let Some(used) = used {
-            usage.add(&used);
+            usage += used;
         }
         rows.push(row);
     }

@@ -8,7 +8,7 @@ use std::{
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_model::{
     ApprovalDetail, CaseDeciders, CaseState, Digest, ExecutionState, ExpectedApproval, ExpectedTool, Failure,
-    LoopSummary, MetricConfig, MetricResult, MissingVote, OneOrMany, Redactor, ResolvedAgent, TokenUsage,
+    LoopSummary, MetricConfig, MetricResult, MissingVote, OneOrMany, Redactor, ResolvedAgent, Spent,
     case_label,
 };
 use holodeck_turn::TurnRecord;
@@ -16,7 +16,6 @@ use serde_json::Value;
 
 use crate::{
     grade::{Expectations, expectations, of_conversation},
-    judging::JudgeUsage,
     record::{Grade, TurnGrade, UnitRecord, UserRecord},
     trials::Trials,
 };
@@ -159,35 +158,32 @@ impl CaseReport {
         }
     }
 
-    /// Its tokens, of all trials; absent if some are unknown.
-    pub fn usage(&self) -> Option<TokenUsage> {
+    /// The cost of its agent, of all trials.
+    pub fn spent(&self) -> Spent {
         match &self.trials {
-            Some(trials) => trials.usage,
-            None => self.unit.usage(),
+            Some(trials) => trials.spent,
+            None => self.unit.spent(),
         }
     }
 
-    /// Its price, of all trials; absent if some is unknown.
-    pub fn cost_usd(&self) -> Option<f64> {
-        match &self.trials {
-            Some(trials) => trials.cost_usd,
-            None => self.unit.cost_usd(),
-        }
-    }
-
-    /// The usage of its judges, for all trials.
-    pub fn judging(&self) -> Option<JudgeUsage> {
+    /// The cost of its judges, of all trials.
+    pub fn judging(&self) -> Spent {
         match &self.trials {
             Some(trials) => trials.judging,
-            None => self.grade.judging,
+            None => self.grade.judging.unwrap_or_default(),
         }
     }
 
-    /// The usage of the model that plays its user, for all trials.
-    pub fn user_used(&self) -> Option<JudgeUsage> {
+    /// The cost of the model that plays its user, of all trials.
+    pub fn user_spent(&self) -> Spent {
         match &self.trials {
             Some(trials) => trials.user_used,
-            None => self.unit.user.as_ref()?.used,
+            None => self
+                .unit
+                .user
+                .as_ref()
+                .and_then(|user| user.used)
+                .unwrap_or_default(),
         }
     }
 
@@ -208,14 +204,6 @@ impl CaseReport {
         }
         let turn = self.grade.turns.first().filter(|_| !self.unit.conversation);
         turn.map_or(&[], |turn| &turn.approvals)
-    }
-
-    /// Model calls made, of all trials.
-    pub fn model_calls(&self) -> u32 {
-        match &self.trials {
-            Some(trials) => trials.model_calls,
-            None => self.unit.model_calls(),
-        }
     }
 
     /// Its turns, in order; empty if the first one was never started.
@@ -297,7 +285,9 @@ impl CaseReport {
     pub(crate) fn has_judge_failure(&self) -> bool {
         let quality = self.unit.quality_loop.as_ref();
         let mut metrics = self.metrics_of_trials();
+        let user = self.unit.user.as_ref();
         quality.is_some_and(|quality| quality.judge_failure.is_some())
+            || user.is_some_and(|user| user.judge_failure.is_some())
             || metrics.any(|metrics| metrics.iter().any(|metric| metric.judge_failure.is_some()))
     }
 

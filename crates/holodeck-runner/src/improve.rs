@@ -7,9 +7,10 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeRequest};
+use holodeck_eval::{CountingJudge, Judge, JudgeAnswer, JudgeError, JudgeRequest};
 use holodeck_model::{
-    ExecutionState, Failure, FailureKind, FileInput, JudgeFailure, LoopSummary, Redactor, TestCase, UnitKey,
+    ExecutionState, Failure, FailureKind, FileInput, JudgeFailure, LoopSummary, Redactor, Spent, TestCase,
+    UnitKey,
 };
 use holodeck_turn::TurnRecord;
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     JudgeSettings,
     execute::{Blocker, Conversation, Executor},
-    judging::{JudgeUsage, RunJudge, judge_failure},
+    judging::{RunJudge, judge_failure},
 };
 
 /// Improves the answers of cases.
@@ -63,8 +64,8 @@ pub struct LoopRecord {
     /// Scores and end.
     #[serde(flatten)]
     pub summary: LoopSummary,
-    /// The usage besides the returned answer: the other answers, and scoring.
-    pub used: JudgeUsage,
+    /// The cost besides the returned answer: the other answers, and scoring.
+    pub used: Spent,
     /// Wall time of the first answer and the loop.
     pub elapsed_ms: u64,
     /// The meaning of its judge's failed call for other calls.
@@ -90,26 +91,6 @@ impl LoopRecord {
         if let Some(failure) = &mut self.failure {
             redactor.mask_text(&mut failure.text);
         }
-    }
-}
-
-impl JudgeUsage {
-    /// The usage of turns.
-    pub fn of_turns<'a>(turns: impl IntoIterator<Item = &'a TurnRecord>) -> Self {
-        let mut sum = Self::default();
-        for turn in turns {
-            sum.add(&Self::of(turn));
-        }
-        sum
-    }
-
-    /// The sum; a part that is not known makes it unknown.
-    #[must_use]
-    pub fn and(mut self, more: Option<&Self>) -> Self {
-        if let Some(more) = more {
-            self.add(more);
-        }
-        self
     }
 }
 
@@ -178,7 +159,7 @@ pub struct JudgeCalls {
     name: String,
     cancel: CancellationToken,
     iteration: AtomicU32,
-    used: std::sync::Mutex<(JudgeUsage, JudgeUsage)>,
+    used: std::sync::Mutex<(Spent, Spent)>,
     failure: std::sync::Mutex<Option<JudgeFailure>>,
 }
 
@@ -195,21 +176,6 @@ impl JudgeCalls {
         }
     }
 
-    /// The next questions are about the answer of this iteration, from 0.
-    pub fn begin(&self, iteration: u32) {
-        self.iteration.store(iteration, Ordering::Relaxed);
-    }
-
-    /// Takes the usage since the last call; `None` if no model was called.
-    pub fn take_usage(&self) -> Option<JudgeUsage> {
-        let mut used = self
-            .used
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let taken = std::mem::take(&mut used.0);
-        (taken.model_calls > 0).then_some(taken)
-    }
-
     /// The meaning of a failed call for other calls, if one failed.
     pub fn failure(&self) -> Option<JudgeFailure> {
         *self
@@ -218,8 +184,8 @@ impl JudgeCalls {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The total usage.
-    pub fn usage(&self) -> JudgeUsage {
+    /// The total cost.
+    pub fn spent(&self) -> Spent {
         self.used
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -249,9 +215,23 @@ impl Judge for JudgeCalls {
                 .used
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
-            used.0.add(&usage);
-            used.1.add(&usage);
+            used.0 += usage;
+            used.1 += usage;
         }
         answer
+    }
+}
+
+impl CountingJudge for JudgeCalls {
+    fn begin(&self, iteration: u32) {
+        self.iteration.store(iteration, Ordering::Relaxed);
+    }
+
+    fn take_spent(&self) -> Spent {
+        let mut used = self
+            .used
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        std::mem::take(&mut used.0)
     }
 }

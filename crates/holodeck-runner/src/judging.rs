@@ -11,7 +11,7 @@ use std::{
 use async_trait::async_trait;
 use holodeck_backend_api::{AgentBackend, BackendError, NumberOdds, TurnRequest};
 use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, VerdictFormat};
-use holodeck_model::{JudgeFailure, ModelConfig, Redactor, TokenUsage, UnitKey, hex_prefix};
+use holodeck_model::{JudgeFailure, ModelConfig, Redactor, Spent, UnitKey, hex_prefix};
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -79,52 +79,8 @@ pub(crate) struct JudgedLine {
     /// The answer; absent if the call failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) answer: Option<JudgeAnswer>,
-    /// Its usage.
-    pub(crate) used: JudgeUsage,
-}
-
-/// The usage of a judge, or of a model that plays a user, for one unit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct JudgeUsage {
-    /// Model calls made.
-    pub model_calls: u32,
-    /// Tokens; absent if a call reported none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<TokenUsage>,
-    /// Price in US dollars; absent if the price of a call is unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_usd: Option<f64>,
-}
-
-impl JudgeUsage {
-    pub(crate) fn of(turn: &TurnRecord) -> Self {
-        Self {
-            model_calls: turn.result.num_turns,
-            usage: turn.usage,
-            cost_usd: turn.cost_usd,
-        }
-    }
-
-    /// A sum with a missing part would be wrong, so it is absent then.
-    pub(crate) fn add(&mut self, more: &Self) {
-        let first = self.model_calls == 0;
-        if more.model_calls == 0 {
-            return;
-        }
-        self.model_calls += more.model_calls;
-        self.usage = match (self.usage, more.usage) {
-            (Some(mut sum), Some(more)) => {
-                sum += more;
-                Some(sum)
-            }
-            (_, usage) => usage.filter(|_| first),
-        };
-        self.cost_usd = match (self.cost_usd, more.cost_usd) {
-            (Some(sum), Some(more)) => Some(sum + more),
-            (_, cost) => cost.filter(|_| first),
-        };
-    }
+    /// Its cost.
+    pub(crate) used: Spent,
 }
 
 /// The judges of a run.
@@ -238,15 +194,15 @@ pub(crate) struct UnitJudge<'a> {
     /// The unit in recordings.
     name: String,
     /// Answers and what they used, by the digest of their question.
-    answered: HashMap<String, (JudgeAnswer, JudgeUsage)>,
+    answered: HashMap<String, (JudgeAnswer, Spent)>,
     cancel: CancellationToken,
-    usage: Mutex<Option<JudgeUsage>>,
+    usage: Mutex<Option<Spent>>,
     stopped: AtomicBool,
 }
 
 impl UnitJudge<'_> {
     /// The usage; `None` without a call.
-    pub(crate) fn usage(&self) -> Option<JudgeUsage> {
+    pub(crate) fn usage(&self) -> Option<Spent> {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -255,9 +211,9 @@ impl UnitJudge<'_> {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    fn count(&self, used: &JudgeUsage) {
+    fn count(&self, used: &Spent) {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        usage.get_or_insert_default().add(used);
+        *usage.get_or_insert_default() += *used;
     }
 
     /// Calls the judge and records its answer.
@@ -297,14 +253,14 @@ impl UnitJudge<'_> {
             self.stopped.store(true, Ordering::Relaxed);
             return Err(stopped("the run was stopped"));
         };
-        let used = JudgeUsage::of(&record);
+        let used = record.spent();
         self.count(&used);
         let answer = read_answer(*record, error.as_ref()).map(|mut answer| {
             self.judge.redactor.value(&mut answer.value);
             answer
         });
         let serves_all = request.shared && answer.is_ok();
-        if answer.is_ok() || used.model_calls > 0 {
+        if answer.is_ok() || used.calls > 0 {
             // Without a receiver the run is over.
             let _ = self.judge.record.send(JudgedLine {
                 key: (!serves_all).then_some(self.key),
@@ -354,7 +310,7 @@ pub(crate) fn read_answer(
 }
 
 /// The kind of an error that says something about all calls.
-fn kind_of(error: &BackendError) -> Option<JudgeErrorKind> {
+pub(crate) fn kind_of(error: &BackendError) -> Option<JudgeErrorKind> {
     match error {
         BackendError::ReplayMiss(_) => Some(JudgeErrorKind::RecordingMiss),
         error if error.is_credentials() => Some(JudgeErrorKind::Credentials),

@@ -61,7 +61,7 @@ pub use journal::{
     Break, JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunFlags, StoredCombination,
     StoredSelection, StoredShard,
 };
-pub use judging::{JudgeSettings, JudgeUsage, Judges, OpenJudge};
+pub use judging::{JudgeSettings, Judges, OpenJudge};
 pub use lock::{LockError, RunLock};
 pub use matrix::{Sibling, SiblingState, SiblingsError, new_group, pass_rate_interval, siblings};
 pub use merge::{MergeError, MergeRequest, merge_shards};

@@ -3,12 +3,12 @@
 use holodeck_backend_api::Redactions;
 use holodeck_model::{
     ApprovalDetail, ArgMatchDetail, CaseDeciders, CaseIdentity, CaseState, ConversationEnd, Digest,
-    ExecutionState, Failure, FailureKind, MetricResult, Redactor, TaskRoute, TokenUsage, UnitKey,
+    ExecutionState, Failure, FailureKind, JudgeFailure, MetricResult, Redactor, Spent, TaskRoute, UnitKey,
 };
 use holodeck_turn::TurnRecord;
 use serde::{Deserialize, Serialize};
 
-use crate::{improve::LoopRecord, judging::JudgeUsage};
+use crate::improve::LoopRecord;
 
 /// One execution of one case. A case without `turns` has exactly one turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,7 +56,10 @@ pub struct UserRecord {
     pub model: Option<String>,
     /// The usage of that model; absent if it was not called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub used: Option<JudgeUsage>,
+    pub used: Option<Spent>,
+    /// The meaning of that model's failed call for other calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge_failure: Option<JudgeFailure>,
     /// Why the conversation could not continue, unless the agent failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
@@ -90,7 +93,7 @@ pub struct Grade {
     pub unjudged: bool,
     /// The usage of the judge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judging: Option<JudgeUsage>,
+    pub judging: Option<Spent>,
 }
 
 /// The verdict on one turn.
@@ -177,48 +180,10 @@ impl UnitRecord {
         self.failures.iter().chain(by_user).chain(by_loop)
     }
 
-    /// Model calls made.
-    pub(crate) fn model_calls(&self) -> u32 {
-        let turns = self.turns.iter().map(|turn| turn.result.num_turns);
-        turns.sum::<u32>() + self.loop_used().map_or(0, |used| used.model_calls)
-    }
-
-    /// Its tokens; absent if those of a turn are unknown, because a partial sum would be wrong.
-    pub fn usage(&self) -> Option<TokenUsage> {
-        let mut total = None;
-        for turn in &self.turns {
-            match turn.usage {
-                Some(usage) => *total.get_or_insert_with(TokenUsage::default) += usage,
-                None if turn.result.num_turns > 0 => return None,
-                None => {}
-            }
-        }
-        if let Some(used) = self.loop_used() {
-            *total.get_or_insert_with(TokenUsage::default) += used.usage?;
-        }
-        total
-    }
-
-    /// The usage of its loop besides the returned answer.
-    fn loop_used(&self) -> Option<JudgeUsage> {
-        let used = self.quality_loop.as_ref()?.used;
-        (used.model_calls > 0).then_some(used)
-    }
-
-    /// Its price; absent if that of a turn is unknown.
-    pub fn cost_usd(&self) -> Option<f64> {
-        let mut total = None;
-        for turn in &self.turns {
-            match turn.cost_usd {
-                Some(cost) => *total.get_or_insert(0.0) += cost,
-                None if turn.result.num_turns > 0 => return None,
-                None => {}
-            }
-        }
-        if let Some(used) = self.loop_used() {
-            *total.get_or_insert(0.0) += used.cost_usd?;
-        }
-        total
+    /// The cost of its turns and its loop.
+    pub fn spent(&self) -> Spent {
+        let by_loop = self.quality_loop.as_ref().map(|quality| quality.used);
+        self.turns.iter().map(TurnRecord::spent).chain(by_loop).sum()
     }
 
     /// The approximate number of bytes that checks read.

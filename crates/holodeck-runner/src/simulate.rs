@@ -13,9 +13,9 @@ use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, describe_error};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    JudgeUsage, Judges, OpenJudge,
+    Judges, OpenJudge,
     execute::{Blocker, Conversation, Executor},
-    judging::read_answer,
+    judging::{judge_failure, kind_of, read_answer},
     record::UserRecord,
 };
 
@@ -261,8 +261,8 @@ impl Player<'_> {
         let TurnEnd::Ended { record, error } = end else {
             return Err(NoMessage::Stopped);
         };
-        let used = JudgeUsage::of(&record);
-        self.record.used.get_or_insert_default().add(&used);
+        *self.record.used.get_or_insert_default() += record.spent();
+        self.record.judge_failure = error.as_ref().and_then(kind_of).and_then(judge_failure);
         self.rejected = error
             .as_ref()
             .and_then(Blocker::from_error)

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use holodeck_model::{CaseState, LoopSummary, LoopTotals, MetricResult, ReportSummary, TokenUsage};
+use holodeck_model::{CaseState, LoopSummary, LoopTotals, MetricResult, ReportSummary, Spent, TokenUsage};
 
-use crate::{CaseReport, judging::JudgeUsage};
+use crate::CaseReport;
 
 /// Folds cases into the totals of a run. Memory does not grow with the number of cases.
 #[derive(Clone, Debug, Default)]
@@ -14,8 +14,8 @@ pub struct SummaryFold {
     usage: Option<TokenUsage>,
     cost_usd: f64,
     cost_known: bool,
-    judging: Option<JudgeUsage>,
-    by_users: Option<JudgeUsage>,
+    judging: Spent,
+    by_users: Spent,
     loops: Option<LoopTotals>,
 }
 
@@ -51,22 +51,19 @@ impl SummaryFold {
             }
         }
         let summary = &mut self.summary;
-        match (case.usage(), &mut self.usage) {
+        let spent = case.spent();
+        match (spent.tokens, &mut self.usage) {
             (Some(usage), Some(total)) => *total += usage,
             (Some(usage), none) => *none = Some(usage),
-            (None, _) if case.model_calls() > 0 => summary.usage_missing += 1,
+            (None, _) if spent.calls > 0 => summary.usage_missing += 1,
             (None, _) => {}
         }
-        if let Some(judging) = case.judging() {
-            self.judging.get_or_insert_default().add(&judging);
-        }
-        if let Some(used) = case.user_used() {
-            self.by_users.get_or_insert_default().add(&used);
-        }
+        self.judging += case.judging();
+        self.by_users += case.user_spent();
         if let Some(quality) = case.quality_loop() {
             self.observe_loop(quality);
         }
-        if let Some(cost) = case.cost_usd() {
+        if let Some(cost) = spent.cost_usd {
             self.cost_usd += cost;
             self.cost_known = true;
         }
@@ -124,10 +121,10 @@ impl SummaryFold {
         summary.token_usage = self.usage;
         summary.cost_usd = self.cost_known.then_some(self.cost_usd);
         summary.loops = self.loops;
-        summary.judge_usage = self.judging.and_then(|judging| judging.usage);
-        summary.judge_cost_usd = self.judging.and_then(|judging| judging.cost_usd);
-        summary.user_usage = self.by_users.and_then(|used| used.usage);
-        summary.user_cost_usd = self.by_users.and_then(|used| used.cost_usd);
+        summary.judge_usage = self.judging.tokens;
+        summary.judge_cost_usd = self.judging.cost_usd;
+        summary.user_usage = self.by_users.tokens;
+        summary.user_cost_usd = self.by_users.cost_usd;
         summary
     }
 }

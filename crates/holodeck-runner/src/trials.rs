@@ -3,14 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holodeck_eval::stats::{Interval, pass_at_k, pass_hat_k, wilson};
-use holodeck_model::{
-    CaseDeciders, CaseState, ExecutionState, Failure, ResolvedAgent, TokenUsage, TrialResult,
-};
+use holodeck_model::{CaseDeciders, CaseState, ExecutionState, Failure, ResolvedAgent, Spent, TrialResult};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     CaseReport, Journal, JournalError, PlanError, RunFlags,
-    judging::JudgeUsage,
     record::{Grade, UnitRecord, worse_execution},
 };
 use holodeck_model::{Redactor, case_label};
@@ -170,11 +167,10 @@ pub struct Trials {
     pub(crate) deciders: CaseDeciders,
     /// The worst execution of the trials with the state of the verdict.
     pub(crate) execution: ExecutionState,
-    pub(crate) usage: Option<TokenUsage>,
-    pub(crate) cost_usd: Option<f64>,
-    pub(crate) judging: Option<JudgeUsage>,
-    pub(crate) user_used: Option<JudgeUsage>,
-    pub(crate) model_calls: u32,
+    /// The cost of the agent.
+    pub(crate) spent: Spent,
+    pub(crate) judging: Spent,
+    pub(crate) user_used: Spent,
     pub(crate) elapsed_ms: u64,
     pub(crate) truncations: BTreeSet<String>,
     pub(crate) is_redacted: bool,
@@ -222,8 +218,6 @@ struct TrialFold {
     /// The worst execution of each state.
     executions: Vec<(CaseState, ExecutionState)>,
     sums: Trials,
-    usage_missing: bool,
-    cost_missing: bool,
 }
 
 impl TrialFold {
@@ -239,11 +233,9 @@ impl TrialFold {
             results: Vec::new(),
             deciders: case.grade.deciders.clone(),
             execution: ExecutionState::Completed,
-            usage: None,
-            cost_usd: None,
-            judging: None,
-            user_used: None,
-            model_calls: 0,
+            spent: Spent::default(),
+            judging: Spent::default(),
+            user_used: Spent::default(),
             elapsed_ms: 0,
             truncations: BTreeSet::new(),
             is_redacted: false,
@@ -255,8 +247,6 @@ impl TrialFold {
             firsts: Vec::new(),
             executions: Vec::new(),
             sums,
-            usage_missing: false,
-            cost_missing: false,
         };
         fold.count();
         fold
@@ -277,22 +267,10 @@ impl TrialFold {
         if case.grade.deciders != sums.deciders {
             sums.deciders = CaseDeciders::default();
         }
-        let called = case.unit.model_calls() > 0;
-        match case.unit.usage() {
-            Some(usage) => *sums.usage.get_or_insert_default() += usage,
-            None => self.usage_missing |= called,
-        }
-        match case.unit.cost_usd() {
-            Some(cost) => *sums.cost_usd.get_or_insert_default() += cost,
-            None => self.cost_missing |= called,
-        }
-        if let Some(judging) = &case.grade.judging {
-            sums.judging.get_or_insert_default().add(judging);
-        }
-        if let Some(used) = case.unit.user.as_ref().and_then(|user| user.used) {
-            sums.user_used.get_or_insert_default().add(&used);
-        }
-        sums.model_calls += case.unit.model_calls();
+        sums.spent += case.unit.spent();
+        sums.judging += case.grade.judging.unwrap_or_default();
+        let by_user = case.unit.user.as_ref().and_then(|user| user.used);
+        sums.user_used += by_user.unwrap_or_default();
         sums.elapsed_ms += case.elapsed_ms();
         sums.truncations.append(&mut case.truncations());
         sums.is_redacted |= case.is_redacted();
@@ -305,7 +283,7 @@ impl TrialFold {
             agent_response: case.answer().filter(|_| is_kept).map(ToOwned::to_owned),
             metric_results: case.metrics().into_owned(),
             ended_by: case.ended_by().map(ToOwned::to_owned),
-            cost_usd: case.unit.cost_usd(),
+            cost_usd: case.unit.spent().cost_usd,
             execution_time_ms: case.elapsed_ms(),
         });
         let known = self.executions.iter_mut().find(|(other, _)| *other == state);
@@ -331,8 +309,6 @@ impl TrialFold {
         (sums.passed, sums.failed) = (counts.passed, counts.failed);
         (sums.errors, sums.unchecked) = (counts.errors, counts.unchecked);
         // A partial sum would be wrong.
-        sums.usage = sums.usage.filter(|_| !self.usage_missing);
-        sums.cost_usd = sums.cost_usd.filter(|_| !self.cost_missing);
         let decides = |state: CaseState| state == sums.state || state.is_failed() && sums.state.is_failed();
         let execution = executions.iter().find(|(state, _)| decides(*state));
         if let Some((_, execution)) = execution {

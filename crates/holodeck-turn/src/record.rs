@@ -2,7 +2,7 @@
 
 use holodeck_backend_api::{BackendError, ExecutionResult, Outcome, Redactions, StopReason};
 use holodeck_events::Trajectory;
-use holodeck_model::{ExecutionState, Failure, FailureKind, TokenUsage};
+use holodeck_model::{ExecutionState, Failure, FailureKind, Spent, TokenUsage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -68,6 +68,15 @@ impl TurnRecord {
         static OF_EARLIER_VERSIONS: StopReason = StopReason::MaxTokens;
         let reason = self.result.truncated_by.as_ref();
         self.truncated.then(|| reason.unwrap_or(&OF_EARLIER_VERSIONS))
+    }
+
+    /// The cost of its model calls.
+    pub fn spent(&self) -> Spent {
+        Spent {
+            calls: self.result.num_turns.into(),
+            tokens: self.usage,
+            cost_usd: self.cost_usd,
+        }
     }
 
     /// The answer, if any: text received before an error counts, an empty one does not.

@@ -12,17 +12,15 @@ use holodeck_backend_api::{AgentBackend, BackendError};
 use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeRequest};
 use holodeck_model::{
     AfterSideEffects, ClaudeConfig, ExecutionState, FileInput, JudgeFailure, LoopStrategy, LoopSummary,
-    MetricConfig, Occasion, Provider, QualityLoopConfig, ResolvedAgent, SideEffectGate, SideEffects,
-    TerminationReason, ToolConfig, UsageMetadata,
+    MetricConfig, Occasion, Provider, QualityLoopConfig, ResolvedAgent, SideEffectGate, SideEffects, Spent,
+    TerminationReason, ToolConfig,
 };
 use holodeck_orchestrator::{
-    AnswerScorer, Assessment, CountingJudge, ImproveError, Improver, InvalidRule, LoopControl, LoopOutput,
-    LoopReport, LoopRules, QualityAssessment, QualityLoop, ScorerParts, Signals, repair_prompt,
+    AnswerScorer, Assessment, ImproveError, Improver, InvalidRule, LoopControl, LoopOutput, LoopReport,
+    LoopRules, QualityAssessment, QualityLoop, ScorerParts, Signals, repair_prompt,
 };
 use holodeck_process::{BASE_VARIABLES, ChildEnv};
-use holodeck_runner::{
-    AnswerLoop, FirstAnswer, ImprovedAnswer, JudgeCalls, JudgeUsage, LoopRecord, SharedJudges,
-};
+use holodeck_runner::{AnswerLoop, FirstAnswer, ImprovedAnswer, JudgeCalls, LoopRecord, SharedJudges};
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
 use tokio_util::sync::CancellationToken;
 
@@ -129,15 +127,11 @@ impl AnswerScorers {
         task: &str,
         unit: &str,
         cancel: &CancellationToken,
-    ) -> (AnswerScorer, Arc<LoopJudgeCalls>) {
-        let judge = Arc::new(LoopJudgeCalls(JudgeCalls::new(
-            &self.judges,
-            unit,
-            cancel.clone(),
-        )));
+    ) -> (AnswerScorer, Arc<JudgeCalls>) {
+        let judge = Arc::new(JudgeCalls::new(&self.judges, unit, cancel.clone()));
         let scorer = self
             .parts
-            .for_task(task, Arc::clone(&judge) as Arc<dyn CountingJudge>);
+            .for_task(task, Arc::clone(&judge) as Arc<dyn holodeck_eval::CountingJudge>);
         (scorer, judge)
     }
 
@@ -198,10 +192,10 @@ impl AgentLoop {
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
         let others = turns.iter().filter(|turn| !Arc::ptr_eq(turn, &returned));
-        let scoring = judge.0.usage();
-        let used = JudgeUsage::of_turns(others.map(Arc::as_ref)).and(Some(&scoring));
-        let further = turns.iter().skip(1).map(Arc::as_ref);
-        let beyond_first = JudgeUsage::of_turns(further).and(Some(&scoring));
+        let scoring = judge.spent();
+        let used = others.map(|turn| turn.spent()).sum::<Spent>() + scoring;
+        let further = turns.iter().skip(1).map(|turn| turn.spent());
+        let beyond_first = further.sum::<Spent>() + scoring;
         let mut turn = Arc::unwrap_or_clone(returned);
         // The prompt of an iteration is not what was asked.
         first.question.clone_into(&mut turn.input);
@@ -211,7 +205,7 @@ impl AgentLoop {
             report,
             used,
             beyond_first,
-            judge_failure: judge.0.failure(),
+            judge_failure: judge.failure(),
             elapsed: before.saturating_add(started.elapsed()),
         }
     }
@@ -266,10 +260,10 @@ pub(crate) struct LoopedTurn {
     pub(crate) turn: TurnRecord,
     pub(crate) assessment: QualityAssessment,
     pub(crate) report: LoopReport,
-    /// The usage besides the returned answer.
-    pub(crate) used: JudgeUsage,
-    /// The usage beyond the first answer.
-    pub(crate) beyond_first: JudgeUsage,
+    /// The cost besides the returned answer.
+    pub(crate) used: Spent,
+    /// The cost beyond the first answer.
+    pub(crate) beyond_first: Spent,
     /// The meaning of a judge's failed call for other calls.
     pub(crate) judge_failure: Option<JudgeFailure>,
     pub(crate) elapsed: Duration,
@@ -290,7 +284,7 @@ impl LoopedTurn {
                 .map(|record| record.output_quality)
                 .collect(),
             passed: self.assessment.passed,
-            cost_usd: match self.beyond_first.model_calls {
+            cost_usd: match self.beyond_first.calls {
                 0 => Some(0.0),
                 _ => self.beyond_first.cost_usd,
             },
@@ -378,30 +372,6 @@ impl Improver for AgentImprover<'_> {
         Err(ImproveError {
             reason: reason.unwrap_or_else(|| "the agent gave no answer".to_owned()),
             usage: output.usage,
-        })
-    }
-}
-
-/// The judges of a loop, as the scorer counts them.
-pub(crate) struct LoopJudgeCalls(JudgeCalls);
-
-#[async_trait]
-impl Judge for LoopJudgeCalls {
-    async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
-        self.0.ask(request).await
-    }
-}
-
-impl CountingJudge for LoopJudgeCalls {
-    fn begin(&self, iteration: u32) {
-        self.0.begin(iteration);
-    }
-
-    fn take_usage(&self) -> Option<UsageMetadata> {
-        let used = self.0.take_usage()?;
-        Some(UsageMetadata {
-            usage: used.usage,
-            cost_usd: used.cost_usd,
         })
     }
 }

@@ -36,10 +36,10 @@ pub(super) fn row(case: &CaseReport, width: usize) -> String {
     let name_width = width.saturating_sub(2 + TIME + TOKENS + COST).clamp(10, 40);
     let (mark, style) = mark(case.state());
     let label = one_line(&case.label());
-    let tokens = case.usage().map_or_else(String::new, |usage| {
+    let tokens = case.spent().tokens.map_or_else(String::new, |usage| {
         format!("{} tokens", words::tokens(usage.total_tokens))
     });
-    let cost = case.cost_usd().map(words::cost).unwrap_or_default();
+    let cost = case.spent().cost_usd.map(words::cost).unwrap_or_default();
     let numbers = format!(
         "{}{}{}",
         right(&words::duration(case.elapsed_ms()), TIME),

@@ -251,7 +251,8 @@ fn a_broken_judge_gives_no_verdict() {
         let judge = ModelServer::answering(move |_| reply.clone());
         let agent = agent();
         let project = project(&agent, &judge, &case(GOAL));
-        project.run(&["test"]).exits(4);
+        // Rejected credentials are a failure of the run.
+        project.run(&["test"]).exits(if name == "error" { 3 } else { 4 });
         let result = first(&project);
         assert_eq!(
             (&result["state"], &result["metric_results"][0]["score"]),
@@ -359,7 +360,7 @@ fn a_recording_has_the_judge_of_the_conversation_and_a_regrade_asks_only_the_jud
         .read("agent.yaml")
         .replace("Get a refund.", "Get a voucher.");
     project.write("agent.yaml", yaml);
-    project.run(&["test", "--replay", "run.jsonl"]).exits(4);
+    project.run(&["test", "--replay", "run.jsonl"]).exits(3);
 }
 
 #[test]
@@ -415,7 +416,7 @@ fn trials_juries_and_repetitions_count_conversations() {
 }
 
 #[test]
-fn a_secret_in_an_answer_is_masked_before_the_conversation_is_judged() {
+fn a_conversation_with_a_secret_is_judged_only_if_masked_texts_are_accepted() {
     let agent = ModelServer::answering(|request| match request.texts("user").len() {
         2 => Reply::text(format!("Your code is {SECRET}.")),
         _ => Reply::text("Which order is it?"),
@@ -428,8 +429,18 @@ fn a_secret_in_an_answer_is_masked_before_the_conversation_is_judged() {
         &format!("name: answering-model, api_key: {SECRET},"),
     );
     project.write("agent.yaml", yaml);
-    // The check sees the answer before it is masked; the judge, the journal and the regrade see it masked.
+    // The check sees the answer before it is masked; the judge would see it masked, and is not asked.
     project.run(&["test"]).exits(1).says("contains (conversation)");
+    let judged = &first(&project)["metric_results"][0];
+    let error = judged["error"].as_str().unwrap();
+    assert!(error.contains("the answer in turn 2 held a secret"), "{error}");
+    project.run(&["test", "regrade"]).exits(1);
+    assert_eq!(judge.requests().len(), 0);
+    let yaml = project
+        .read("agent.yaml")
+        .replace("type: goal_success", "type: goal_success, on_masked: accept");
+    project.write("agent.yaml", yaml);
+    project.run(&["test"]).exits(1);
     project.run(&["test", "regrade"]).exits(1);
     let asked = judge.finish();
     assert_eq!(asked.len(), 2);

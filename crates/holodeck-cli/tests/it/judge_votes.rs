@@ -238,6 +238,13 @@ fn every_report_names_a_text_that_was_masked_before_judges_and_programs() {
     let code = "    - {type: code, name: check, command: sh, args: [-c, \"cat > seen.json; echo 1\"]}\n";
     for metric in [judged, code] {
         let project = project(&agent.url(), &judge.url(), metric, ONE_CASE);
+        let keyed = "name: answering-model, api_key: \"${SERVICE_TOKEN}\",";
+        project.write(
+            "agent.yaml",
+            project
+                .read("agent.yaml")
+                .replace("name: answering-model,", keyed),
+        );
         let flags = report_flags();
         let test = |args: &[&str]| {
             let output = project

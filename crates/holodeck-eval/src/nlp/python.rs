@@ -20,11 +20,6 @@ pub(crate) fn is_word(c: char) -> bool {
         && !matches!(c, '\u{24b6}'..='\u{24e9}' | '\u{1f130}'..='\u{1f149}' | '\u{1f150}'..='\u{1f169}' | '\u{1f170}'..='\u{1f189}')
 }
 
-/// `str.strip()`.
-pub(crate) fn trim(text: &str) -> &str {
-    text.trim_matches(is_space)
-}
-
 /// `str.split()`.
 pub(crate) fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;

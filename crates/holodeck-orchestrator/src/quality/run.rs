@@ -3,7 +3,7 @@
 use std::{any::Any, future::Future, panic::AssertUnwindSafe, time::Duration};
 
 use futures::FutureExt as _;
-use holodeck_model::{IterationRecord, TerminationReason, UsageMetadata, hex};
+use holodeck_model::{IterationRecord, Spent, TerminationReason, UsageMetadata, hex};
 use sha2::{Digest as _, Sha256};
 
 use super::{
@@ -37,8 +37,8 @@ struct Running<'a> {
     /// Every scored output.
     scored: Vec<(LoopOutput, Assessment)>,
     iterations: Vec<IterationRecord>,
-    /// The usage since the last scored output.
-    usage: Option<UsageMetadata>,
+    /// The cost since the last scored output.
+    spent: Spent,
     /// When the current iteration began.
     began: u64,
     execution_error: Option<String>,
@@ -82,7 +82,7 @@ impl QualityLoop {
             steps: Vec::new(),
             scored: Vec::new(),
             iterations: Vec::new(),
-            usage: initial.usage,
+            spent: initial.usage.map(Spent::from).unwrap_or_default(),
             began: 0,
             execution_error: None,
             repeated_side_effects: 0,
@@ -226,9 +226,7 @@ impl Running<'_> {
     }
 
     fn used(&mut self, usage: Option<UsageMetadata>) {
-        if usage.is_some() {
-            state::add(self.usage.get_or_insert_with(state::nothing), usage.as_ref());
-        }
+        self.spent += usage.map(Spent::from).unwrap_or_default();
     }
 
     fn record(&mut self, output: LoopOutput, assessment: Assessment, at: u64, verdict: LoopVerdict) {
@@ -256,7 +254,7 @@ impl Running<'_> {
             termination_reason: self.state.stopped(),
             score_invalid: self.state.is_invalid(iteration),
             evidence_summary: output.evidence.clone(),
-            usage: self.usage.take(),
+            usage: std::mem::take(&mut self.spent).some().map(Into::into),
             output_digest: self.state.digest(iteration).unwrap_or_default().to_owned(),
         };
         self.began = at;

@@ -11,23 +11,14 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_eval::{
-    Asked, CalledTool, EvalInput, Grader, InputText, Judge, JudgeError, JudgeErrorKind, MaskedInput,
+    Asked, CalledTool, CountingJudge, EvalInput, Grader, InputText, JudgeError, JudgeErrorKind, MaskedInput,
     MaskedText, MetricError, MetricOutcome, Programs, QualityQuestion, QualityVerdict, Verdict,
 };
-use holodeck_model::{LoopJudge, MetricConfig, OnMasked, Redactor, UsageMetadata};
+use holodeck_model::{LoopJudge, MetricConfig, OnMasked, Redactor};
 use holodeck_turn::TurnRecord;
 use serde_json::Value;
 
 use super::{Assessment, LoopOutput, Scorer, ScorerError, Signals};
-
-/// A judge that counts what it used.
-pub trait CountingJudge: Judge {
-    /// Names the next questions in records.
-    fn begin(&self, iteration: u32);
-
-    /// Takes the usage since the last call; `None` if no model was called.
-    fn take_usage(&self) -> Option<UsageMetadata>;
-}
 
 /// The metrics, judge and signals that score the answers of an agent.
 pub struct ScorerParts {
@@ -111,7 +102,7 @@ impl Scorer for AnswerScorer {
         let mut assessment = Assessment::default();
         let mut parts = Vec::new();
         let scored = self.score_parts(&turn, &mut parts, &mut assessment).await;
-        assessment.usage = self.judge.take_usage();
+        assessment.usage = self.judge.take_spent().some().map(Into::into);
         scored?;
         let signals = match &self.parts.signals {
             Some(signals) => Some(signals.run().await?),

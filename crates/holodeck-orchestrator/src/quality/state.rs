@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use holodeck_model::{
-    LoopReturn, LoopStrategy, MinImprovement, OnScorerError, StopOn, TerminationReason, TokenUsage,
-    UsageMetadata,
+    LoopReturn, LoopStrategy, MinImprovement, OnScorerError, Spent, StopOn, TerminationReason, UsageMetadata,
 };
 use serde::{Deserialize, Serialize};
 
@@ -113,28 +112,10 @@ pub struct LoopState {
     weak: u32,
     /// Outputs that could not be produced.
     failures: u32,
-    spent: UsageMetadata,
+    spent: Spent,
     repeated: bool,
     scorer_error: Option<String>,
     stopped: Option<TerminationReason>,
-}
-
-/// Nothing was used.
-pub(super) fn nothing() -> UsageMetadata {
-    UsageMetadata {
-        usage: Some(TokenUsage::default()),
-        cost_usd: Some(0.0),
-    }
-}
-
-/// Adds what was used; a sum of which a part is not known is not known.
-pub(super) fn add(sum: &mut UsageMetadata, used: Option<&UsageMetadata>) {
-    let Some(used) = used else { return };
-    sum.usage = sum.usage.zip(used.usage).map(|(mut sum, more)| {
-        sum += more;
-        sum
-    });
-    sum.cost_usd = sum.cost_usd.zip(used.cost_usd).map(|(sum, more)| sum + more);
 }
 
 impl LoopState {
@@ -146,7 +127,7 @@ impl LoopState {
             last_seen: HashMap::new(),
             weak: 0,
             failures: 0,
-            spent: nothing(),
+            spent: Spent::default(),
             repeated: false,
             scorer_error: None,
             stopped: None,
@@ -168,7 +149,7 @@ impl LoopState {
     fn decide(&mut self, step: &LoopStep) -> LoopVerdict {
         match step {
             LoopStep::Ready { at, usage } => {
-                add(&mut self.spent, usage.as_ref());
+                self.spent += usage.map(Spent::from).unwrap_or_default();
                 if self.is_late(*at) {
                     return LoopVerdict::Stop(TerminationReason::Timeout);
                 }
@@ -182,7 +163,7 @@ impl LoopState {
                 digest,
                 usage,
             } => {
-                add(&mut self.spent, usage.as_ref());
+                self.spent += usage.map(Spent::from).unwrap_or_default();
                 self.enter(*score, *noise, digest);
                 self.after_scoring(*at, *unachievable)
             }
@@ -191,7 +172,7 @@ impl LoopState {
                 LoopVerdict::Stop(TerminationReason::ScorerError)
             }
             LoopStep::Improved { at, usage } => {
-                add(&mut self.spent, usage.as_ref());
+                self.spent += usage.map(Spent::from).unwrap_or_default();
                 // Accepting the output would start another iteration.
                 if self.is_late(*at) {
                     LoopVerdict::Stop(TerminationReason::Timeout)
@@ -200,7 +181,7 @@ impl LoopState {
                 }
             }
             LoopStep::ImproveFailed { at, usage, .. } => {
-                add(&mut self.spent, usage.as_ref());
+                self.spent += usage.map(Spent::from).unwrap_or_default();
                 self.failures = self.failures.saturating_add(1);
                 let tolerated =
                     self.rules.strategy == LoopStrategy::BestOfN && self.failures <= self.rules.max_failures;
@@ -297,12 +278,13 @@ impl LoopState {
     /// A budget is used up, or it can't be enforced because a part of what was used is not known.
     fn is_spent(&self) -> bool {
         let budget = &self.rules.budget;
+        let used = self.usage();
         let over_tokens = budget
             .max_total_tokens
-            .is_some_and(|max| self.spent.usage.is_none_or(|spent| spent.total_tokens >= max));
+            .is_some_and(|max| used.usage.is_none_or(|spent| spent.total_tokens >= max));
         let over_cost = budget
             .max_cost_usd
-            .is_some_and(|max| self.spent.cost_usd.is_none_or(|spent| spent >= max));
+            .is_some_and(|max| used.cost_usd.is_none_or(|spent| spent >= max));
         over_tokens || over_cost
     }
 
@@ -415,7 +397,7 @@ impl LoopState {
 
     /// The usage of the loop so far; absent parts are not known.
     pub fn usage(&self) -> UsageMetadata {
-        self.spent
+        self.spent.into()
     }
 
     /// The rules.

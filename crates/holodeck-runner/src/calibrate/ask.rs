@@ -4,10 +4,12 @@ use holodeck_eval::{
     Asked, CalledTool, ConversationTurn, EvalInput, Grader, MaskedInput, MetricOutcome, NoPrograms, Verdict,
     calibration::LabelledVerdict,
 };
-use holodeck_model::{CallRefusal, LabelledCall, LabelledContent, LabelledItem, LabelledTurn, Redactor};
+use holodeck_model::{
+    CallRefusal, LabelledCall, LabelledContent, LabelledItem, LabelledTurn, Redactor, Spent,
+};
 
 use super::{JudgedLabel, JudgedSubject};
-use crate::{JudgeUsage, grade::join_answers, judging::UnitJudge};
+use crate::{grade::join_answers, judging::UnitJudge};
 
 /// The item as reports and recordings may show it.
 pub(super) fn masked(item: &LabelledItem, redactor: &Redactor) -> LabelledItem {
@@ -44,7 +46,7 @@ pub(super) async fn judge_item(
     judge: UnitJudge<'_>,
     item: &LabelledItem,
     redactor: &Redactor,
-) -> (JudgedLabel, Option<JudgeUsage>) {
+) -> (JudgedLabel, Option<Spent>) {
     let outcome = match (&item.content, subject) {
         (LabelledContent::Answer { input, response }, JudgedSubject::Answers) => {
             let input = EvalInput {

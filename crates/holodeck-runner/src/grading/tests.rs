@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, BackendEvent, TokenUsage};
 use holodeck_eval::{JUDGE_PROMPTS, VerdictFormat};
 use holodeck_model::{
-    CaseState, CheckIdentities, Env, ExecutionState, GraderFiles, MemoryFiles, ModelConfig, UnitKey,
+    CaseState, CheckIdentities, Env, ExecutionState, GraderFiles, MemoryFiles, ModelConfig, Spent, UnitKey,
     identify_cases,
 };
 use holodeck_testkit::{Asked, ScriptedBackend, ScriptedTurn};
@@ -19,7 +19,7 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use super::*;
-use crate::{Budget, JudgeSettings, JudgeUsage, Judges, OpenJudge, RunEnd, RunEndKind, budget::Meter};
+use crate::{Budget, JudgeSettings, Judges, OpenJudge, RunEnd, RunEndKind, budget::Meter};
 
 const KEY: &str = concat!("sk-", "proj-AbCdEf0123456789AbCdEf0123456789");
 
@@ -179,8 +179,8 @@ async fn a_judge_is_called_once_and_its_usage_is_counted() {
     let grade = grade.unwrap();
     assert_eq!((grade.state, judge.turns()), (CaseState::Passed, 1));
     let usage = grade.judging.unwrap();
-    let tokens = usage.usage.map(|usage| usage.total_tokens);
-    assert_eq!((usage.model_calls, tokens), (1, Some(2_015)));
+    let tokens = usage.tokens.map(|usage| usage.total_tokens);
+    assert_eq!((usage.calls, tokens), (1, Some(2_015)));
     assert!(usage.cost_usd.unwrap() > 0.0);
     let mut meter = Meter::new(Budget {
         max_tokens_total: Some(2_000),
@@ -189,7 +189,10 @@ async fn a_judge_is_called_once_and_its_usage_is_counted() {
     let kind = |end: Option<RunEnd>| end.map(|end| end.how);
     assert_eq!(kind(meter.add_grade(&grade)), Some(RunEndKind::Budget));
     let unknown = Grade {
-        judging: Some(JudgeUsage { usage: None, ..usage }),
+        judging: Some(Spent {
+            tokens: None,
+            ..usage
+        }),
         ..grade
     };
     assert_eq!(kind(meter.add_grade(&unknown)), Some(RunEndKind::Unenforceable));

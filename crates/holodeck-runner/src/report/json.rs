@@ -159,6 +159,7 @@ fn test_result(case: &CaseReport) -> TestResult {
     let user = case.unit.user.as_ref();
     // Some fields apply only to a case without turns.
     let single = case.turns().next().filter(|turn| turn.number.is_none());
+    let spent = case.spent();
     TestResult {
         index: case.index,
         case_id: case.unit.key.case.to_string(),
@@ -186,17 +187,17 @@ fn test_result(case: &CaseReport) -> TestResult {
         errors: failures.iter().map(Failure::line).collect(),
         failures,
         timestamp: case.unit.at.clone(),
-        token_usage: case.usage(),
-        cost_usd: case.cost_usd(),
-        judge_usage: case.judging().and_then(|judging| judging.usage),
-        judge_cost_usd: case.judging().and_then(|judging| judging.cost_usd),
+        token_usage: spent.tokens,
+        cost_usd: spent.cost_usd,
+        judge_usage: case.judging().tokens,
+        judge_cost_usd: case.judging().cost_usd,
         quality_loop: case.quality_loop().cloned(),
         ended_by: case.ended_by().map(ToOwned::to_owned),
         user_closing: user.and_then(|user| user.closing.clone()),
         user_model: user.and_then(|user| user.model.clone()),
-        user_usage: case.user_used().and_then(|used| used.usage),
-        user_cost_usd: case.user_used().and_then(|used| used.cost_usd),
-        num_turns: case.model_calls(),
+        user_usage: case.user_spent().tokens,
+        user_cost_usd: case.user_spent().cost_usd,
+        num_turns: u32::try_from(spent.calls).unwrap_or(u32::MAX),
         model: case.model().map(ToOwned::to_owned),
         truncated: case.is_truncated(),
         truncated_by: case.truncations().into_iter().collect(),

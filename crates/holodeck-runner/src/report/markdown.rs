@@ -173,7 +173,7 @@ fn all_cases(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError>
                 continue;
             }
         };
-        let tokens = case.usage().map(|usage| words::tokens(usage.total_tokens));
+        let tokens = case.spent().tokens.map(|usage| words::tokens(usage.total_tokens));
         writeln!(
             out,
             "| {} | {} | {} | {} | {} | {} |",
@@ -181,7 +181,7 @@ fn all_cases(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError>
             words::case_state(&case),
             words::duration(case.elapsed_ms()),
             tokens.unwrap_or_default(),
-            case.cost_usd().map(words::cost).unwrap_or_default(),
+            case.spent().cost_usd.map(words::cost).unwrap_or_default(),
             inline(&remarks(&case)),
         )?;
     }

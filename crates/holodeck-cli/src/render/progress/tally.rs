@@ -68,10 +68,10 @@ impl Tally {
             CaseState::Error => self.errors += 1,
             CaseState::Unchecked => self.unchecked += 1,
         }
-        if let Some(usage) = case.usage() {
+        if let Some(usage) = case.spent().tokens {
             *self.tokens.get_or_insert(0) += usage.total_tokens;
         }
-        if let Some(cost) = case.cost_usd() {
+        if let Some(cost) = case.spent().cost_usd {
             *self.cost_usd.get_or_insert(0.0) += cost;
         }
     }

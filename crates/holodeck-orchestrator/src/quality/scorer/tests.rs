@@ -2,7 +2,8 @@
 
 use std::sync::Mutex;
 
-use holodeck_eval::{JudgeAnswer, JudgeRequest, NoPrograms};
+use holodeck_eval::{Judge, JudgeAnswer, JudgeRequest, NoPrograms};
+use holodeck_model::Spent;
 use holodeck_turn::TurnRecord;
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -44,8 +45,8 @@ impl Judge for Judged {
 impl CountingJudge for Judged {
     fn begin(&self, _: u32) {}
 
-    fn take_usage(&self) -> Option<UsageMetadata> {
-        None
+    fn take_spent(&self) -> Spent {
+        Spent::default()
     }
 }
 

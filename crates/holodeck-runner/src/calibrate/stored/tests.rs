@@ -7,7 +7,7 @@ use holodeck_model::{LabelledContent, LabelledItem, Location, Span};
 use pretty_assertions::assert_eq;
 
 use super::*;
-use crate::JudgeUsage;
+use holodeck_model::Spent;
 
 fn judge() -> CalibratedJudge {
     let parts = [("`criteria`", "c1"), ("`threshold`", "t1"), ("judge 1", "j1")];
@@ -77,7 +77,7 @@ fn run(rows: Vec<JudgedLabel>) -> CalibrationRun {
         threshold: Some(0.5),
         calibration: Calibration::of(&verdicts),
         rows,
-        usage: JudgeUsage::default(),
+        usage: Spent::default(),
     }
 }
 

@@ -105,7 +105,7 @@ impl<'a> Case<'a> {
                 ..Turn::default()
             });
         }
-        let usage = case.usage();
+        let usage = case.spent().tokens;
         let tokens = usage.map(|usage| format!("{} tokens", words::tokens(usage.total_tokens)));
         let failed_calls = case.calls().filter(|call| call.error().is_some()).count();
         let calls = (failed_calls > 0).then(|| format!("{} failed", words::count(failed_calls, "tool call")));
@@ -113,7 +113,7 @@ impl<'a> Case<'a> {
             calls,
             Some(words::duration(case.elapsed_ms())),
             tokens,
-            case.cost_usd().map(words::cost),
+            case.spent().cost_usd.map(words::cost),
         ];
         Self {
             number: case.index + 1,

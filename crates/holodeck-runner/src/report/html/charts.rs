@@ -112,7 +112,7 @@ impl Charts {
             }
         }
         rank(&mut self.slowest, case, case.elapsed_ms() as f64);
-        if let Some(cost) = case.cost_usd() {
+        if let Some(cost) = case.spent().cost_usd {
             rank(&mut self.most_expensive, case, cost);
         }
     }
