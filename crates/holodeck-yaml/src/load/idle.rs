@@ -90,8 +90,14 @@ impl Loader<'_> {
             .or_else(|| self.named_place(root, owner));
         let Some(place) = place else { return };
         let message = format!("metric `numeric` compares with `{field}`, which is not a number{why}");
-        let error = Diagnostic::error(Code::BadFormat, message).about(pointer);
-        self.findings.add(&self.tree, place, error);
+        // Files for 0.7.1 have such cases; there the metric itself reports it.
+        let diagnostic = if field == "value" {
+            Diagnostic::error(Code::BadFormat, message)
+        } else {
+            Diagnostic::warning(Code::BadFormat, message)
+                .with_help("without a number the metric reports an error and the run ends with exit code 4")
+        };
+        self.findings.add(&self.tree, place, diagnostic.about(pointer));
     }
 }
 
