@@ -145,7 +145,7 @@ fn from_last_run(agent: &ResolvedAgent, planned: u64) -> Option<(TokenUsage, Str
     let mut units = 0;
     for unit in journal.units() {
         // A unit without model calls did not ask the agent.
-        if let Some(used) = unit.ok()?.usage().filter(|used| used.total_tokens > 0) {
+        if let Some(used) = unit.ok()?.spent().tokens.filter(|used| used.total_tokens > 0) {
             usage += used;
             units += 1;
         }

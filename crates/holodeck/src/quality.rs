@@ -9,7 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{AgentBackend, BackendError};
-use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeRequest};
+use holodeck_eval::CountingJudge;
 use holodeck_model::{
     AfterSideEffects, ClaudeConfig, ExecutionState, FileInput, JudgeFailure, LoopStrategy, LoopSummary,
     MetricConfig, Occasion, Provider, QualityLoopConfig, ResolvedAgent, SideEffectGate, SideEffects, Spent,
@@ -131,7 +131,7 @@ impl AnswerScorers {
         let judge = Arc::new(JudgeCalls::new(&self.judges, unit, cancel.clone()));
         let scorer = self
             .parts
-            .for_task(task, Arc::clone(&judge) as Arc<dyn holodeck_eval::CountingJudge>);
+            .for_task(task, Arc::clone(&judge) as Arc<dyn CountingJudge>);
         (scorer, judge)
     }
 
