@@ -285,6 +285,7 @@ fn run_file(id: &str, count: usize, failed: usize) -> String {
                     "evaluation_time_ms": 0.1, "model_used": null, "reasoning": reason,
                 }],
                 "passed": place >= failed, "state": state, "errors": [],
+                "deciders": {"expectations": {"contains": "00112233445566778899aabbccddeeff"}},
             })
         })
         .collect();
