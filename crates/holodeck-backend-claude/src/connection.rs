@@ -188,7 +188,10 @@ impl Connection {
         };
         // Over the control channel: a file could be found, and arguments and variables be seen.
         let document: Value = serde_json::from_str(document.expose_secret()).unwrap_or_default();
-        let servers = document.get("mcpServers").cloned().unwrap_or_default();
+        let mut servers = host.own_servers();
+        if let Some(Value::Object(others)) = document.get("mcpServers") {
+            servers.extend(others.clone());
+        }
         let request = json!({"subtype": "mcp_set_servers", "servers": servers});
         // Servers that cannot be started are found when their state is asked for.
         self.must_answer(&request, options.limits.mcp_start + options.limits.handshake)

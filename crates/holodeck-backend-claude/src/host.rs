@@ -159,6 +159,14 @@ impl Host {
         request
     }
 
+    /// The servers of this process, by name. A request that sets the servers must name them, or the CLI drops them.
+    pub(crate) fn own_servers(&self) -> Map<String, Value> {
+        let names = self.own_servers.iter().map(InProcessServer::name);
+        names
+            .map(|name| (name.to_owned(), json!({"type": "sdk", "name": name})))
+            .collect()
+    }
+
     /// Whether the YAML excludes the requested call.
     fn withholds(&self, request: &CanUseTool) -> bool {
         let tool = request.tool_name.as_str();

@@ -99,7 +99,8 @@ async fn an_image_file_that_is_read_reaches_the_model_as_an_image() {
     ]);
     let options = options(&server)
         .builtin_tools(["Read"])
-        .working_directory(folder.path());
+        .working_directory(folder.path())
+        .approver(approve_all());
     assert_eq!(ask(options, "What is it?").await.result().response, "A dot.");
     let requests = server.finish();
     let body = requests[1].body()["messages"].to_string();
