@@ -22,6 +22,7 @@ use crate::{
 };
 
 /// An item of a turn's stream.
+#[expect(clippy::large_enum_variant, reason = "nearly all are events")]
 pub(crate) enum Step {
     Event(BackendEvent),
     Done(Box<FinishedTurn>),

@@ -25,6 +25,7 @@ use crate::{
 };
 
 /// An event of a running turn, or its end.
+#[expect(clippy::large_enum_variant, reason = "nearly all are events")]
 pub(crate) enum Step {
     Event(BackendEvent),
     End(Box<TurnEnd>),

@@ -136,7 +136,7 @@ impl AgentFolders {
         // The named path may lead elsewhere through a link: only the real one says where it is.
         let outside = self.is_outside(real);
         let zone = if by_place == Zone::Outside && !outside {
-            Zone::Inside.max(self.sensitive(real, path.access))
+            Zone::Inside.max(Self::inside(real, path.access))
         } else {
             by_place
         };
@@ -156,7 +156,7 @@ impl AgentFolders {
             return Zone::Protected;
         }
         if is_inside {
-            self.sensitive(place, path.access)
+            Self::inside(place, path.access)
         } else {
             Zone::Outside
         }
@@ -166,10 +166,10 @@ impl AgentFolders {
         !self.inside.iter().any(|folder| is_within(place, folder))
     }
 
-    fn sensitive(&self, place: &str, access: PathAccess) -> Zone {
+    fn inside(place: &str, access: PathAccess) -> Zone {
         let is_sensitive = |name: &str| {
-            let is = |known: &&str| known.eq_ignore_ascii_case(name);
-            SENSITIVE_FOLDERS.iter().any(|known| is(&known)) || SENSITIVE_FILES.iter().any(|known| is(&known))
+            let mut sensitive = SENSITIVE_FOLDERS.iter().chain(&SENSITIVE_FILES);
+            sensitive.any(|known| known.eq_ignore_ascii_case(name))
         };
         if access == PathAccess::Write && components(place).any(is_sensitive) {
             Zone::Sensitive

@@ -298,7 +298,7 @@ impl AgentRuns {
         for name in names {
             let path = Path::new(name);
             if path.is_dir() {
-                let journals = self.store.journals_in(path)?.into_iter();
+                let journals = RunStore::journals_in(path)?.into_iter();
                 found.extend(journals.map(|journal| FoundRun {
                     name: journal.display().to_string(),
                     // Opening a damaged journal reports the error.

@@ -496,12 +496,11 @@ impl Journal {
 
     /// The record of an executed unit.
     pub fn unit(&self, place: usize) -> Option<Result<UnitRecord, JournalError>> {
-        let unit = match &self.base {
-            Some(base) => base.journal.unit(base.unit_of(&self.units, place)?)?,
-            None => {
-                let line = self.present(self.read_unit(self.places.get(place)?.ran?))?;
-                line.map(|line| line.unit)
-            }
+        let unit = if let Some(base) = &self.base {
+            base.journal.unit(base.unit_of(&self.units, place)?)?
+        } else {
+            let line = self.present(self.read_unit(self.places.get(place)?.ran?))?;
+            line.map(|line| line.unit)
         };
         // In a regrade, the identity of the case may have changed.
         let (case, trial) = self.identity_of(place)?;

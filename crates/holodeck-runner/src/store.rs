@@ -164,7 +164,7 @@ impl RunStore {
     }
 
     /// The journals in a folder and in its folders, sorted.
-    pub(crate) fn journals_in(&self, folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    pub(crate) fn journals_in(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
         let mut found = Vec::new();
         let path = folder.display().to_string();
         add_journals(folder, &mut found).map_err(|source| StoreError::Io {

@@ -22,6 +22,7 @@ pub struct ScriptedTurn {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a script has few steps")]
 enum Step {
     Wait(Duration),
     Behind(Gate),

@@ -60,7 +60,7 @@ fn writable(agent: &LoadedAgent) -> Check {
                 Code::UnusableDirectory,
                 format!(
                     "`{}` can't be written to: {}",
-                    shown_path(&place).display(),
+                    shown_path(place).display(),
                     io_reason(&error)
                 ),
             )

@@ -1,7 +1,7 @@
 //! Runs and checks the programs and Python functions that grade answers.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, hash_map::Entry},
     path::{Path, PathBuf},
     sync::Arc,
     thread::available_parallelism,
@@ -41,8 +41,8 @@ pub(crate) fn grader_files(agent: &ResolvedAgent) -> Result<GraderFiles, Identit
     for (place, metric) in metrics(agent, None) {
         if let MetricConfig::Code(config) = metric {
             let program = CheckIdentities::program(config);
-            if !found.contains_key(&program) {
-                found.insert(program, files_of(config, &agent.dir, &place.pointer())?);
+            if let Entry::Vacant(entry) = found.entry(program) {
+                entry.insert(files_of(config, &agent.dir, &place.pointer())?);
             }
         }
     }

@@ -253,10 +253,9 @@ pub async fn derive_judge_steps(
     if CheckIdentities::derived_steps(&agent, None, JUDGE_PROMPTS).is_empty() {
         return Ok(Vec::new());
     }
-    let derived = derive_of(&mut agent, env, options)
+    derive_of(&mut agent, env, options)
         .await
-        .map_err(TestError::Prepare);
-    derived
+        .map_err(TestError::Prepare)
 }
 
 async fn derive_of(

@@ -1,6 +1,9 @@
 //! Which run a name means: `latest`, the beginnings of run ids and baselines belong to an agent, never to its folder.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
@@ -83,7 +86,7 @@ impl Pair {
     }
 }
 
-fn id(journal: &PathBuf) -> String {
+fn id(journal: &Path) -> String {
     journal.file_stem().unwrap().to_str().unwrap().to_owned()
 }
 
@@ -250,7 +253,7 @@ fn a_baseline_is_that_of_one_agent() {
             .exits(0)
             .says("newly passing (2)");
         pair.run(&["--save-baseline", "mine", pair.right])
-            .exits(if pair.left == pair.right { 1 } else { 0 });
+            .exits(i32::from(pair.left == pair.right));
         pair.run(&["compare", "baseline:mine", "latest", pair.right, "--gate"])
             .exits(0);
         pair.run(&["--save-baseline", "baseline", "--force", pair.right])

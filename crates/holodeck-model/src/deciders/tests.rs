@@ -25,7 +25,7 @@ fn default_judge() -> Value {
     json!({"provider": "openai", "name": "judge", "temperature": 0.0})
 }
 
-fn metric(config: Value) -> MetricConfig {
+fn metric(config: &Value) -> MetricConfig {
     // The tag of an enum without serde's `tag`.
     let mut fields = config.as_object().unwrap().clone();
     let kind = fields.remove("type").unwrap();
@@ -33,7 +33,7 @@ fn metric(config: Value) -> MetricConfig {
 }
 
 fn identity(config: &Value) -> CheckIdentity {
-    checks(default_judge()).check(&metric(config.clone()), reads())
+    checks(default_judge()).check(&metric(config), reads())
 }
 
 fn reads() -> CheckReads<'static> {
@@ -55,8 +55,11 @@ const JUDGE: &[Decider] = &[Decider::Judge];
 const GRADER: &[Decider] = &[Decider::Grader];
 const BOTH: &[Decider] = &[Decider::Expectation, Decider::Judge];
 
+/// A field, a value of it, and the deciders that change with it.
+type Row = (&'static str, Value, &'static [Decider]);
+
 /// Each kind of check, with values of its fields and what they decide.
-fn table() -> Vec<(Value, Vec<(&'static str, Value, &'static [Decider])>)> {
+fn table() -> Vec<(Value, Vec<Row>)> {
     let other = json!({"provider": "openai", "name": "another"});
     let judging = |mut rows: Vec<(&'static str, Value, &'static [Decider])>| {
         rows.extend([
@@ -194,7 +197,7 @@ fn each_field_of_each_check_decides_what_it_should() {
 
 #[test]
 fn every_parameter_of_the_default_judge_is_part_of_its_identity() {
-    let config = metric(json!({"type": "standard", "metric": "fluency", "threshold": 0.5}));
+    let config = metric(&json!({"type": "standard", "metric": "fluency", "threshold": 0.5}));
     let before = checks(default_judge()).check(&config, reads());
     let rows = [
         ("provider", json!("ollama"), JUDGE),
@@ -277,7 +280,7 @@ fn a_check_is_another_only_if_a_text_that_it_reads_changed() {
     ];
     let checks = checks(default_judge());
     for (config, expected) in rows {
-        let config = metric(config);
+        let config = metric(&config);
         let before = checks.check(&config, reads());
         let found = [truth, context, turn_config].map(|reads| checks.check(&config, reads) != before);
         assert_eq!(found, expected, "{config:?}");
@@ -306,18 +309,18 @@ fn accepting_masked_texts_is_expected_of_what_reads_them_wherever_it_is_written(
         (json!({"type": "goal_success"}), true),
     ] {
         let identity = |checks: &CheckIdentities, own: Value| {
-            checks.check(&metric(super::tests::with(&config, "on_masked", own)), reads())
+            checks.check(&metric(&super::tests::with(&config, "on_masked", own)), reads())
         };
-        let before = error.check(&metric(config.clone()), reads());
+        let before = error.check(&metric(&config), reads());
         // The default is left out.
         assert_eq!(identity(&error, json!("error")), before);
         assert_eq!(identity(&accept, json!("error")), before);
         if sees_masked {
-            let accepted = accept.check(&metric(config.clone()), reads());
+            let accepted = accept.check(&metric(&config), reads());
             assert_eq!(identity(&error, json!("accept")), accepted);
             assert_eq!(before.differences(&accepted).unwrap(), EXPECTATION, "{config}");
         } else {
-            assert_eq!(accept.check(&metric(config.clone()), reads()), before);
+            assert_eq!(accept.check(&metric(&config), reads()), before);
         }
     }
 }
@@ -325,7 +328,7 @@ fn accepting_masked_texts_is_expected_of_what_reads_them_wherever_it_is_written(
 #[test]
 fn another_file_of_a_grader_is_another_grader() {
     let config = json!({"type": "code", "grader": "m:f"});
-    let MetricConfig::Code(code) = metric(config.clone()) else {
+    let MetricConfig::Code(code) = metric(&config) else {
         panic!("it is a code grader")
     };
     let with_files = |files: &[(&str, &str)]| {
@@ -335,7 +338,7 @@ fn another_file_of_a_grader_is_another_grader() {
         let files = [(CheckIdentities::program(&code), digests.collect())].into();
         let judge = serde_json::from_value(default_judge()).unwrap();
         CheckIdentities::of_metrics(&[], (&judge, OnMasked::Error), 1, Arc::default(), files)
-            .check(&metric(config.clone()), reads())
+            .check(&metric(&config), reads())
     };
     let before = with_files(&[("m.py", "a"), ("helper.py", "b")]);
     for files in [

@@ -25,20 +25,29 @@ pub enum Renew {
 #[derive(Debug)]
 pub(crate) struct CannotKeep {
     pub(crate) metric: String,
-    /// The changes since a stored verdict of that name, if there is one; unknown in journals of earlier versions.
-    changed: Option<Option<Vec<Decider>>>,
+    stored: StoredVerdict,
+}
+
+/// The verdict that a run has of a metric.
+#[derive(Debug)]
+enum StoredVerdict {
+    Missing,
+    /// An earlier version recorded it, without its deciders.
+    Unidentified,
+    /// These decide otherwise now.
+    Changed(Vec<Decider>),
 }
 
 impl CannotKeep {
     /// Why.
     pub(crate) fn reason(&self) -> String {
-        match &self.changed {
-            None => "the run has none of a metric of this name".to_owned(),
-            Some(None) => "the run does not record what decided them".to_owned(),
-            Some(Some(changed)) if changed.is_empty() => {
+        match &self.stored {
+            StoredVerdict::Missing => "the run has none of a metric of this name".to_owned(),
+            StoredVerdict::Unidentified => "the run does not record what decided them".to_owned(),
+            StoredVerdict::Changed(changed) if changed.is_empty() => {
                 "the run has fewer of them than are needed now".to_owned()
             }
-            Some(Some(changed)) => {
+            StoredVerdict::Changed(changed) => {
                 let names: Vec<&str> = changed.iter().map(|decider| decider.as_str()).collect();
                 format!("another {} decides now", names.join(" and another "))
             }
@@ -119,7 +128,11 @@ impl Graders {
                 let other = verdicts.iter().flatten().find(|result| has_name(result));
                 return Err(CannotKeep {
                     metric: config.name().to_owned(),
-                    changed: other.map(|result| result.identity.differences(&identity)),
+                    stored: match other.map(|result| result.identity.differences(&identity)) {
+                        None => StoredVerdict::Missing,
+                        Some(None) => StoredVerdict::Unidentified,
+                        Some(Some(changed)) => StoredVerdict::Changed(changed),
+                    },
                 });
             };
             // Whether a skipped metric is skipped again depends on the gates as they are now.

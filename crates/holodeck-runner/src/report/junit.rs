@@ -36,10 +36,10 @@ pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), Repo
     for planned in view.planned() {
         match planned? {
             PlannedResult::Finished(finished) => {
-                case(&finished, &names.unique(finished.label()), head, out)?;
+                case(&finished, &names.unique(&finished.label()), head, out)?;
             }
             PlannedResult::NotRun(case) => {
-                not_run(&case, &names.unique(case.label()), head, out)?;
+                not_run(&case, &names.unique(&case.label()), head, out)?;
             }
         }
     }
@@ -105,8 +105,8 @@ fn properties(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
 struct Names(HashSet<String>);
 
 impl Names {
-    fn unique(&mut self, name: String) -> String {
-        let mut unique = name.clone();
+    fn unique(&mut self, name: &str) -> String {
+        let mut unique = name.to_owned();
         let mut number = 1;
         while !self.0.insert(unique.clone()) {
             number += 1;

@@ -419,7 +419,7 @@ async fn shards_are_merged_only_if_all_were_graded_as_the_file_says() {
         let merged = merge_shards(merge, &journals, &RunControl::new(), &mut Events::default()).await;
         match merged.unwrap_err() {
             RunError::Merge(error @ MergeError::OtherDeciders { .. }) => {
-                assert_named(&error.to_string(), change)
+                assert_named(&error.to_string(), change);
             }
             other => panic!("{}: {other}", change.to),
         }

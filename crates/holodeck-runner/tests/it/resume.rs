@@ -132,7 +132,7 @@ async fn only_cases_that_did_not_pass_run_again() {
     assert_eq!(failed, [10, 11]);
     let mut request = project.request(&backend());
     request.selection = Selection {
-        failed_in: project.failed_in([first.outcome.journal_path().to_owned()]),
+        failed_in: Some(project.failed_in([first.outcome.journal_path().to_owned()])),
         ..Selection::default()
     };
     let again = run(request).await.unwrap();
@@ -147,11 +147,11 @@ async fn only_cases_of_the_newest_run_count_as_not_passed() {
     let project = Project::new(&tests("contains"));
     let first = project.run(&backend()).await;
     let mut request = project.request(&backend());
-    request.selection.failed_in = project.failed_in([first.outcome.journal_path().to_owned()]);
+    request.selection.failed_in = Some(project.failed_in([first.outcome.journal_path().to_owned()]));
     request.selection.limit = Some(1);
     let second = run(request).await.unwrap();
     let mut request = project.request(&backend());
-    request.selection.failed_in = project.failed_in([second.outcome.journal_path().to_owned()]);
+    request.selection.failed_in = Some(project.failed_in([second.outcome.journal_path().to_owned()]));
     let third = run(request).await.unwrap();
     assert_eq!(
         third.results().into_iter().map(|r| r.index).collect::<Vec<_>>(),
@@ -174,7 +174,7 @@ async fn a_moved_case_is_identified_by_its_content() {
     let first = project.run(&backend()).await;
     project.write(&lines([bad, good, twin]));
     let mut request = project.request(&backend());
-    request.selection.failed_in = project.failed_in([first.outcome.journal_path().to_owned()]);
+    request.selection.failed_in = Some(project.failed_in([first.outcome.journal_path().to_owned()]));
     let again = run(request).await.unwrap();
     assert_eq!(
         again.results().into_iter().map(|r| r.index).collect::<Vec<_>>(),

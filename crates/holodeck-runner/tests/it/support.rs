@@ -112,15 +112,15 @@ impl Project {
     }
 
     /// Where `--failed` looks.
-    pub(crate) fn failed_in(&self, journals: impl IntoIterator<Item = PathBuf>) -> Option<FailedIn> {
-        Some(FailedIn {
+    pub(crate) fn failed_in(&self, journals: impl IntoIterator<Item = PathBuf>) -> FailedIn {
+        FailedIn {
             journals: journals.into_iter().collect(),
             now: CurrentDeciders {
                 agent: self.agent(),
                 checks: self.checks(),
             },
             flags: RunFlags::default(),
-        })
+        }
     }
 
     pub(crate) fn regrade_request(&self) -> RegradeRequest {

@@ -323,7 +323,7 @@ async fn failed_selects_by_the_verdict_over_all_trials() {
     let backend = scripted("p");
     let mut request = project.request(&backend);
     request.selection = Selection {
-        failed_in: project.failed_in(runs.journals_of(None).unwrap()),
+        failed_in: Some(project.failed_in(runs.journals_of(None).unwrap())),
         ..Selection::default()
     };
     let again = run(request).await.unwrap();

@@ -64,8 +64,8 @@ impl Loader<'_> {
             let case = &*case;
             for (pointer, turn, reference) in references(index, case) {
                 let turn = turn.and_then(|turn| case.turns.get(turn));
-                let metrics = agent.metrics_for(case, turn).iter().filter_map(numeric);
-                if let Some(metric) = metrics.filter(|metric| metric.value.is_none()).next() {
+                let mut metrics = agent.metrics_for(case, turn).iter().filter_map(numeric);
+                if let Some(metric) = metrics.find(|metric| metric.value.is_none()) {
                     self.check_number(root, metric, "ground_truth", reference, &pointer);
                 }
             }

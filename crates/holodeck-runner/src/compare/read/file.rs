@@ -219,7 +219,9 @@ pub(super) fn read(name: &str, path: &Path, redactor: &Redactor) -> Result<Compa
     let old_baseline = head.baseline == Some(OLD_BASELINE_VERSION);
     if old_baseline {
         // Its digests are of another kind.
-        cases.iter_mut().for_each(|case| case.answer = None);
+        for case in &mut cases {
+            case.answer = None;
+        }
     }
     if kind == RunKind::Original {
         name_judges(&mut cases, &head.judge);

@@ -196,7 +196,7 @@ fn a_journal_of_the_version_without_digests_can_only_be_shown() {
     let text = fs::read_to_string(&path).unwrap();
     let older = text.replacen("\"holodeck_journal\":3", "\"holodeck_journal\":2", 1);
     let lines = older.lines().map(|line| line.split(",\"chain\"").next().unwrap());
-    fs::write(&path, lines.map(|line| format!("{line}}}\n")).collect::<String>()).unwrap();
+    fs::write(&path, lines.flat_map(|line| [line, "}\n"]).collect::<String>()).unwrap();
     let journal = Journal::open(&path).unwrap();
     assert!(journal.is_without_chain());
     assert_eq!(

@@ -404,8 +404,9 @@ fn check_values(rules: &mut Rules<'_>, metric: &View, name: &str) {
 fn is_nothing(rules: &Rules<'_>, metric: &View, text: &str) -> bool {
     let strips = |field| rules.flag(metric, field) == Some(true);
     let is_left = |c: char| {
-        !(strips("strip_punctuation") && c.is_ascii_punctuation())
-            && !(strips("strip_whitespace") && c.is_whitespace())
+        let is_stripped = strips("strip_punctuation") && c.is_ascii_punctuation()
+            || strips("strip_whitespace") && c.is_whitespace();
+        !is_stripped
     };
     !text.chars().any(is_left)
 }
