@@ -62,7 +62,7 @@ impl Pair {
         let left_run = id(&project.journals()[0]);
         write(right, "right");
         project.run(&["test", right.0]).exits(0);
-        let mut runs: Vec<String> = project.journals().iter().map(id).collect();
+        let mut runs: Vec<String> = project.journals().iter().map(|journal| id(journal)).collect();
         runs.retain(|run| *run != left_run);
         // Later commands are those of the left agent.
         write(left, "wrong");
@@ -380,7 +380,7 @@ fn of_a_matrix_one_run_must_be_named() {
     let server = server();
     let project = matrix(&server);
     project.run(&["test"]).exits(1);
-    let runs: Vec<String> = project.journals().iter().map(id).collect();
+    let runs: Vec<String> = project.journals().iter().map(|journal| id(journal)).collect();
     project
         .run(&["test", "--matrix", "model.name=good", "--save-baseline"])
         .exits(0);
