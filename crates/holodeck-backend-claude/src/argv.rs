@@ -74,13 +74,18 @@ pub(crate) fn argv(
     args.joined("--setting-sources", &options.setting_sources.join(","));
     args.path("--system-prompt-file", home.system_prompt());
     args.pair("--tools", &options.builtin_tools.join(","));
-    args.flag("--strict-mcp-config");
+    // Where an administrator manages the servers, the CLI does not start with this.
+    if options.managed_servers.is_none() || options.mcp_servers.document.is_some() {
+        args.flag("--strict-mcp-config");
+    }
     let approved = approval_rules(options);
     if !approved.is_empty() {
         args.pair("--allowedTools", &approved.join(","));
     }
     let private = home.denials();
-    let refused = options.disallowed_tools.iter().chain(withheld).chain(&private);
+    let managed = options.managed_servers.iter().flatten();
+    let managed: Vec<String> = managed.map(|server| format!("mcp__{server}")).collect();
+    let refused = options.disallowed_tools.iter().chain(withheld).chain(&private).chain(&managed);
     // One argument for each: a path may contain a comma.
     args.flag("--disallowedTools");
     refused.for_each(|rule| args.flag(rule));

@@ -213,6 +213,13 @@ impl Core {
             let tools = server.tools.iter();
             tools.map(|tool| mcp_tool_name(&server.name, tool))
         });
+        let mut seen = HashSet::new();
+        if let Some(twice) = tools.clone().find(|tool| !seen.insert(tool.clone())) {
+            return Err(BackendError::config(format!(
+                "two tools of different MCP servers have the name `{twice}`"
+            ))
+            .with_hint("rename a server: `__` separates the name of a server from that of its tool"));
+        }
         let mut withheld = self.withheld();
         let known = withheld.len();
         for tool in tools.filter(|tool| self.host.withholds_tool(tool)) {
@@ -248,10 +255,37 @@ impl Core {
             }
         }
         if fatal.is_empty() {
-            return self.check_tools(&listed);
+            let offer = self.check_tools(&listed)?;
+            for server in servers {
+                self.check_offers_a_tool(server, &listed)?;
+            }
+            return Ok(offer);
         }
         Err(BackendError::init(fatal.join("; ")).with_hint(
             "run its `command` by hand, or set `required: false` on the tool to continue without it",
+        ))
+    }
+
+    /// A server that is connected without any tool is of no use: its list failed, or its name is special for the CLI.
+    fn check_offers_a_tool(&self, server: &McpServer, listed: &[ListedServer]) -> Result<(), BackendError> {
+        let Some(found) = listed.iter().find(|found| found.name == server.name) else {
+            // An old CLI lists no tools.
+            return Ok(());
+        };
+        let is_offered = |tool: &String| !self.host.withholds_tool(&mcp_tool_name(&server.name, tool));
+        if found.tools.iter().any(is_offered) {
+            return Ok(());
+        }
+        let problem = format!(
+            "MCP server `{}` is connected, but none of its tools is offered",
+            server.name
+        );
+        if server.need == ServerNeed::Optional {
+            self.add_notice(problem);
+            return Ok(());
+        }
+        Err(BackendError::init(problem).with_hint(
+            "check that it lists tools and that `allowed_tools` names one, or set `required: false` on the tool",
         ))
     }
 

@@ -55,6 +55,14 @@ impl Home {
             }
             symlink(real, link)?;
         }
+        for (name, real) in &options.config_files {
+            let shown = at("config").join(name);
+            if real.is_dir() {
+                symlink(real, shown)?;
+            } else {
+                write_private(&shown, &fs::read(real)?)?;
+            }
+        }
         let working_directory = match &options.working_directory {
             // The folder of `agent.yaml` has an empty name.
             Some(folder) => std::path::absolute(Path::new(".").join(folder))?,

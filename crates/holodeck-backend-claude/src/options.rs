@@ -19,6 +19,9 @@ pub struct ClaudeOptions {
     pub(crate) version: Option<CliVersion>,
     pub(crate) env: BTreeMap<String, SecretString>,
     pub(crate) home_links: Vec<(String, PathBuf)>,
+    pub(crate) config_files: Vec<(String, PathBuf)>,
+    /// The servers of an administrator's file; `None` if there is none.
+    pub(crate) managed_servers: Option<Vec<String>>,
     pub(crate) model: Option<String>,
     pub(crate) fallback_model: Option<String>,
     pub(crate) system_prompt: String,
@@ -135,6 +138,8 @@ impl ClaudeOptions {
             version: None,
             env: BTreeMap::new(),
             home_links: Vec::new(),
+            config_files: Vec::new(),
+            managed_servers: None,
             model: None,
             fallback_model: None,
             system_prompt: String::new(),
@@ -315,6 +320,19 @@ impl ClaudeOptions {
     /// Sets external MCP servers.
     pub fn mcp_servers(mut self, servers: McpServers) -> Self {
         self.mcp_servers = servers;
+        self
+    }
+
+    /// Shows a file or folder to the CLI as part of the user's settings: a file as a copy, as the CLI may write it.
+    pub fn config_file(mut self, name: impl Into<String>, real: impl Into<PathBuf>) -> Self {
+        self.config_files.push((name.into(), real.into()));
+        self
+    }
+
+    /// Sets the MCP servers that an administrator's file has. The CLI then refuses to be told that there are no others; none
+    /// of their tools is offered.
+    pub fn managed_servers(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.managed_servers = Some(names.into_iter().collect());
         self
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Location;
@@ -18,6 +19,12 @@ pub struct AgentDoc {
     pub path: PathBuf,
     /// Its tools as written; `None`: all tools of the agent.
     pub tools: Option<Vec<String>>,
+    /// Tools that it must not use, as written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disallowed_tools: Vec<String>,
+    /// What it may do without asking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission_mode: Option<AgentMode>,
     /// A model that overrides the agent's.
     pub model: Option<String>,
     /// Its subject.
@@ -78,8 +85,37 @@ pub struct AgentDocPlaces {
     pub name: Option<Location>,
     /// Each of its tools.
     pub tools: Vec<Location>,
+    /// Each tool that it must not use.
+    pub disallowed_tools: Vec<Location>,
     /// Its model.
     pub model: Option<Location>,
+}
+
+/// `permissionMode` of a file of Claude Code. A mode restricts; none gives the agent more than its own YAML does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum AgentMode {
+    /// That of the agent.
+    Default,
+    /// The same as `default`.
+    Manual,
+    /// Would approve edits: that of the agent decides.
+    AcceptEdits,
+    /// Would approve more: that of the agent decides.
+    Auto,
+    /// Would approve everything: that of the agent decides.
+    BypassPermissions,
+    /// What would need a person is rejected.
+    DontAsk,
+    /// It has no tool that may change something.
+    Plan,
+}
+
+impl AgentMode {
+    /// Whether the mode would give more than the agent has, and so has no effect.
+    pub fn would_widen(self) -> bool {
+        matches!(self, Self::AcceptEdits | Self::Auto | Self::BypassPermissions)
+    }
 }
 
 /// An area that a specialist looks at.

@@ -41,7 +41,9 @@ mod tool_pattern;
 mod usage;
 mod value;
 
-pub use agent_doc::{AgentDoc, AgentDocPlaces, Boost, FocusArea, RoutingCase, TaskRoute, TaskRouter, Tier};
+pub use agent_doc::{
+    AgentDoc, AgentDocPlaces, AgentMode, Boost, FocusArea, RoutingCase, TaskRoute, TaskRouter, Tier,
+};
 pub use agent_folders::{AgentFolders, TEMPORARY_PREFIX, Zone};
 pub use approval::{
     ApprovalContext, ApprovalPolicy, Occasion, PolicyCall, PolicyDecision, PolicyRuling, Presence,

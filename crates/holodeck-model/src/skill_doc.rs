@@ -23,8 +23,11 @@ pub struct SkillDoc {
 }
 
 impl SkillDoc {
+    /// How the name of a tool that runs a skill begins.
+    pub const TOOL_PREFIX: &str = "skill__";
+
     /// The name of the tool that runs it, as in `skill__release-notes`.
     pub fn tool_name(&self) -> String {
-        format!("skill__{}", self.name)
+        format!("{}{}", Self::TOOL_PREFIX, self.name)
     }
 }

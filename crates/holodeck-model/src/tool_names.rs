@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Agent, ClaudeConfig, McpTool, Provider, ToolConfig, closest, value::Glob};
+use crate::{Agent, ClaudeConfig, McpTool, Provider, SkillDoc, ToolConfig, closest, value::Glob};
 
 mod access;
 
@@ -98,6 +98,8 @@ pub enum NameMatch {
 #[derive(Clone, Debug, Default)]
 pub struct ToolNames {
     has_builtins: bool,
+    /// Whether there are skills whose names are not known.
+    has_skills: bool,
     declared: Vec<ToolIdentity>,
     /// Longest key first: `a` must not match the tools of `a__b`.
     servers: Vec<Server>,
@@ -277,6 +279,14 @@ impl ToolNames {
         Self {
             has_builtins: true,
             ..Self::default()
+        }
+    }
+
+    /// The same names, and those of skills whose folder was not read.
+    pub fn with_unlisted_skills(self) -> Self {
+        Self {
+            has_skills: true,
+            ..self
         }
     }
 
@@ -519,7 +529,9 @@ impl ToolNames {
             });
         if could_have.clone().any(|(server, own)| server.lists(own)) {
             NameMatch::Known
-        } else if could_have.any(|(server, _)| server.listed.is_none()) {
+        } else if could_have.any(|(server, _)| server.listed.is_none())
+            || (self.has_skills && written.starts_with(SkillDoc::TOOL_PREFIX))
+        {
             NameMatch::Unlisted
         } else {
             NameMatch::Unknown

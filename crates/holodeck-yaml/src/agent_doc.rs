@@ -12,7 +12,9 @@ use std::{
     path::{Component, Path},
 };
 
-use holodeck_model::{AgentDoc, AgentDocPlaces, Boost, Code, Diagnostic, Env, Files, Layer, Sources, Tier};
+use holodeck_model::{
+    AgentDoc, AgentDocPlaces, AgentMode, Boost, Code, Diagnostic, Env, Files, Layer, Sources, Tier,
+};
 
 use self::front_matter::{AgentFrontMatter, SHAPES};
 use crate::{
@@ -59,7 +61,9 @@ impl Loader<'_> {
             triggers: self.words(root, "triggers"),
             commands: self.words(root, "commands"),
             globs: self.words(root, "globs"),
+            disallowed_tools: self.words(root, "disallowedTools"),
         };
+        self.warn_of_mode(root, known.permission_mode);
         let fence = Place {
             file,
             start: offset(range.start),
@@ -102,6 +106,11 @@ impl Loader<'_> {
                 .iter()
                 .map(|(_, node)| self.tree.location(*node))
                 .collect(),
+            disallowed_tools: lists
+                .disallowed_tools
+                .iter()
+                .map(|(_, node)| self.tree.location(*node))
+                .collect(),
             model: place_of("model").map(|place| self.tree.location(place)),
         };
         let texts = |words: Words| words.into_iter().map(|(text, _)| text).collect::<Vec<_>>();
@@ -112,6 +121,8 @@ impl Loader<'_> {
             description: one_line(&known.description.unwrap_or_default()),
             path: path.to_path_buf(),
             tools: has_tools.then(|| texts(lists.tools)),
+            disallowed_tools: texts(lists.disallowed_tools),
+            permission_mode: known.permission_mode,
             model: model.map(|model| model.trim().to_owned()),
             category: known.category.map(|category| category.trim().to_owned()),
             tier: known.tier.unwrap_or(if core {
@@ -192,6 +203,22 @@ impl Loader<'_> {
         let broken = findings.has_errors();
         self.findings.diagnostics.extend(findings.diagnostics);
         (!broken).then_some(root)
+    }
+
+    /// A mode that would give more than the agent has is no permission.
+    fn warn_of_mode(&mut self, root: NodeId, mode: Option<AgentMode>) {
+        let Some(entry) = self.tree.get(root, "permissionMode") else {
+            return;
+        };
+        if mode.is_some_and(AgentMode::would_widen) {
+            let place = self.tree.place(entry.value);
+            let diagnostic = Diagnostic::warning(Code::NoEffect, "`permissionMode` has no effect")
+                .about("permissionMode")
+                .with_help(
+                    "a file can only restrict: the agent's `claude.permission_mode` and `approvals` decide",
+                );
+            self.findings.add(&self.tree, place, diagnostic);
+        }
     }
 
     fn check_limits(&mut self, root: NodeId, fence: Place, doc: &AgentDoc) {
@@ -299,6 +326,7 @@ struct AgentLists {
     triggers: Words,
     commands: Words,
     globs: Words,
+    disallowed_tools: Words,
 }
 
 /// Splits at commas outside parentheses and braces.

@@ -1,10 +1,11 @@
 //! An agent of a YAML file on Claude Code.
 
+pub(crate) mod machine;
 mod options;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use holodeck_backend_api::{AgentBackend, BackendError, ToolHost};
 use holodeck_backend_claude::{ClaudeBackend, Reuse};
@@ -37,6 +38,7 @@ pub(crate) async fn backend(
     let options = options(&AgentSetup {
         agent,
         cli: &cli,
+        managed: Path::new(machine::MANAGED),
         credentials: &credentials,
         env,
         tools,

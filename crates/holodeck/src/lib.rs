@@ -42,6 +42,7 @@ mod sampling;
 mod saved_case;
 mod serve;
 mod servers;
+mod targets;
 mod telemetry;
 mod test;
 mod tool_arguments;
@@ -93,6 +94,7 @@ pub use routed::{
 pub use saved_case::{SaveCaseError, SavedCase, save_conversation};
 pub use serve::{ServeError, ServeFlags, Server};
 pub use servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};
+pub use targets::{RefusedTarget, check_target, target_reason};
 pub use test::{
     MatrixGroup, PrepareError, PreparedMerge, PreparedRegrade, PreparedTest, TestError, TestOptions,
     prepare_merge, prepare_regrade, prepare_test,

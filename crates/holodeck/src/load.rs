@@ -12,7 +12,7 @@ use holodeck_validators::Check;
 use holodeck_yaml::{Load, LoadedAgent};
 
 use crate::{
-    agents, calibrated, graders, index, judge_steps, judges, model_keys, probe, prompts, quality, routed,
+    agents, calibrated, claude, graders, index, judge_steps, judges, model_keys, probe, prompts, quality, routed,
     telemetry,
 };
 
@@ -156,6 +156,7 @@ pub async fn doctor(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     checks.splice(1..1, probe::checks(agent, env).await);
     checks.extend(model_keys::checks(agent, env));
     checks.extend(calibrated::checks(agent, env));
+    checks.extend(claude::machine::checks(agent));
     checks.extend(graders::checks(agent, env).await);
     checks.extend(index::checks(agent, env).await);
     checks

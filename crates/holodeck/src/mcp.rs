@@ -2,9 +2,10 @@
 //!
 //! Not for servers that the Claude CLI connects to itself.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use futures::future::join_all;
+use holodeck_backend_api::ToolSource as _;
 use holodeck_mcp_bridge::{FailedServer, McpOptions, McpServer};
 use holodeck_model::{McpServerRecord, McpTool, Provider, Redactor, ServerNeed, ToolConfig};
 use holodeck_tools::Toolbox;
@@ -55,6 +56,7 @@ impl McpServers {
                 }
             }
         }
+        errors.extend(unusable(&connected.servers, &configs));
         for server in &connected.servers {
             let info = server.info();
             tracing::debug!(
@@ -102,6 +104,41 @@ impl McpServers {
     pub(crate) async fn close(&self) {
         join_all(self.0.iter().map(McpServer::close)).await;
     }
+}
+
+/// Required servers without a tool, and tools of two servers with one name.
+fn unusable(servers: &[McpServer], configs: &[&McpTool]) -> Vec<String> {
+    let mut errors = Vec::new();
+    let mut seen: HashMap<String, String> = HashMap::new();
+    for server in servers {
+        let name = server.info().tool;
+        let tools = server.tools();
+        if tools.is_empty() {
+            let is_required = configs
+                .iter()
+                .any(|config| config.name == name && config.need() == ServerNeed::Required);
+            let problem = format!("MCP server `{name}` is connected, but none of its tools is offered");
+            if is_required {
+                errors.push(format!(
+                    "{problem}; check that it lists tools and that `allowed_tools` names one, or set `required: false`"
+                ));
+            } else {
+                tracing::warn!("{problem}");
+            }
+        }
+        for tool in tools {
+            let shown = tool.spec().name.clone();
+            if let Some(other) = seen.insert(shown.clone(), name.clone())
+                && other != name
+            {
+                errors.push(format!(
+                    "MCP servers `{other}` and `{name}` both have a tool with the name `{shown}`; rename a server, as `__` \
+                     separates the name of a server from that of its tool"
+                ));
+            }
+        }
+    }
+    errors
 }
 
 /// The servers of the YAML without a mock, with their positions in the list of tools.

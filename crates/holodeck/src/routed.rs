@@ -47,8 +47,8 @@ use self::{
     specialists::Variants,
 };
 use crate::{
-    LoopSetupError, answers::redactor, event_store, index::IndexSink, load_own_agents, quality,
-    snapshot_files, telemetry,
+    LoopSetupError, RefusedTarget, answers::redactor, event_store, index::IndexSink, load_own_agents,
+    quality, snapshot_files, targets::check_yaml_targets, telemetry,
 };
 
 /// Whether a question to an agent is a command: the agent has `routing:` or an enabled `quality_loop:`.
@@ -106,6 +106,9 @@ pub enum RoutedError {
     /// Nothing executes it.
     #[error(transparent)]
     NoExecutor(#[from] FacadeError),
+    /// A file of the YAML must not be written.
+    #[error(transparent)]
+    Target(#[from] RefusedTarget),
     /// The file of `telemetry.jsonl` cannot be written.
     #[error("cannot write `telemetry.jsonl` (`{}`): {source}", path.display())]
     Telemetry {
@@ -239,6 +242,7 @@ impl RoutedAgent {
         }
         facade.legacy = legacy::legacy(&variants, options, stack, &open_legacy);
         facade.hooks.clone_from(&options.hooks);
+        check_yaml_targets(&variants.agent, &variants.env)?;
         facade.telemetry = sinks(&variants.agent, &redactor, &telemetry)?;
         let has_sdk = facade.chain.contains(&ExecutorKind::Sdk);
         Ok(Self {

@@ -2,7 +2,7 @@
 
 use holodeck::{
     RoutingReport,
-    model::{AgentDoc, Tier},
+    model::{AgentDoc, AgentMode, Tier},
     orchestrator::{AgentDefinition, ScoredAgent, SelectedBy, Selection},
     runner::words::{count, printable},
 };
@@ -78,10 +78,21 @@ pub(crate) fn agent(doc: &AgentDoc, definition: &AgentDefinition) -> String {
         Some(tools) => joined(tools),
     };
     row("tools", tools);
+    row("not", joined(&definition.denied));
+    row("mode", mode(definition.mode).to_owned());
     let model = definition.model.as_deref().unwrap_or("that of the agent");
     row("model", one_line(model));
     text.push_str(&format!("\n{}\n", printable(&definition.prompt)));
     text
+}
+
+/// Names what the mode of a file takes away.
+fn mode(mode: Option<AgentMode>) -> &'static str {
+    match mode {
+        Some(AgentMode::Plan) => "plan (no tool that may change something)",
+        Some(AgentMode::DontAsk) => "dontAsk (what would need a person is rejected)",
+        _ => "",
+    }
 }
 
 /// Renders a selection.

@@ -66,6 +66,7 @@ mod prompts;
 mod quality_loop;
 mod quality_tests;
 mod reports;
+mod restrictions;
 mod resume;
 mod retrieval;
 mod routing;

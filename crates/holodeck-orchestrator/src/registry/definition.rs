@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use holodeck_model::{AgentDoc, Code, Diagnostic, Provider, ToolNames};
+use holodeck_model::{AgentDoc, AgentMode, Code, Diagnostic, Provider, ToolNames};
 use serde::Serialize;
 
 use super::tools;
@@ -22,6 +22,12 @@ pub struct AgentDefinition {
     /// Its tools among those of the agent, sorted; `None`: all. They are names of the agent's YAML or rules such as
     /// `Bash(git:*)`, as an allow list has them.
     pub tools: Option<Vec<String>>,
+    /// Tools that it must not use: names of the agent's YAML, built-in tools, or rules such as `Bash(git:*)`; `*` is all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub denied: Vec<String>,
+    /// How its file restricts it further.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<AgentMode>,
     /// A model in place of the agent's.
     pub model: Option<String>,
 }
@@ -31,7 +37,11 @@ impl AgentDefinition {
     /// out, each with a warning.
     pub fn new(doc: &AgentDoc, names: &ToolNames, provider: Provider) -> (Self, Vec<Diagnostic>) {
         let mut diagnostics = Vec::new();
-        let tools = tools::resolve(doc, names, &mut diagnostics);
+        let denied = tools::resolve_denied(doc, names, &mut diagnostics);
+        let mut tools = tools::resolve(doc, names, &mut diagnostics);
+        if let Some(tools) = &mut tools {
+            tools.retain(|tool| !tools::is_denied(tool, &denied));
+        }
         let model = doc.model.clone().filter(|model| {
             let fits = provider == Provider::Anthropic || !is_claude(model);
             if !fits {
@@ -52,6 +62,8 @@ impl AgentDefinition {
             description: doc.description.clone(),
             prompt: prompt(doc, tools.as_deref()),
             tools,
+            denied,
+            mode: doc.permission_mode,
             model,
         };
         (definition, diagnostics)

@@ -1,6 +1,6 @@
 //! The names that specialist agents use for tools, as names of the agent's tools.
 
-use holodeck_model::{AgentDoc, Code, Diagnostic, NameMatch, ToolNames, without_pattern};
+use holodeck_model::{AgentDoc, ClaudeConfig, Code, Diagnostic, NameMatch, ToolNames, without_pattern};
 
 /// Programs that files name as tools. The shell gets a rule for the one program, never the shell as a whole.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -98,6 +98,52 @@ pub(super) fn resolve(
     Some(tools)
 }
 
+/// The tools that a file denies, sorted, each once. What is no tool at all denies nothing, with a diagnostic; a built-in
+/// tool that the agent does not have needs none.
+pub(super) fn resolve_denied(
+    doc: &AgentDoc,
+    names: &ToolNames,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Vec<String> {
+    let mut denied = Vec::new();
+    for (index, written) in doc.disallowed_tools.iter().enumerate() {
+        let own = written.as_str();
+        let target = match names.resolve(without_pattern(own)) {
+            NameMatch::Known => mapped_builtin(own),
+            _ => mapped(own),
+        };
+        let tool = without_pattern(&target);
+        let is_known = own.contains('*')
+            || own.starts_with("mcp__")
+            || ClaudeConfig::CLI_TOOLS.contains(&tool)
+            || names.resolve(tool) != NameMatch::Unknown;
+        if !is_known {
+            let message = format!(
+                "agent `{}`: `{own}` is not a tool of this agent, so that nothing is denied",
+                doc.name
+            );
+            let mut diagnostic = Diagnostic::warning(Code::UnknownTool, message)
+                .at(doc.places.disallowed_tools.get(index).cloned())
+                .about("disallowedTools");
+            let meant = names.suggest(own);
+            diagnostic.inline = meant.map(|meant| format!("did you mean `{meant}`?"));
+            diagnostics.push(diagnostic);
+        }
+        denied.push(target);
+    }
+    denied.sort();
+    denied.dedup();
+    denied
+}
+
+/// Whether a name of an allow list, with or without a pattern, is that of a denied tool as a whole, or just what is denied.
+pub(super) fn is_denied(tool: &str, denied: &[String]) -> bool {
+    let whole = without_pattern(tool);
+    denied
+        .iter()
+        .any(|denied| denied == "*" || denied == tool || denied == whole)
+}
+
 /// Former names of built-in tools.
 fn mapped_builtin(known: &str) -> String {
     match known {
@@ -166,6 +212,31 @@ mod tests {
             &["docs_search", "git"],
             2,
         );
+    }
+
+    #[test]
+    fn denied_tools_are_resolved_as_allowed_ones_are() {
+        let names = ToolNames::with_builtins();
+        let doc = AgentDoc {
+            disallowed_tools: ["git", "Task", "Write", "mcp__docs", "nonsense"]
+                .map(str::to_owned)
+                .to_vec(),
+            ..AgentDoc::default()
+        };
+        let mut found = Vec::new();
+        let denied = resolve_denied(&doc, &names, &mut found);
+        assert_eq!(denied, ["Agent", "Bash(git:*)", "Write", "mcp__docs", "nonsense"]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        for (tool, expected) in [
+            ("Write", true),
+            ("Write(docs/**)", true),
+            ("Bash", false),
+            ("Bash(git:*)", true),
+            ("Bash(npm:*)", false),
+        ] {
+            assert_eq!(is_denied(tool, &denied), expected, "{tool}");
+        }
+        assert!(is_denied("Read", &["*".to_owned()]));
     }
 
     #[test]

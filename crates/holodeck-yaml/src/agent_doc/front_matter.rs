@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use holodeck_model::{OneOrMany, Tier};
+use holodeck_model::{AgentMode, OneOrMany, Tier};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
@@ -28,6 +28,14 @@ pub(super) struct AgentFrontMatter {
     /// The tools that it may use; all of the agent if absent.
     #[schemars(schema_with = "words")]
     pub(super) tools: Option<OneOrMany>,
+    /// The tools that it must not use, of those that it would have.
+    #[serde(rename = "disallowedTools")]
+    #[schemars(schema_with = "words")]
+    pub(super) disallowed_tools: Option<OneOrMany>,
+    /// What it may do: `plan` takes away every tool that may change something, `dontAsk` rejects what would need a person.
+    /// The others give nothing that the agent has not.
+    #[serde(rename = "permissionMode")]
+    pub(super) permission_mode: Option<AgentMode>,
     /// A model that overrides the agent's.
     #[schemars(regex(pattern = r"\S"))]
     pub(super) model: Option<String>,
@@ -52,12 +60,6 @@ pub(super) struct AgentFrontMatter {
     pub(super) boosts: Option<BoostConfig>,
     /// Its colour in Claude Code.
     color: Option<Value>,
-    #[serde(rename = "disallowedTools")]
-    #[schemars(extend("x-no-effect" = "list the tools that the agent may use in `tools`"))]
-    disallowed_tools: Option<Value>,
-    #[serde(rename = "permissionMode")]
-    #[schemars(extend("x-no-effect" = "the agent's `claude.permission_mode` and `approvals` decide"))]
-    permission_mode: Option<Value>,
     #[serde(rename = "mcpServers")]
     #[schemars(extend("x-no-effect" = "the servers are those of the agent's `tools`"))]
     mcp_servers: Option<Value>,

@@ -1,24 +1,25 @@
 //! Translates the YAML of an agent into options of Claude Code.
 
-use std::{num::NonZeroUsize, sync::Arc};
+use std::{num::NonZeroUsize, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    Approver, BackendError, CallRefusal, Thinking, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput,
-    ToolSpec,
+    Approver, BackendError, CallRefusal, Explanation, Thinking, ToolCall, ToolCx, ToolError, ToolHost,
+    ToolOutput, ToolSpec,
 };
 use holodeck_backend_claude::{ClaudeOptions, Edits, Limits, McpServer, McpServers, Reuse};
 use holodeck_mcp_bridge::ClaudeServers;
 use holodeck_model::{
     ApprovalPolicy, ClaudeConfig, Effort, Env, HOLODECK_SERVER, McpTool, PathRef, ServerAccess,
-    SettingSource, SubagentConfig, SubagentModel, ToolAccess, ToolConfig, ToolNames, mcp_tool_name,
+    SubagentConfig, SubagentModel, ToolAccess, ToolConfig, ToolNames, mcp_tool_name,
     path_access, read_text_input, without_pattern,
 };
 use holodeck_validators::{ClaudeCli, ClaudeEnv};
 use holodeck_yaml::LoadedAgent;
 use serde_json::{Value, json};
 
-use crate::answer_format::answer_format;
+use super::machine;
+use crate::{answer_format::answer_format, routed::skill_tools};
 
 /// Variables of the machine that the CLI needs and that contain no credentials of the model.
 const MACHINE: [&str; 17] = [
@@ -64,6 +65,8 @@ pub(super) struct AgentSetup<'a> {
     pub side_effects: BuiltinChanges,
     /// Whether conversations may share processes.
     pub reuse: Reuse,
+    /// The folder of the administrator's files.
+    pub managed: &'a Path,
     /// Further variables of the CLI, for instance its telemetry endpoint.
     pub variables: Vec<(String, String)>,
 }
@@ -91,19 +94,28 @@ pub(super) fn options(setup: &AgentSetup<'_>) -> Result<ClaudeOptions, BackendEr
         return Err(BackendError::config(problems.join("\n")));
     }
     let (program, script) = setup.cli.command();
+    let folder = match &claude.working_directory {
+        Some(folder) => folder.path(),
+        None => agent.dir.clone(),
+    };
+    let sources = machine::setting_sources(&claude.setting_sources);
+    check_programs(setup, &sources, &folder)?;
     let mut options = ClaudeOptions::new(program)
         .version(setup.cli.version)
         .model(&config.model.name)
         .system_prompt(&agent.instructions.text)
-        .working_directory(match &claude.working_directory {
-            Some(folder) => folder.path(),
-            None => agent.dir.clone(),
-        })
+        .working_directory(folder)
         .max_turns(claude.max_turns.unwrap_or(MAX_TURNS))
         .thinking(thinking(&claude))
-        .setting_sources(setting_sources(&claude))
+        .setting_sources(sources.iter().copied())
         .reuse(setup.reuse)
         .approver(Arc::clone(&setup.approver));
+    if sources.contains(&"user") {
+        for (name, file) in machine::user_files(setup.env) {
+            options = options.config_file(name, file);
+        }
+    }
+    options = add_managed(options, setup.managed)?;
     for name in MACHINE {
         if let Some(value) = setup.env.get(name) {
             options = options.env(name, value.to_owned());
@@ -171,6 +183,42 @@ pub(super) fn options(setup: &AgentSetup<'_>) -> Result<ClaudeOptions, BackendEr
         .tool_access(names, access))
 }
 
+/// A test without `--allow-side-effects` runs no program of the settings.
+fn check_programs(setup: &AgentSetup<'_>, sources: &[&str], folder: &Path) -> Result<(), BackendError> {
+    if setup.side_effects != BuiltinChanges::Withheld {
+        return Ok(());
+    }
+    let programs = machine::programs(sources, folder, setup.env);
+    if programs.is_empty() {
+        return Ok(());
+    }
+    let programs: Vec<String> = programs.into_iter().collect();
+    let message = format!(
+        "`claude.setting_sources` would run programs in this test: {}",
+        programs.join(", ")
+    );
+    Err(BackendError::config(Explanation::new(message).with_hint(
+        "`--allow-side-effects` runs them; or remove the source from `setting_sources`",
+    )))
+}
+
+/// Files of an administrator apply whatever the CLI is told: they are named, and no tool of their servers is offered.
+fn add_managed(options: ClaudeOptions, folder: &Path) -> Result<ClaudeOptions, BackendError> {
+    let files = machine::managed_files(folder);
+    if files.is_empty() {
+        return Ok(options);
+    }
+    let files: Vec<String> = files.iter().map(|file| format!("`{}`", file.display())).collect();
+    let mut options = options.notice(format!(
+        "managed settings of this machine apply to the Claude Code CLI: {}",
+        files.join(", ")
+    ));
+    if let Some(servers) = machine::managed_servers(folder).map_err(BackendError::config)? {
+        options = options.managed_servers(servers);
+    }
+    Ok(options)
+}
+
 /// Adds the built-in tools that the YAML enables.
 fn add_builtin_tools(options: ClaudeOptions, claude: &ClaudeConfig, setup: &AgentSetup<'_>) -> ClaudeOptions {
     let mut names = claude.built_in_tools();
@@ -233,6 +281,10 @@ fn tool_access(setup: &AgentSetup<'_>) -> Result<(ToolNames, ToolAccess), Backen
     names.list_shown(&local, &specs.iter().map(|spec| spec.name.as_str()));
     for spec in specs {
         names.add_host_tool(&spec.name);
+    }
+    // Skills are tools only where a command is executed, and can be named everywhere.
+    for skill in skill_tools(setup.agent) {
+        names.add_host_tool(&skill);
     }
     let unresolved = access.unresolved(&names);
     if unresolved.is_empty() {
@@ -374,20 +426,6 @@ fn effort(effort: Effort) -> &'static str {
         Effort::High => "high",
         Effort::Max => "max",
     }
-}
-
-fn setting_sources(claude: &ClaudeConfig) -> Vec<&'static str> {
-    let is_enabled = |own: SettingSource| {
-        let mut sources = claude.setting_sources.iter();
-        sources.any(|source| *source == own || *source == SettingSource::All)
-    };
-    let names = [
-        (SettingSource::User, "user"),
-        (SettingSource::Project, "project"),
-        (SettingSource::Local, "local"),
-    ];
-    let names = names.into_iter().filter(|(source, _)| is_enabled(*source));
-    names.map(|(_, name)| name).collect()
 }
 
 /// The definition of a sub-agent in the CLI's format.

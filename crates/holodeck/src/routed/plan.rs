@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{
     specialists::{Variants, backends_of},
-    tools::declared_tools,
+    tools::{Restriction, declared_tools},
 };
 
 /// The plan of a command.
@@ -76,13 +76,13 @@ pub(super) fn plan(
         .as_ref()
         .and_then(|details| details.attempt.agent_used.clone());
     let definition = name.and_then(|name| variants.definition(&name));
-    let (prompt, model, named) = match &definition {
+    let (prompt, model, restriction) = match &definition {
         Some(definition) => (
             definition.prompt.as_str(),
             definition.model.clone(),
-            definition.tools.as_deref(),
+            Restriction::of(definition),
         ),
-        None => (agent.instructions.text.as_str(), None, None),
+        None => (agent.instructions.text.as_str(), None, Restriction::NONE),
     };
     let model = model.unwrap_or_else(|| agent.config.model.name.clone());
     let skills: Vec<String> = variants
@@ -90,7 +90,7 @@ pub(super) fn plan(
         .iter()
         .map(holodeck_model::SkillDoc::tool_name)
         .collect();
-    plan.tools = declared_tools(&agent.config, named, &skills);
+    plan.tools = declared_tools(&agent.config, restriction, &skills);
     let sent = (prompt.len() + context.command.task().len()) / BYTES_PER_TOKEN + 1;
     let answer = agent.config.model.max_tokens.map_or(ANSWER_TOKENS, u64::from);
     let usage = TokenUsage::new(sent as u64, answer);

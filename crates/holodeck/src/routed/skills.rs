@@ -1,6 +1,10 @@
 //! Loads the skills of `routing.skills` and runs them as tools or as agents of their own.
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{Approver, BackendError};
@@ -54,8 +58,21 @@ pub fn load_own_skills(agent: &ResolvedAgent) -> Option<LoadedSkills> {
         }
     };
     folders.sort();
+    let root = fs::canonicalize(&folder).unwrap_or(folder);
     for folder in folders {
         if DiskFiles.kind(&folder.join("SKILL.md")) != FileKind::File {
+            continue;
+        }
+        if let Some(link) = link_out(&folder, &root) {
+            let message = format!(
+                "`{}` is a link that leaves the folder of skills; the skill is not used",
+                link.display()
+            );
+            let diagnostic = Diagnostic::warning(Code::UnreadableFile, message);
+            loaded
+                .load
+                .diagnostics
+                .push(diagnostic.about("routing.skills.directory"));
             continue;
         }
         let (skill, load) = load_skill(&folder, &DiskFiles);
@@ -83,6 +100,28 @@ pub fn load_own_skills(agent: &ResolvedAgent) -> Option<LoadedSkills> {
     }
     loaded.skills.sort_by(|one, other| one.name.cmp(&other.name));
     Some(loaded)
+}
+
+/// The first file of a skill whose real place is outside of the folder of skills.
+fn link_out(skill: &Path, root: &Path) -> Option<PathBuf> {
+    let leaves = |path: &Path| fs::canonicalize(path).is_ok_and(|real| !real.starts_with(root));
+    if leaves(skill) {
+        return Some(skill.to_owned());
+    }
+    let mut folders = vec![skill.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if leaves(&path) {
+                return Some(path);
+            }
+            // A link inside is found where it leads.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            }
+        }
+    }
+    None
 }
 
 /// The names of the tools that run the skills of an agent, by their folders.

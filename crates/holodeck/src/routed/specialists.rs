@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, Explanation, Occasion, ToolHost};
-use holodeck_model::{Env, Provider, ResolvedAgent, SkillDoc, ToolNames};
+use holodeck_model::{AgentMode, Env, NonInteractive, Provider, ResolvedAgent, SkillDoc, ToolNames};
 use holodeck_orchestrator::{AgentDefinition, ReadyAgent, SkillPrograms, Specialists};
 use holodeck_otel_bridge::Telemetry;
 use holodeck_validators::{CheckState, ClaudeCliSearch, ClaudeEnv, check_credentials};
@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     skills,
-    tools::{NamedTools, WithSkills, known_tools, restrict_claude},
+    tools::{NamedTools, Restriction, WithSkills, known_tools, restrict_claude},
 };
 use crate::{
     AnswerSource, LoadedAgents, OpenAgent, OpenError, OpenOptions, agents::definition,
@@ -74,22 +74,28 @@ impl Variants {
         let open = self.opened().await?;
         let mut agent = self.agent.without_cases();
         if !definition.prompt.is_empty() {
-            agent.instructions.text = definition.prompt;
+            agent.instructions.text.clone_from(&definition.prompt);
         }
-        if let Some(model) = definition.model {
-            agent.config.model.name = model;
+        if let Some(model) = &definition.model {
+            agent.config.model.name.clone_from(model);
+        }
+        if definition.mode == Some(AgentMode::DontAsk) {
+            // There is no person for a command anyway, so this is what decides in place of one.
+            let approvals = agent.config.approvals.get_or_insert_default();
+            approvals.non_interactive = NonInteractive::Reject;
         }
         let skills = skills::toolbox(&self.skills, &self.programs, self.folder.as_ref())?;
         let mut host: Arc<dyn ToolHost> = Arc::clone(open.tools());
         if !skills.specs().is_empty() {
             host = Arc::new(WithSkills::new(host, skills));
         }
-        if let Some(named) = &definition.tools {
+        let restriction = Restriction::of(&definition);
+        if !restriction.is_none() {
             if agent.config.model.provider == Provider::Anthropic {
                 let skills: Vec<String> = self.skills.iter().map(SkillDoc::tool_name).collect();
-                restrict_claude(&mut agent.config, named, &skills);
+                restrict_claude(&mut agent.config, restriction, &skills);
             }
-            host = Arc::new(NamedTools::new(host, named.clone(), ToolNames::of(&agent.config)));
+            host = Arc::new(NamedTools::new(host, definition, ToolNames::of(&agent.config)));
         }
         self.ready(open, agent, host).await
     }

@@ -1,4 +1,5 @@
-//! The tools of a variant of an agent: its own, skills, and of them those that a specialist names.
+//! The tools of a variant of an agent: its own, skills, and of them those that a specialist may use. A specialist can only
+//! restrict: nothing here enables a tool.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -6,8 +7,10 @@ use async_trait::async_trait;
 use holodeck_backend_api::{
     CallRefusal, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
 };
-use holodeck_model::{Agent, ClaudeConfig, NameMatch, Provider, ToolConfig, ToolNames, without_pattern};
-use holodeck_orchestrator::KnownTools;
+use holodeck_model::{
+    Agent, AgentMode, ClaudeConfig, Glob, NameMatch, Provider, ToolConfig, ToolNames, without_pattern,
+};
+use holodeck_orchestrator::{AgentDefinition, KnownTools};
 use holodeck_tools::Toolbox;
 
 /// The tools of an agent, with its skills.
@@ -53,46 +56,86 @@ impl ToolHost for WithSkills {
     }
 }
 
-/// Those of a host's tools that a list names.
+/// What a specialist may use of the tools of its agent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Restriction<'a> {
+    /// Those that its file names; `None`: all.
+    pub(super) named: Option<&'a [String]>,
+    /// Those that its file denies.
+    pub(super) denied: &'a [String],
+    /// Whether it has only tools that change nothing.
+    pub(super) plans: bool,
+}
+
+impl<'a> Restriction<'a> {
+    /// All tools of the agent.
+    pub(super) const NONE: Self = Self {
+        named: None,
+        denied: &[],
+        plans: false,
+    };
+
+    pub(super) fn of(definition: &'a AgentDefinition) -> Self {
+        Self {
+            named: definition.tools.as_deref(),
+            denied: &definition.denied,
+            plans: definition.mode == Some(AgentMode::Plan),
+        }
+    }
+
+    pub(super) fn is_none(self) -> bool {
+        self.named.is_none() && self.denied.is_empty() && !self.plans
+    }
+
+    /// Whether a tool of ours is left. A pattern of a denied tool denies all of it, because only the CLI knows patterns.
+    fn allows(self, names: &ToolNames, tool: &str, class: SideEffects) -> bool {
+        let identity = names.identify(tool);
+        let means = |written: &String| {
+            let name = without_pattern(written);
+            name == tool
+                || identity
+                    .as_ref()
+                    .is_some_and(|identity| names.refers(name, identity))
+        };
+        let denies = |written: &String| {
+            let matches = |identity| names.matches(&Glob::new(without_pattern(written)), identity);
+            means(written) || written == "*" || identity.as_ref().is_some_and(matches)
+        };
+        self.named.is_none_or(|named| named.iter().any(means))
+            && !self.denied.iter().any(denies)
+            && !(self.plans && class == SideEffects::Possible)
+    }
+}
+
+/// Those of a host's tools that a specialist may use.
 pub(super) struct NamedTools {
     host: Arc<dyn ToolHost>,
-    named: Vec<String>,
+    definition: AgentDefinition,
     names: ToolNames,
     specs: Vec<ToolSpec>,
 }
 
 impl NamedTools {
-    pub(super) fn new(host: Arc<dyn ToolHost>, named: Vec<String>, mut names: ToolNames) -> Self {
+    pub(super) fn new(host: Arc<dyn ToolHost>, definition: AgentDefinition, mut names: ToolNames) -> Self {
         let shown = host.specs().iter().map(|spec| spec.name.as_str());
         let servers: Vec<String> = Vec::new();
         names.list_shown(&servers, &shown);
         let mut tools = Self {
             host,
-            named,
+            definition,
             names,
             specs: Vec::new(),
         };
-        let specs = tools
-            .host
-            .specs()
-            .iter()
-            .filter(|spec| tools.is_named(&spec.name));
-        tools.specs = specs.cloned().collect();
+        tools.specs = tools.only_named(tools.host.specs()).into_owned();
         tools
     }
 
-    fn is_named(&self, tool: &str) -> bool {
-        let identity = self.names.identify(tool);
-        self.named.iter().map(|name| without_pattern(name)).any(|name| {
-            name == tool
-                || identity
-                    .as_ref()
-                    .is_some_and(|identity| self.names.refers(name, identity))
-        })
+    fn is_named(&self, spec: &ToolSpec) -> bool {
+        Restriction::of(&self.definition).allows(&self.names, &spec.name, spec.side_effects)
     }
 
     fn only_named(&self, specs: &[ToolSpec]) -> Cow<'static, [ToolSpec]> {
-        let named = specs.iter().filter(|spec| self.is_named(&spec.name));
+        let named = specs.iter().filter(|spec| self.is_named(spec));
         Cow::Owned(named.cloned().collect())
     }
 }
@@ -112,7 +155,13 @@ impl ToolHost for NamedTools {
     }
 
     async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
-        if self.is_named(&call.name) {
+        // A tool that is not shown any more, or that is not known yet, may change something.
+        let class = {
+            let shown = self.host.current();
+            let spec = shown.iter().find(|spec| spec.name == call.name);
+            spec.map_or(SideEffects::Possible, |spec| spec.side_effects)
+        };
+        if Restriction::of(&self.definition).allows(&self.names, &call.name, class) {
             return self.host.call(call, cx).await;
         }
         let text = format!("there is no tool `{}`", call.name);
@@ -120,10 +169,46 @@ impl ToolHost for NamedTools {
     }
 }
 
-/// Restricts what Claude Code may use to `named`. Nothing is enabled that the agent has not: its own list, switches and
+/// Restricts what Claude Code may use to what a specialist may. Nothing is enabled that the agent has not: its own list, switches and
 /// patterns of commands stay. Names of
 /// tools that the agent does not have, as skills of other programs may have, are left out.
-pub(super) fn restrict_claude(agent: &mut Agent, named: &[String], skills: &[String]) {
+pub(super) fn restrict_claude(agent: &mut Agent, restriction: Restriction<'_>, skills: &[String]) {
+    if let Some(named) = restriction.named {
+        allow_only(agent, named, skills);
+    }
+    let mut denied: Vec<String> = restriction.denied.to_vec();
+    if denied.iter().any(|name| name == "*") || restriction.plans {
+        let all = denied.iter().any(|name| name == "*");
+        let tools = ClaudeConfig::CLI_TOOLS.iter();
+        // Sub-agents have tools of their own.
+        let changes =
+            |tool: &str| all || tool == "Agent" || tool == "Task" || ClaudeConfig::may_change_something(tool);
+        denied.retain(|name| name != "*");
+        denied.extend(tools.filter(|tool| changes(tool)).map(|tool| (*tool).to_owned()));
+        // The CLI asks them itself, and what their tools may change is known only when they run.
+        let servers = agent.tools.iter().filter_map(|tool| match tool {
+            ToolConfig::Mcp(server) => Some(format!("mcp__{}", server.name)),
+            _ => None,
+        });
+        denied.extend(servers);
+    }
+    if denied.is_empty() {
+        return;
+    }
+    let mut names = ToolNames::of(agent);
+    for skill in skills {
+        names.add_host_tool(skill);
+    }
+    let is_known = |name: &String| {
+        let tool = without_pattern(name);
+        ClaudeConfig::CLI_TOOLS.contains(&tool) || names.resolve(tool) != NameMatch::Unknown
+    };
+    let claude = agent.claude.get_or_insert_default();
+    let own = claude.disallowed_tools.get_or_insert_default();
+    own.extend(denied.into_iter().filter(is_known));
+}
+
+fn allow_only(agent: &mut Agent, named: &[String], skills: &[String]) {
     let own = agent.claude.clone().unwrap_or_default();
     let built_in = own.built_in_tools();
     let commands = own.allowed_commands();
@@ -185,32 +270,34 @@ pub(super) fn known_tools(agent: &Agent, host: &dyn ToolHost) -> KnownTools {
     known
 }
 
+/// Whether a tool may change something, as far as its YAML says.
+fn class_of(tool: &ToolConfig) -> SideEffects {
+    match tool {
+        ToolConfig::Function(tool) => tool.side_effects.map_or(SideEffects::Possible, Into::into),
+        ToolConfig::Mcp(_) => SideEffects::Possible,
+        _ => SideEffects::None,
+    }
+}
+
 /// The tools that an agent has, by name, without starting anything.
-pub(super) fn declared_tools(agent: &Agent, named: Option<&[String]>, skills: &[String]) -> Vec<String> {
+pub(super) fn declared_tools(agent: &Agent, restriction: Restriction<'_>, skills: &[String]) -> Vec<String> {
     let mut restricted = agent.clone();
     let mut tools: Vec<String> = Vec::new();
     if agent.model.provider == Provider::Anthropic {
-        if let Some(named) = named {
-            restrict_claude(&mut restricted, named, skills);
-        }
+        restrict_claude(&mut restricted, restriction, skills);
         let claude = restricted.claude.clone().unwrap_or_default();
         tools.extend(claude.built_in_tools().iter().map(|tool| (*tool).to_owned()));
     }
     let names = ToolNames::of(agent);
-    let is_named = |tool: &str| {
-        named.is_none_or(|named| {
-            let identity = names.identify(tool);
-            named.iter().map(|name| without_pattern(name)).any(|name| {
-                name == tool
-                    || identity
-                        .as_ref()
-                        .is_some_and(|identity| names.refers(name, identity))
-            })
-        })
-    };
-    let own = agent.tools.iter();
-    let own = own.map(|tool| tool.model_name().unwrap_or_else(|| tool.name().to_owned()));
-    tools.extend(own.chain(skills.iter().cloned()).filter(|tool| is_named(tool)));
+    let own = agent.tools.iter().map(|tool| {
+        let name = tool.model_name().unwrap_or_else(|| tool.name().to_owned());
+        (name, class_of(tool))
+    });
+    let skills = skills.iter().map(|skill| (skill.clone(), SideEffects::Possible));
+    let left = own
+        .chain(skills)
+        .filter(|(tool, class)| restriction.allows(&names, tool, *class));
+    tools.extend(left.map(|(tool, _)| tool));
     tools
 }
 
@@ -236,7 +323,12 @@ mod tests {
             .config
             .clone();
         let named: Vec<String> = named.iter().map(|name| (*name).to_owned()).collect();
-        restrict_claude(&mut agent, &named, &["skill__notes".to_owned()]);
+        let restriction = Restriction {
+            named: Some(&named),
+            denied: &[],
+            plans: false,
+        };
+        restrict_claude(&mut agent, restriction, &["skill__notes".to_owned()]);
         let claude = agent.claude.unwrap();
         let allowed = claude.allowed_tools.clone().unwrap();
         // Naming a built-in tool would enable it.

@@ -9,9 +9,10 @@ use std::{
 };
 
 use holodeck::{
-    RunInputs, is_recording,
+    RunInputs, check_target, is_recording,
     model::Redactor,
     runner::{Format, ReportError, RunOutcome, RunOwner, is_baseline, other_baseline_owner, write_report},
+    target_reason,
 };
 
 use crate::{failure::Problem, render::shown_path};
@@ -234,28 +235,21 @@ pub(super) fn check(
     overwrite: Overwrite,
     is_own_output: impl Fn(&Path) -> bool,
 ) -> Result<(), Problem> {
-    let refuse =
-        |why: &str| Problem::config(format!("cannot write the {what} to `{}`: {why}", path.display()));
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => return Err(refuse("it is a directory")),
-        Ok(metadata) if !metadata.is_file() => {
-            return Err(refuse("it is not a regular file")
-                .with_hint("reports can also be written to `-` and `/dev/null`"));
+    let overwrites = overwrite == Overwrite::Anything;
+    check_target(path, what, inputs, overwrites, is_own_output).map_err(|refused| {
+        let problem = Problem::config(refused.message);
+        match refused.hint {
+            Some(hint) => problem.with_hint(hint),
+            None => problem,
         }
-        Ok(metadata) => {
-            let is_own_output = metadata.len() == 0 || is_own_output(path);
-            if inputs.contains(path) || (!is_own_output && inputs.searches(path)) {
-                return Err(refuse("this run reads it").with_hint("choose another path"));
-            }
-            if !is_own_output && overwrite == Overwrite::Known {
-                let why = format!("it exists and is not a holodeck {what}");
-                return Err(refuse(&why).with_hint("choose another path, or overwrite it with `--force`"));
-            }
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(refuse(&reason(&error))),
-    }
-    check_writable(path).map_err(|error| refuse(&reason(&error)))
+    })?;
+    check_writable(path).map_err(|error| {
+        let reason = target_reason(&error);
+        Problem::config(format!(
+            "cannot write the {what} to `{}`: {reason}",
+            path.display()
+        ))
+    })
 }
 
 /// Creates the folder and the temporary file beside the target, and removes that file again.
@@ -266,17 +260,6 @@ fn check_writable(path: &Path) -> io::Result<()> {
     let partial = partial(path);
     drop(create_private(&partial)?);
     fs::remove_file(&partial)
-}
-
-fn reason(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-            "a part of the path is a file".to_owned()
-        }
-        io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
-        _ => error.to_string(),
-    }
 }
 
 fn looks_like(format: Format, path: &Path) -> bool {

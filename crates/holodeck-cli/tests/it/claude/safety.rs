@@ -78,7 +78,7 @@ fn an_agent_without_side_effects_gets_no_warning() {
 /// A secret of a server.
 const TOKEN: &str = "token-81c2-for-the-shelves-only";
 
-/// A stdio server that has no tools.
+/// A stdio server with one tool.
 const SHELVES: &str = r#"while IFS= read -r line; do
   id=${line#*'"id":'}
   id=${id%%[,\}]*}
@@ -86,7 +86,7 @@ const SHELVES: &str = r#"while IFS= read -r line; do
   *'"method":"initialize"'*)
     result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"shelves","version":"1"}}'
     ;;
-  *'"method":"tools/list"'*) result='{"tools":[]}' ;;
+  *'"method":"tools/list"'*) result='{"tools":[{"name":"look","description":"Looks.","inputSchema":{"type":"object"}}]}' ;;
   *'"method":"notifications/'*) continue ;;
   *) result='{}' ;;
   esac

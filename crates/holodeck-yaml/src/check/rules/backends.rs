@@ -1,6 +1,6 @@
 //! The `claude`, `openai` and `tool_filtering` blocks.
 
-use holodeck_model::{Code, Diagnostic, FileKind, ToolNames};
+use holodeck_model::{ClaudeConfig, Code, Diagnostic, FileKind, ToolNames, without_pattern};
 
 use super::{
     Rules, View,
@@ -96,6 +96,7 @@ fn check_claude(rules: &mut Rules<'_>, claude: &View, names: &ToolNames) {
                 rules.check_exactly_one(&subagent, "prompt", "prompt_file");
                 rules.check_file(&subagent, "prompt_file", Diagnostic::warning);
                 check_names(rules, names, &subagent, "tools");
+                check_tools_of_subagent(rules, claude, &subagent);
             }
         }
     }
@@ -103,6 +104,39 @@ fn check_claude(rules: &mut Rules<'_>, claude: &View, names: &ToolNames) {
     check_names(rules, names, claude, "disallowed_tools");
     check_allowed_and_denied(rules, claude, claude, "allowed_tools", "disallowed_tools");
     check_claude_patterns(rules, claude);
+}
+
+/// The CLI offers a sub-agent only built-in tools that the agent has.
+fn check_tools_of_subagent(rules: &mut Rules<'_>, claude: &View, subagent: &View) {
+    let has = |rules: &Rules<'_>, block: &str, switch: &str| {
+        let view = rules.child(claude, block);
+        view.is_some_and(|view| rules.flag(&view, switch) == Some(true))
+    };
+    let listed = |rules: &Rules<'_>, name: &str| {
+        let allowed = rules.texts(claude, "allowed_tools");
+        allowed.iter().any(|(_, text)| without_pattern(text) == name)
+    };
+    for (node, written) in rules.texts(subagent, "tools") {
+        let name = without_pattern(written);
+        let is_on = match name {
+            "Read" | "Glob" | "Grep" => has(rules, "file_system", "read"),
+            "Write" => has(rules, "file_system", "write"),
+            "Edit" => has(rules, "file_system", "edit"),
+            "Bash" => has(rules, "bash", "enabled"),
+            "WebSearch" => rules.flag(claude, "web_search") == Some(true),
+            _ if ClaudeConfig::CLI_TOOLS.contains(&name) => false,
+            _ => continue,
+        };
+        if is_on || listed(rules, name) {
+            continue;
+        }
+        let message = format!("a sub-agent gets `{name}` only if the agent has it");
+        let diagnostic = Diagnostic::warning(Code::NoEffect, message)
+            .about(subagent.path.pointer(Some("tools")))
+            .with_help(format!("enable `{name}` in `claude`, or remove it here"));
+        let place = rules.tree.place(node);
+        rules.add(place, diagnostic);
+    }
 }
 
 /// Warns of `acceptAll`, which 0.7 refused without a confirmation.

@@ -20,7 +20,13 @@ pub(super) fn tool_names(rules: &Rules<'_>, agent: &View, provider: Option<&str>
         })
     });
     let declared: Vec<_> = declared.collect();
-    ToolNames::from_declared(provider.is_none_or(|provider| provider == "anthropic"), declared)
+    let names = ToolNames::from_declared(provider.is_none_or(|provider| provider == "anthropic"), declared);
+    let routing = rules.child(agent, "routing");
+    if routing.is_some_and(|routing| rules.has(&routing, "skills")) {
+        names.with_unlisted_skills()
+    } else {
+        names
+    }
 }
 
 /// Reports names in a list of `view` that no tool has.

@@ -23,10 +23,52 @@ pub(super) fn check_tools(rules: &mut Rules<'_>, agent: &View, provider: Option<
             Some("vectorstore") => check_vectorstore(rules, tool),
             Some("hierarchical_document") => check_hierarchical_document(rules, tool),
             Some("function") => check_function(rules, tool),
-            Some("mcp") => check_mcp(rules, tool),
+            Some("mcp") => {
+                check_server_name(rules, tool, provider);
+                check_mcp(rules, tool);
+            }
             Some("prompt") => check_prompt(rules, tool, provider),
             _ => {}
         }
+    }
+}
+
+/// Names that the Claude Code CLI keeps for servers of its own, also with `_` at the end: it does not load the server, or
+/// hides its tools. Tried with 2.1.330 and 2.1.197.
+const RESERVED_BY_CLI: &[&str] = &[
+    "Claude_Browser",
+    "Claude_Preview",
+    "Claude_in_Chrome",
+    "claude_ai",
+    "ide",
+    "webagent",
+    "workspace",
+];
+
+/// Checks that the tools of a server get names of their own.
+fn check_server_name(rules: &mut Rules<'_>, tool: &View, provider: Option<&str>) {
+    let Some(name) = rules.text(tool, "name").map(str::to_owned) else {
+        return;
+    };
+    let place = rules.value_place(tool, "name");
+    let about = tool.path.pointer(Some("name"));
+    let is_reserved = RESERVED_BY_CLI.contains(&name.trim_end_matches('_'));
+    if provider == Some("anthropic") && is_reserved && !is_mocked(rules, tool) {
+        let message = format!("the Claude Code CLI keeps the server name `{name}` for itself");
+        let diagnostic = Diagnostic::error(Code::BadFormat, message)
+            .about(about)
+            .with_help("give the server another name; it would have no tools");
+        rules.add(place, diagnostic);
+    } else if name.contains("__") {
+        let message = format!(
+            "`__` in the server name `{name}` separates a server from its tool in the names of tools"
+        );
+        let diagnostic = Diagnostic::warning(Code::BadFormat, message)
+            .about(about)
+            .with_help(
+                "use one `_`: a tool could get the name of another server's, and a list may mean both",
+            );
+        rules.add(place, diagnostic);
     }
 }
 

@@ -58,6 +58,7 @@ fn options_of_yaml(rest: &str, side_effects: BuiltinChanges, kind: ClaudeCliKind
         policy: &policy,
         side_effects,
         reuse: Reuse::WhereSafe,
+        managed: Path::new("/nowhere"),
         variables: Vec::new(),
     });
     options.unwrap()
