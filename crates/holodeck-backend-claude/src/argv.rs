@@ -85,7 +85,12 @@ pub(crate) fn argv(
     let private = home.denials();
     let managed = options.managed_servers.iter().flatten();
     let managed: Vec<String> = managed.map(|server| format!("mcp__{server}")).collect();
-    let refused = options.disallowed_tools.iter().chain(withheld).chain(&private).chain(&managed);
+    let refused = options
+        .disallowed_tools
+        .iter()
+        .chain(withheld)
+        .chain(&private)
+        .chain(&managed);
     // One argument for each: a path may contain a comma.
     args.flag("--disallowedTools");
     refused.for_each(|rule| args.flag(rule));

@@ -26,7 +26,9 @@ fn specialist(url: &str, front: &str) -> Project {
     ));
     project.write(
         ".claude/agents/reviewer.md",
-        format!("---\nname: reviewer\ndescription: Reviews code\ncommands: [review]\n{front}---\nYou review.\n"),
+        format!(
+            "---\nname: reviewer\ndescription: Reviews code\ncommands: [review]\n{front}---\nYou review.\n"
+        ),
     );
     project
 }
@@ -38,12 +40,18 @@ fn a_specialist_has_no_tool_that_its_file_denies_or_its_mode_takes_away() {
         ("disallowedTools: deploy\n", &["read_file", "delete"]),
         ("disallowedTools: [deploy, delete]\n", &["read_file"]),
         ("disallowedTools: 'de*'\n", &["read_file"]),
-        ("tools: read_file, deploy\ndisallowedTools: deploy, Write\n", &["read_file"]),
+        (
+            "tools: read_file, deploy\ndisallowedTools: deploy, Write\n",
+            &["read_file"],
+        ),
         ("disallowedTools: '*'\n", &[]),
         ("permissionMode: plan\n", &["read_file"]),
         ("tools: [deploy]\npermissionMode: plan\n", &[]),
         ("permissionMode: default\n", &["read_file", "deploy", "delete"]),
-        ("permissionMode: bypassPermissions\n", &["read_file", "deploy", "delete"]),
+        (
+            "permissionMode: bypassPermissions\n",
+            &["read_file", "deploy", "delete"],
+        ),
     ] {
         // The model calls what it is not shown.
         let server = ModelServer::answering(|request| match request.texts("tool").first() {
@@ -150,7 +158,8 @@ fn programs_of_the_checkouts_settings_need_allowed_side_effects_in_a_test() {
                  evaluations: {metrics: [{type: standard, metric: contains}]}\n\
                  test_cases: [{name: one, input: q, ground_truth: \"yes\"}]\n";
     let bench = Bench::new(agent, server);
-    let hook = json!({"hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": "touch hooked"}]}]}});
+    let hook =
+        json!({"hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": "touch hooked"}]}]}});
     bench.project.write(".claude/settings.json", hook.to_string());
     let ran = bench.run(&["test"]).exits(2);
     assert!(ran.stderr.contains("`hooks` in"), "{}", ran.all());
@@ -159,7 +168,9 @@ fn programs_of_the_checkouts_settings_need_allowed_side_effects_in_a_test() {
     bench.run(&["test", "--allow-side-effects"]).exits(0);
     assert!(bench.project.path("hooked").exists());
     // Settings without programs need nothing.
-    bench.project.write(".claude/settings.json", "{\"cleanupPeriodDays\": 3}");
+    bench
+        .project
+        .write(".claude/settings.json", "{\"cleanupPeriodDays\": 3}");
     bench.run(&["test"]).exits(0);
     bench.server.finish();
 }
@@ -239,7 +250,10 @@ fn servers(model: &str, servers: &[(&str, &str, &str)]) -> String {
 /// Servers, and what the error says; `None`: the run passes.
 const SERVERS: &[(&[(&str, &str, &str)], Option<&str>)] = &[
     (&[("shop", ", lists", "")], None),
-    (&[("shop", "", "")], Some("`shop` is connected, but none of its tools is offered")),
+    (
+        &[("shop", "", "")],
+        Some("`shop` is connected, but none of its tools is offered"),
+    ),
     (&[("shop", "", ", required: false")], None),
     (&[("shop", ", '-'", "")], Some("`shop`")),
     (
@@ -301,7 +315,11 @@ fn a_skill_that_leads_out_of_its_folder_is_not_used_and_others_can_be_named() {
     std::os::unix::fs::symlink("../outside", project.path("skills/other")).unwrap();
     project.write("skills/third/SKILL.md", skill.replace("notes", "third"));
     fs::create_dir(project.path("skills/third/scripts")).unwrap();
-    std::os::unix::fs::symlink("../../../outside/run.sh", project.path("skills/third/scripts/run.sh")).unwrap();
+    std::os::unix::fs::symlink(
+        "../../../outside/run.sh",
+        project.path("skills/third/scripts/run.sh"),
+    )
+    .unwrap();
     let ran = project.run(&["validate"]);
     let left: Vec<_> = ran
         .stderr

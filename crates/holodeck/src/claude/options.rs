@@ -11,8 +11,8 @@ use holodeck_backend_claude::{ClaudeOptions, Edits, Limits, McpServer, McpServer
 use holodeck_mcp_bridge::ClaudeServers;
 use holodeck_model::{
     ApprovalPolicy, ClaudeConfig, Effort, Env, HOLODECK_SERVER, McpTool, PathRef, ServerAccess,
-    SubagentConfig, SubagentModel, ToolAccess, ToolConfig, ToolNames, mcp_tool_name,
-    path_access, read_text_input, without_pattern,
+    SubagentConfig, SubagentModel, ToolAccess, ToolConfig, ToolNames, mcp_tool_name, path_access,
+    read_text_input, without_pattern,
 };
 use holodeck_validators::{ClaudeCli, ClaudeEnv};
 use holodeck_yaml::LoadedAgent;

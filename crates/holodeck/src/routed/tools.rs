@@ -177,21 +177,30 @@ pub(super) fn restrict_claude(agent: &mut Agent, restriction: Restriction<'_>, s
         allow_only(agent, named, skills);
     }
     let mut denied: Vec<String> = restriction.denied.to_vec();
-    if denied.iter().any(|name| name == "*") || restriction.plans {
-        let all = denied.iter().any(|name| name == "*");
-        let tools = ClaudeConfig::CLI_TOOLS.iter();
-        // Sub-agents have tools of their own.
-        let changes =
-            |tool: &str| all || tool == "Agent" || tool == "Task" || ClaudeConfig::may_change_something(tool);
-        denied.retain(|name| name != "*");
-        denied.extend(tools.filter(|tool| changes(tool)).map(|tool| (*tool).to_owned()));
-        // The CLI asks them itself, and what their tools may change is known only when they run.
-        let servers = agent.tools.iter().filter_map(|tool| match tool {
-            ToolConfig::Mcp(server) => Some(format!("mcp__{}", server.name)),
-            _ => None,
-        });
-        denied.extend(servers);
-    }
+    let (globs, names): (Vec<String>, Vec<String>) = denied.drain(..).partition(|name| {
+        let tool = without_pattern(name);
+        tool.contains('*') && !tool.starts_with("mcp__")
+    });
+    let globs: Vec<Glob> = globs
+        .iter()
+        .map(|glob| Glob::new(without_pattern(glob)))
+        .collect();
+    denied.extend(names);
+    // Sub-agents have tools of their own.
+    let starts_others = |tool: &str| tool == "Agent" || tool == "Task";
+    let takes_away = |tool: &str| {
+        globs.iter().any(|glob| glob.matches(tool))
+            || restriction.plans && (starts_others(tool) || ClaudeConfig::may_change_something(tool))
+    };
+    let tools = ClaudeConfig::CLI_TOOLS.iter().filter(|tool| takes_away(tool));
+    denied.extend(tools.map(|tool| (*tool).to_owned()));
+    // The CLI asks servers itself, and what their tools may change is known only when they run.
+    let servers = agent.tools.iter().filter_map(|tool| match tool {
+        ToolConfig::Mcp(server) => Some(format!("mcp__{}", server.name)),
+        _ => None,
+    });
+    let all = globs.iter().any(|glob| glob.matches(""));
+    denied.extend(servers.filter(|_| restriction.plans || all));
     if denied.is_empty() {
         return;
     }
