@@ -20,8 +20,8 @@ fn specialist(url: &str, front: &str) -> Project {
         "name: routed\nmodel: {{provider: openai, name: m, endpoint: {url}, api_key: {SECRET}}}\n\
          instructions: {{inline: Help.}}\ntools:\n\
          - {{type: function, name: read_file, description: Reads., command: cat, parameters: {{}}, side_effects: none}}\n\
-         - {{type: function, name: deploy, description: Deploys., command: ./deploy.sh, parameters: {{}}}}\n\
-         - {{type: function, name: delete, description: Deletes., command: ./deploy.sh, parameters: {{}}}}\n\
+         - {{type: function, name: deploy, description: Deploys., command: touch, args: [deployed], parameters: {{}}}}\n\
+         - {{type: function, name: delete, description: Deletes., command: touch, args: [deployed], parameters: {{}}}}\n\
          routing:\n  commands: [review]\n  min_confidence: 0.1\n  agents: {{directories: [{{path: .claude/agents}}]}}\n"
     ));
     project.write(
@@ -68,11 +68,8 @@ fn a_specialist_has_no_tool_that_its_file_denies_or_its_mode_takes_away() {
             .map(|tool| tool["function"]["name"].as_str().unwrap().to_owned())
             .collect();
         assert_eq!(names, expected, "{front}: {}", ran.all());
-        if !expected.contains(&"deploy") {
-            let text = requests.get(1).map(|request| request.texts("tool").join(" "));
-            let text = text.unwrap_or_default();
-            assert!(text.is_empty() || text.contains("no tool"), "{front}: {text}");
-        }
+        let deployed = project.path("deployed").exists();
+        assert_eq!(deployed, expected.contains(&"deploy"), "{front}: {}", ran.all());
     }
 }
 
@@ -283,8 +280,8 @@ fn a_required_server_offers_a_tool_and_no_two_tools_have_one_name_on_openai() {
 }
 
 #[test]
-fn a_required_server_offers_a_tool_and_no_two_tools_have_one_name_on_the_cli() {
-    for (list, problem) in SERVERS {
+fn a_required_server_offers_a_tool_on_the_cli() {
+    for (list, problem) in &SERVERS[..4] {
         let server = AnthropicServer::answering(|_| AnthropicReply::text("yes"));
         let bench = Bench::new(&servers("{provider: anthropic, name: sonnet}", list), server);
         bench.project.write("server.py", SERVER);
