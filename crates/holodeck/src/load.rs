@@ -12,8 +12,8 @@ use holodeck_validators::Check;
 use holodeck_yaml::{Load, LoadedAgent};
 
 use crate::{
-    agents, calibrated, claude, graders, index, judge_steps, judges, model_keys, probe, prompts, quality, routed,
-    telemetry,
+    agents, calibrated, claude, graders, index, judge_steps, judges, model_keys, probe, prompts, quality,
+    routed, telemetry,
 };
 
 /// Loads an agent with its layers; every problem is in the result.
