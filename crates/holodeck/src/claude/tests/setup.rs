@@ -128,6 +128,7 @@ impl Yaml {
         let protected = protected_files(&self.agent, &self.env, occasion);
         let policy = approval_policy(&self.agent, &protected, &self.env);
         let options = options(&AgentSetup {
+            managed: std::path::Path::new("/nowhere"),
             agent: &self.agent,
             cli: &cli,
             credentials: &ClaudeEnv::for_agent(&self.agent, &self.env).unwrap(),
