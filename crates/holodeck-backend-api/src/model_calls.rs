@@ -59,6 +59,8 @@ pub enum ModelDelta {
     Reasoning(String),
     /// Answer text.
     Text(String),
+    /// The text so far was reasoning: the server left it in the content, and only its end shows it.
+    TextWasReasoning,
     /// Refusal text.
     Refusal(String),
     /// One complete tool call; drivers assemble the pieces.

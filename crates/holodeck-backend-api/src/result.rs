@@ -250,6 +250,9 @@ struct Record {
     model: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     recorded_latency_ms: Option<u64>,
+    /// For readers that do not know the reasons.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    truncated: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     truncated_by: Option<StopReason>,
 }
@@ -277,6 +280,7 @@ impl From<ExecutionResult> for Record {
             recorded_latency_ms: result
                 .recorded_latency
                 .map(|latency| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
+            truncated: result.truncated_by.is_some(),
             truncated_by: result.truncated_by,
         }
     }

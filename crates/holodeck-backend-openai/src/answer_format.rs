@@ -10,7 +10,7 @@ use std::sync::{
 use holodeck_backend_api::{AnswerFormat, BackendError};
 use serde_json::{Value, json};
 
-use crate::driver::parse_lenient;
+use crate::driver::parse_deciding;
 
 mod strict;
 
@@ -78,9 +78,8 @@ impl SentFormat {
     /// The answer as a value that satisfies the schema, or what is wrong with it.
     pub(crate) fn read(&self, answer: &str) -> Result<Value, String> {
         let answer = strip_fence(answer);
-        let value = serde_json::from_str(answer)
-            .or_else(|error| parse_lenient(answer.as_bytes()).ok_or(error))
-            .map_err(|error| format!("it is not JSON ({error})"))?;
+        let value =
+            parse_deciding(answer).map_err(|error| format!("it is not JSON with one reading ({error})"))?;
         self.format.check(&value)?;
         Ok(value)
     }

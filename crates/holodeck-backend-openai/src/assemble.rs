@@ -7,7 +7,12 @@ use std::borrow::Cow;
 
 use holodeck_backend_api::{BackendError, ModelDelta, StopFamily, StopReason};
 
-use self::calls::Calls;
+use holodeck_model::ReasoningInContent;
+
+use self::{
+    calls::Calls,
+    reasoning_tags::{Part, ReasoningTags},
+};
 use crate::{
     failure,
     number_odds::Tokens,
@@ -16,6 +21,7 @@ use crate::{
 
 mod calls;
 mod completeness;
+mod reasoning_tags;
 
 /// Assembles the chunks of one answer: text is passed on at once; tool calls, usage and the end follow when the stream
 /// is over.
@@ -26,6 +32,8 @@ pub(crate) struct Assembler {
     usage: Option<Usage>,
     reason: Option<StopReason>,
     calls: Calls,
+    /// Finds the reasoning in the content; `None` if the content is the answer.
+    tags: Option<ReasoningTags>,
     refused: bool,
     has_text: bool,
     /// The server said that nothing follows.
@@ -35,6 +43,22 @@ pub(crate) struct Assembler {
 }
 
 impl Assembler {
+    /// An assembler of a stream. With `holds_text`, text is passed on only when it cannot turn out to be reasoning.
+    pub(crate) fn new(reasoning: ReasoningInContent, holds_text: bool) -> Self {
+        Self {
+            tags: match reasoning {
+                ReasoningInContent::Auto => Some(ReasoningTags::new(holds_text)),
+                ReasoningInContent::Keep => None,
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Whether the content contained the end of reasoning without its beginning.
+    pub(crate) fn has_lone_close(&self) -> bool {
+        self.tags.as_ref().is_some_and(ReasoningTags::has_lone_close)
+    }
+
     /// Adds a chunk and appends the resulting deltas to `deltas`.
     pub(crate) fn push(&mut self, chunk: Chunk<'_>, deltas: &mut impl Extend<ModelDelta>) {
         // Some servers repeat these in each chunk, some send them empty in the first.
@@ -88,7 +112,11 @@ impl Assembler {
     }
 
     /// Returns the remaining deltas when the stream is over.
-    pub(crate) fn finish(self) -> Result<Vec<ModelDelta>, BackendError> {
+    pub(crate) fn finish(mut self) -> Result<Vec<ModelDelta>, BackendError> {
+        let mut parts = Vec::new();
+        if let Some(tags) = &mut self.tags {
+            tags.finish(&mut parts);
+        }
         let has_content = self.has_text || self.refused || !self.calls.is_empty();
         let reason = match self.reason {
             Some(reason) => reason,
@@ -113,7 +141,8 @@ impl Assembler {
             }
             _ => reason,
         };
-        let mut deltas = Vec::with_capacity(calls.len() + 3);
+        let mut deltas = Vec::with_capacity(parts.len() + calls.len() + 3);
+        deltas.extend(parts.into_iter().map(delta_of));
         let odds = self.tokens.number_odds();
         if !odds.is_empty() {
             deltas.push(ModelDelta::NumberOdds(odds));
@@ -140,7 +169,16 @@ impl Assembler {
         let text = Some(message.content.text).filter(|text| !text.is_empty());
         self.tokens.push_text(text.as_deref());
         self.has_text |= text.is_some();
-        deltas.extend(text.map(|text| ModelDelta::Text(text.into_owned())));
+        if let Some(text) = text {
+            match &mut self.tags {
+                Some(tags) => {
+                    let mut parts = Vec::new();
+                    tags.push(&text, &mut parts);
+                    deltas.extend(parts.into_iter().map(delta_of));
+                }
+                None => deltas.extend([ModelDelta::Text(text.into_owned())]),
+            }
+        }
         if let Some(refusal) = message.refusal.filter(|text| !text.is_empty()) {
             self.refused = true;
             deltas.extend([ModelDelta::Refusal(refusal.into_owned())]);
@@ -152,6 +190,14 @@ impl Assembler {
         } else {
             self.calls.push_chunk(calls);
         }
+    }
+}
+
+fn delta_of(part: Part) -> ModelDelta {
+    match part {
+        Part::Reasoning(text) => ModelDelta::Reasoning(text),
+        Part::Text(text) => ModelDelta::Text(text),
+        Part::TextWasReasoning => ModelDelta::TextWasReasoning,
     }
 }
 

@@ -18,7 +18,7 @@ use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, M
 use holodeck_http::{
     CallOptions, HttpClient, HttpError, Pacer, Response, Retry, RetryPolicy, SseEvent, decode_sse,
 };
-use holodeck_model::{Env, Location, ResolvedAgent, mend_json};
+use holodeck_model::{Env, Location, ReasoningInContent, ResolvedAgent, mend_json, parse_json_strictly};
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -40,6 +40,8 @@ pub struct DriverOptions {
     pub rpm: Option<NonZeroU32>,
     /// The model to try once when the first one answers 429 or 5xx.
     pub fallback_model: Option<String>,
+    /// Whether reasoning in the content is separated from the answer.
+    pub reasoning_in_content: ReasoningInContent,
 }
 
 impl DriverOptions {
@@ -50,6 +52,7 @@ impl DriverOptions {
             retry: RetryPolicy::default(),
             rpm: agent.config.model.rpm.and_then(NonZeroU32::new),
             fallback_model: openai.and_then(|openai| openai.fallback_model.clone()),
+            reasoning_in_content: agent.config.model.reasoning_in_content.unwrap_or_default(),
         }
     }
 }
@@ -65,6 +68,9 @@ struct Driver {
     reached: AtomicBool,
     /// The endpoint does not support `stream_options`.
     plain_stream: AtomicBool,
+    reasoning_in_content: ReasoningInContent,
+    /// The model ended reasoning that it had not begun, so the beginning of its next answers may be reasoning too.
+    ends_reasoning_only: AtomicBool,
 }
 
 impl HttpModelCalls {
@@ -78,6 +84,8 @@ impl HttpModelCalls {
             fallback_model: options.fallback_model,
             reached: AtomicBool::new(false),
             plain_stream: AtomicBool::new(false),
+            reasoning_in_content: options.reasoning_in_content,
+            ends_reasoning_only: AtomicBool::new(false),
         }))
     }
 
@@ -97,7 +105,7 @@ impl HttpModelCalls {
     /// Decodes a streamed answer; the target for fuzzing.
     #[doc(hidden)]
     pub fn decode(&self, answer: &[u8]) -> Result<Vec<ModelDelta>, BackendError> {
-        let mut assembler = Assembler::default();
+        let mut assembler = Assembler::new(self.0.reasoning_in_content, false);
         let mut deltas = Vec::new();
         for event in decode_sse(answer) {
             match self.0.parse_event(&mend_event(event))? {
@@ -168,9 +176,11 @@ fn stream_answer(
             yield ModelDelta::Retrying { cause, wait };
         };
         let response = opening_result?;
-        let mut assembler = Assembler::default();
+        let is_whole = is_json(&response);
+        let holds_text = is_whole || driver.ends_reasoning_only.load(Ordering::Relaxed);
+        let mut assembler = Assembler::new(driver.reasoning_in_content, holds_text);
         let mut deltas = Vec::new();
-        if is_json(&response) {
+        if is_whole {
             let whole = response.json_by(parse_lenient).await;
             let whole = whole.map_err(|error| driver.explain(&error, &request))?;
             assembler.push_whole(driver.parse_whole(&whole)?, &mut deltas);
@@ -202,6 +212,9 @@ fn stream_answer(
         }
         for delta in deltas {
             yield delta;
+        }
+        if assembler.has_lone_close() {
+            driver.ends_reasoning_only.store(true, Ordering::Relaxed);
         }
         for delta in assembler.finish()? {
             yield delta;
@@ -366,6 +379,13 @@ fn mend_event(mut event: SseEvent) -> SseEvent {
 pub(crate) fn parse_lenient(json: &[u8]) -> Option<Value> {
     let strict = serde_json::from_slice(json).ok();
     strict.or_else(|| serde_json::from_str(&mend_json(json)?).ok())
+}
+
+/// Parses JSON that decides about a verdict, even if it contains unpaired surrogates. A key that appears twice in an
+/// object is an error.
+pub(crate) fn parse_deciding(json: &str) -> serde_json::Result<Value> {
+    parse_json_strictly(json)
+        .or_else(|error| mend_json(json.as_bytes()).map_or(Err(error), |mended| parse_json_strictly(&mended)))
 }
 
 fn is_json(response: &Response) -> bool {

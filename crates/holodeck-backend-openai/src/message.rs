@@ -135,6 +135,7 @@ impl Message {
                 self.text.push_str(&text);
                 vec![BackendEvent::Text { text }]
             }
+            ModelDelta::TextWasReasoning => self.turn_text_into_reasoning(core),
             ModelDelta::ToolCall(mut call) => {
                 call.call_id = self.unique_id(conversation, call.call_id);
                 self.calls.push(call.clone());
@@ -162,6 +163,26 @@ impl Message {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// Ends the message of the text, as if the model had given it up: the same text follows as reasoning.
+    fn turn_text_into_reasoning(&mut self, core: &Core) -> Vec<BackendEvent> {
+        let text = std::mem::take(&mut self.text);
+        if text.is_empty() {
+            return Vec::new();
+        }
+        let notice = core.notice_once(
+            "the endpoint sends reasoning as text and ends it with `</think>`: the text before it is not the answer"
+                .to_owned(),
+        );
+        let end = BackendEvent::TurnEnd {
+            stop_reason: StopReason::aborted(),
+            message_id: None,
+            model: None,
+        };
+        let notice = notice.map(|message| BackendEvent::Notice { message });
+        let reasoning = BackendEvent::Thinking { text };
+        [end].into_iter().chain(notice).chain([reasoning]).collect()
     }
 
     fn replay_event(&self, recorded: &RecordedCall) -> BackendEvent {

@@ -113,6 +113,10 @@ fn append_delta(response: &mut Response, delta: &ModelDelta) {
     match delta {
         ModelDelta::Reasoning(text) => response.reasoning.push_str(text),
         ModelDelta::Text(text) => response.text.push_str(text),
+        ModelDelta::TextWasReasoning => {
+            let text = std::mem::take(&mut response.text);
+            response.reasoning.push_str(&text);
+        }
         ModelDelta::Refusal(text) => response.refusal.push_str(text),
         ModelDelta::NumberOdds(odds) => response.number_odds.clone_from(odds),
         ModelDelta::ToolCall(call) => response.tool_calls.push(call.clone()),

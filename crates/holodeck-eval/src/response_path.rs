@@ -4,7 +4,7 @@ mod raw;
 
 use std::borrow::Cow;
 
-use holodeck_model::has_lost_digits;
+use holodeck_model::{has_lost_digits, parse_json_strictly};
 use serde_json::Value;
 
 use crate::json_text::quote;
@@ -91,7 +91,7 @@ impl ResponsePath {
         if let Some(value) = input.structured_output {
             return self.find(value).map(Cow::Borrowed);
         }
-        let value: Value = serde_json::from_str(input.response).map_err(|error| {
+        let value = parse_json_strictly(input.response).map_err(|error| {
             self.error(format!(
                 "the answer is not JSON ({error}): {}",
                 quote(input.response)

@@ -44,11 +44,13 @@ pub(crate) fn terminal(
         });
     };
     let error = (completed == CompleteReason::Error).then_some(reason).flatten();
+    let truncation = result.truncated_by.as_ref().map(StopReason::truncation_note);
     EventBody::Complete(Complete {
         reason: completed,
         stop_reason,
         error: error.map(Cow::into_owned),
-        warnings,
+        warnings: warnings.into_iter().chain(truncation).collect(),
+        truncated: result.truncated_by.is_some(),
         cited_files: Vec::new(),
         totals,
     })

@@ -66,7 +66,7 @@ pub use goal_success::GoalSuccessMetric;
 pub use instructions::InstructionsConfig;
 pub use matrix::{Combination, Matrix, axis_value};
 pub use mock::{McpMockConfig, MockAnswer, MockConfig, MockOutcome, MockUsedUp, MockedMcpTool};
-pub use model::{ModelConfig, ModelOverrides, Provider};
+pub use model::{ModelConfig, ModelOverrides, Provider, ReasoningInContent};
 pub use observability::{
     AzureMonitorExporter, ConsoleExporter, ExportersConfig, LogLevel, LogsConfig, MetricsConfig,
     ObservabilityConfig, OtlpExporter, OtlpProtocol, PrometheusExporter, TracesConfig,

@@ -19,6 +19,7 @@ pub use pattern::{Pattern, PatternError};
 pub use python::python_str;
 pub use secret::SecretMap;
 
+pub(crate) use decimal::without_grouping;
 pub(crate) use one_or_many::nullable;
 pub(crate) use path_glob::{OWN_FOLDER, components};
 pub(crate) use python::is_space;

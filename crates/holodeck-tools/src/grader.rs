@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use holodeck_model::{CodeMetric, Env};
+use holodeck_model::{CodeMetric, Env, parse_json_strictly};
 use holodeck_process::{AtLimit, ProcessOutput, ProcessSpec, run, which};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -56,7 +56,7 @@ impl CodeGraders {
         if !output.exit.success() {
             return Err(describe_exit(&output, text.trim_end()));
         }
-        serde_json::from_str(&text).map_err(|error| {
+        parse_json_strictly(&text).map_err(|error| {
             let mut reason = format!("standard output is not one JSON value: {error}");
             if !output.stderr.is_empty() {
                 reason.push_str("; standard error: ");
@@ -124,7 +124,7 @@ fn python_result(output: &ProcessOutput) -> Result<Value, String> {
     match Reply::of(output) {
         Reply::Result(_) if !output.exit.success() => Err(describe_exit(output, "")),
         Reply::Result(text) => {
-            serde_json::from_str(&text).map_err(|error| format!("the result is not one JSON value: {error}"))
+            parse_json_strictly(&text).map_err(|error| format!("the result is not one JSON value: {error}"))
         }
         Reply::Failed(message) | Reply::NotRun(message) | Reply::Missing(message) => Err(message),
     }

@@ -88,6 +88,7 @@ pub(crate) fn is_same(one: &ModelConfig, other: &ModelConfig) -> bool {
         auth_provider,
         rpm,
         reasoning,
+        reasoning_in_content,
     } = one;
     let key = |key: &Option<SecretString>| key.as_ref().map(|key| key.expose_secret().to_owned());
     *name == other.name
@@ -95,6 +96,7 @@ pub(crate) fn is_same(one: &ModelConfig, other: &ModelConfig) -> bool {
         && (temperature, max_tokens, top_p) == (&other.temperature, &other.max_tokens, &other.top_p)
         && (endpoint, api_version, auth_provider)
             == (&other.endpoint, &other.api_version, &other.auth_provider)
-        && (rpm, reasoning) == (&other.rpm, &other.reasoning)
+        && (rpm, reasoning, reasoning_in_content)
+            == (&other.rpm, &other.reasoning, &other.reasoning_in_content)
         && key(api_key) == key(&other.api_key)
 }

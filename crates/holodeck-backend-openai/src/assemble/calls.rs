@@ -6,7 +6,10 @@ use holodeck_backend_api::{BackendError, ToolCall};
 use serde_json::{Map, Value};
 
 use super::completeness::Completeness;
-use crate::{driver::parse_lenient, wire::CallFragment};
+use crate::{
+    driver::{parse_deciding, parse_lenient},
+    wire::CallFragment,
+};
 
 /// The tool calls of one answer.
 #[derive(Debug, Default)]
@@ -213,9 +216,19 @@ impl PartialCall {
                 "the model called a tool without a name".to_owned(),
             ));
         }
+        let arguments = parse(&self.arguments);
+        if !arguments.is_string()
+            && !self.arguments.trim().is_empty()
+            && let Err(error) = parse_deciding(&self.arguments)
+        {
+            return Err(BackendError::protocol(format!(
+                "the arguments of the model's call of `{}` have two readings: {error}",
+                self.name
+            )));
+        }
         Ok(ToolCall {
             name: self.name,
-            arguments: parse(&self.arguments),
+            arguments,
             call_id: self.id,
         })
     }

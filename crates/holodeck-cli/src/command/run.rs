@@ -140,6 +140,14 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
             None => terminal.write_data(&format!("{}\n", result.response))?,
         }
     }
+    if let Some(reason) = &result.truncated_by
+        && terminal.verbosity() > Verbosity::Quiet
+    {
+        terminal.write_message(&format!(
+            "note: {}\n",
+            words::printable(&reason.truncation_note())
+        ));
+    }
     if terminal.verbosity() >= Verbosity::Verbose {
         terminal.write_message(&describe_usage(&result));
     }

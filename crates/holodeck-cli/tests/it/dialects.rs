@@ -306,3 +306,156 @@ fn every_report_shows_the_reason_of_a_cut_answer() {
         }
     }
 }
+
+#[test]
+fn reasoning_in_the_content_is_not_graded_as_the_answer() {
+    let agent = dialect!("reasoning-in-content/agent.yaml").1;
+    let keep = agent.replace(
+        "endpoint: \"${ENDPOINT}\"}",
+        "endpoint: \"${ENDPOINT}\", reasoning_in_content: keep}",
+    );
+    assert_ne!(agent, keep);
+    let unknown = "I do not know.";
+    for (agent, file, states_of_cases, answer, code) in [
+        (
+            agent,
+            dialect!("reasoning-in-content/think-leading.sse"),
+            ["failed", "failed"],
+            unknown,
+            1,
+        ),
+        (
+            agent,
+            dialect!("reasoning-in-content/close-only.sse"),
+            ["failed", "failed"],
+            unknown,
+            1,
+        ),
+        (
+            agent,
+            dialect!("reasoning-in-content/think-in-pieces.sse"),
+            ["failed", "passed"],
+            "The answer is 42.",
+            1,
+        ),
+        (
+            agent,
+            dialect!("reasoning-in-content/tag-inside-the-answer.sse"),
+            ["failed", "failed"],
+            "Put your thoughts between `<think>` and `</think>`, then answer.",
+            1,
+        ),
+        (
+            &*keep,
+            dialect!("reasoning-in-content/think-leading.sse"),
+            ["passed", "failed"],
+            "<think>The capital is Rome, or is it Paris?</think>\nI do not know.",
+            1,
+        ),
+        (
+            &*keep,
+            dialect!("reasoning-in-content/close-only.sse"),
+            ["passed", "failed"],
+            "The capital is Rome, or is it Paris?\n</think>\n\nI do not know.",
+            1,
+        ),
+    ] {
+        let server = ModelServer::answering(move |_| reply(file));
+        let project = project(agent, &server);
+        let (ran, report) = run(&project, &["test", "agent.yaml"]);
+        server.finish();
+        let names = ["capital", "number"];
+        let expected: Vec<_> = names
+            .iter()
+            .zip(states_of_cases)
+            .map(|(name, state)| ((*name).to_owned(), state.to_owned()))
+            .collect();
+        assert_eq!(states(&report), expected, "{}: {ran:?}", file.0);
+        for result in report["results"].as_array().unwrap() {
+            assert_eq!(result["agent_response"], json!(answer), "{}", file.0);
+        }
+        assert_eq!(ran.code, Some(code));
+    }
+}
+
+#[test]
+fn reasoning_without_an_end_leaves_an_empty_answer() {
+    let server = ModelServer::answering(|_| reply(dialect!("reasoning-in-content/unclosed.sse")));
+    let project = project(dialect!("reasoning-in-content/agent.yaml").1, &server);
+    let (ran, report) = run(&project, &["test", "agent.yaml"]);
+    server.finish();
+    for result in report["results"].as_array().unwrap() {
+        assert_eq!(result["agent_response"], json!(""), "{ran:?}");
+        assert_eq!(result["truncated"], json!(true));
+        assert_ne!(result["state"], json!("passed"));
+    }
+    assert_ne!(ran.code, Some(0));
+}
+
+#[test]
+fn a_model_that_leaves_reasoning_in_the_content_can_judge() {
+    let agent = "name: desk\nmodel: {provider: openai, name: m, endpoint: \"${ENDPOINT}\"}\n\
+                 instructions: {inline: Answer briefly.}\nevaluations:\n  model: {provider: openai, name: judge, \
+                 endpoint: \"${ENDPOINT}\"}\n  metrics: [{type: standard, metric: relevance, threshold: 0.7}]\n\
+                 test_cases:\n  - {name: a, input: Hello?}\n  - {name: b, input: Good morning?}\n";
+    for file in [
+        dialect!("reasoning-in-content/judge-think.sse"),
+        dialect!("reasoning-in-content/judge-close-only.sse"),
+    ] {
+        let server = ModelServer::answering(move |request| {
+            if request.body["model"] == "judge" {
+                reply(file)
+            } else {
+                Reply::text("Good day.")
+            }
+        });
+        let project = project(agent, &server);
+        let (ran, report) = run(&project, &["test", "agent.yaml"]);
+        let requests = server.finish();
+        assert_eq!(ran.code, Some(0), "{}: {ran:?}", file.0);
+        for result in report["results"].as_array().unwrap() {
+            assert_eq!(result["state"], json!("passed"), "{}: {result}", file.0);
+        }
+        let judged = requests.iter().filter(|request| request.body["model"] == "judge");
+        assert_eq!(judged.count(), 2, "{}", file.0);
+    }
+}
+
+#[test]
+fn a_cut_answer_is_marked_where_a_question_is_asked() {
+    let agent = "name: desk\nmodel: {provider: openai, name: m, endpoint: \"${ENDPOINT}\"}\n\
+                 instructions: {inline: Answer briefly.}\n";
+    for (reason, note) in [
+        ("length", "answer truncated at max_tokens"),
+        ("model_length", "answer truncated: finish_reason `model_length`"),
+        ("OTHER", "answer may be truncated: unknown finish_reason `OTHER`"),
+        ("stop", ""),
+    ] {
+        let is_cut = !note.is_empty();
+        let server = server_with_reasons(false);
+        let project = project(agent, &server);
+        let ask = |args: &[&str]| {
+            let output = project
+                .command(args)
+                .env("OPENAI_API_KEY", "sk-of-the-test")
+                .output();
+            CommandOutput::of(&output.unwrap()).exits(0)
+        };
+        let text = ask(&["run", "agent.yaml", reason]);
+        assert_eq!(text.stdout, "The refund policy allows\n");
+        assert_eq!(text.stderr.contains("truncated"), is_cut, "{text:?}");
+        assert!(text.stderr.contains(note), "{text:?}");
+        let json: Value = ask(&["run", "agent.yaml", reason, "--json"]).json();
+        assert_eq!(json.get("truncated"), is_cut.then_some(&json!(true)), "{json}");
+        let stored = if reason == "length" { "max_tokens" } else { reason };
+        assert_eq!(
+            json.get("truncated_by"),
+            is_cut.then_some(&json!(stored)),
+            "{json}"
+        );
+        let once = ask(&["chat", "agent.yaml", "--once", reason]);
+        assert!(once.stderr.contains(note), "{once:?}");
+        assert_eq!(once.stderr.contains("truncated"), is_cut, "{once:?}");
+        server.finish();
+    }
+}

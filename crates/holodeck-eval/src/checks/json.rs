@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use holodeck_model::StandardMetric;
+use holodeck_model::{StandardMetric, has_lost_digits, parse_json_strictly};
 use jsonschema::{Retrieve, Uri, Validator};
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -34,10 +34,10 @@ impl Check for JsonValid {
     }
 }
 
-/// Parses JSON, or says why a text is none. JSON that the parser cannot hold, such as deeply nested lists or numbers that
-/// are out of range, is an error: it is neither proven to be JSON that can be used, nor is it something else.
+/// Parses JSON, or says why a text is none. JSON with a key that appears twice, and JSON that the parser cannot hold, such
+/// as deeply nested lists or numbers that are out of range, is an error: it is neither proven to be JSON that can be used, nor is it something else.
 fn parse(text: &str, answer: &Answer<'_>) -> Result<Result<Value, String>, MetricError> {
-    let error = match serde_json::from_str(text) {
+    let error = match parse_json_strictly(text) {
         Ok(value) => return Ok(Ok(value)),
         Err(error) => error,
     };
@@ -54,18 +54,23 @@ fn parse(text: &str, answer: &Answer<'_>) -> Result<Result<Value, String>, Metri
 /// The answer is JSON that follows the schema.
 pub(super) struct JsonSchema {
     schema: Validator,
+    /// Whether the schema compares values with each other or with its own.
+    compares_values: bool,
 }
 
 impl JsonSchema {
     pub(super) fn new(config: &StandardMetric) -> Result<Self, String> {
         let schema = config.schema.as_ref().ok_or("`schema` is missing")?;
         let schema = schema.value().ok_or("the schema's file was not read")?;
-        let schema = jsonschema::options()
+        let validator = jsonschema::options()
             .with_retriever(NoRetriever)
             .should_validate_formats(true)
             .build(schema)
             .map_err(|error| format!("`schema` cannot be used: {error}"))?;
-        Ok(Self { schema })
+        Ok(Self {
+            schema: validator,
+            compares_values: compares_values(schema),
+        })
     }
 }
 
@@ -78,6 +83,12 @@ impl Check for JsonSchema {
                 Err(problem) => return Ok(Finding::missed(problem)),
             },
         };
+        if self.compares_values && contains_lost_digits(&value) {
+            return Err(MetricError::Unreadable {
+                metric: answer.metric.to_string(),
+                problem: "an integer beyond 64 bits cannot be compared exactly; use a string".to_owned(),
+            });
+        }
         let violations: Vec<String> = self
             .schema
             .iter_errors(&value)
@@ -91,6 +102,36 @@ impl Check for JsonSchema {
             "the answer does not follow the schema: {}",
             violations.join("; ")
         )))
+    }
+}
+
+/// Whether a schema has a keyword that compares numbers.
+fn compares_values(schema: &Value) -> bool {
+    const COMPARING: [&str; 8] = [
+        "const",
+        "enum",
+        "uniqueItems",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+    ];
+    match schema {
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(key, value)| COMPARING.contains(&key.as_str()) || compares_values(value)),
+        Value::Array(items) => items.iter().any(compares_values),
+        _ => false,
+    }
+}
+
+fn contains_lost_digits(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => has_lost_digits(number),
+        Value::Array(items) => items.iter().any(contains_lost_digits),
+        Value::Object(fields) => fields.values().any(contains_lost_digits),
+        _ => false,
     }
 }
 

@@ -40,6 +40,10 @@ pub struct ModelConfig {
     pub rpm: Option<u32>,
     /// Whether this is a reasoning model, which takes neither temperature nor top_p. Default: derived from the name.
     pub reasoning: Option<bool>,
+    /// What a server that leaves reasoning in the content (`<think>…</think>`) means by it: `auto` (default) separates it
+    /// from the answer, `keep` takes all content as the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_in_content: Option<ReasoningInContent>,
 }
 
 /// Differences from the agent's model for one tool. With another provider, nothing is taken from the agent's model.
@@ -75,6 +79,10 @@ pub struct ModelOverrides {
     pub rpm: Option<u32>,
     /// Whether this is a reasoning model, which takes neither temperature nor top_p. Default: derived from the name.
     pub reasoning: Option<bool>,
+    /// What a server that leaves reasoning in the content (`<think>…</think>`) means by it: `auto` (default) separates it
+    /// from the answer, `keep` takes all content as the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_in_content: Option<ReasoningInContent>,
 }
 
 impl ModelConfig {
@@ -95,6 +103,7 @@ impl ModelConfig {
             auth_provider: None,
             rpm: None,
             reasoning: None,
+            reasoning_in_content: None,
         };
         let same_provider = provider == self.provider;
         let mut base = if same_provider { self.clone() } else { blank };
@@ -104,6 +113,7 @@ impl ModelConfig {
         if overrides.name.as_ref().is_some_and(|name| *name != base.name) {
             // The setting describes the agent's model only.
             base.reasoning = None;
+            base.reasoning_in_content = None;
         }
         Self {
             provider,
@@ -117,8 +127,20 @@ impl ModelConfig {
             auth_provider: overrides.auth_provider.or(base.auth_provider),
             rpm: overrides.rpm.or(base.rpm),
             reasoning: overrides.reasoning.or(base.reasoning),
+            reasoning_in_content: overrides.reasoning_in_content.or(base.reasoning_in_content),
         }
     }
+}
+
+/// Whether reasoning that a server leaves in the content of an answer is separated from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasoningInContent {
+    /// A leading `<think>…</think>`, and text that ends with a lone `</think>`, is reasoning.
+    #[default]
+    Auto,
+    /// All content is the answer.
+    Keep,
 }
 
 /// Who serves a model.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Aggregate, MetricCondition, ModelConfig, OnMasked, RequireCalibrated, SchemaRef};
-use crate::value::{Decimal, OneOrMany, is_space};
+use crate::value::{Decimal, OneOrMany, is_space, without_grouping};
 
 /// A check, a text metric, or a ready-made judge.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -125,7 +125,7 @@ impl StandardMetric {
             if !self.accept_thousands_separators {
                 return Err(" (`accept_thousands_separators` is off)");
             }
-            digits.retain(|c| !SEPARATORS.contains(&c));
+            digits = without_grouping(&digits, &SEPARATORS).ok_or(": the separators do not group thousands")?;
         }
         let number = Decimal::parse(&digits).ok_or("")?;
         Ok(if percent { number.percent() } else { number })

@@ -208,6 +208,7 @@ fn every_parameter_of_the_default_judge_is_part_of_its_identity() {
         ("endpoint", json!("http://127.0.0.1:1/v1"), JUDGE),
         ("api_version", json!("2"), JUDGE),
         ("reasoning", json!(true), JUDGE),
+        ("reasoning_in_content", json!("keep"), JUDGE),
         // Keys are renewed, and the rate changes no answer.
         ("api_key", json!("k"), NOTHING),
         ("rpm", json!(3), NOTHING),

@@ -402,6 +402,9 @@ pub struct Complete {
     /// Remarks for the person about the answer, such as that the oldest messages were left out of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// Whether a part of the answer is missing or may be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
     /// The attached files that the run's messages name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cited_files: Vec<CitedFile>,

@@ -207,6 +207,28 @@ fn subtract(large: &[u8], small: &[u8]) -> Vec<u8> {
     difference
 }
 
+/// Removes thousands separators: `1,234,567.5` is `1234567.5`. `None` if they do not group three digits each, before the
+/// decimal point, with one and the same separator: `3,14` is not 314.
+pub(crate) fn without_grouping(text: &str, separators: &[char]) -> Option<String> {
+    let Some(separator) = text.chars().find(|c| separators.contains(c)) else {
+        return Some(text.to_owned());
+    };
+    let end = text.find(['.', 'e', 'E']).unwrap_or(text.len());
+    let (whole, rest) = text.split_at_checked(end)?;
+    let (sign, whole) = match whole.strip_prefix(['-', '+']) {
+        Some(digits) => (whole.get(..1)?, digits),
+        None => ("", whole),
+    };
+    let is_digits = |group: &str| group.bytes().all(|byte| byte.is_ascii_digit());
+    let mut groups = whole.split(separator);
+    let first = groups.next()?;
+    let is_grouped = (1..=3).contains(&first.len())
+        && is_digits(first)
+        && groups.all(|group| group.len() == 3 && is_digits(group));
+    (is_grouped && !rest.contains(separators))
+        .then(|| format!("{sign}{}{rest}", whole.replace(separator, "")))
+}
+
 /// Whether a number may be an integer that does not fit into 64 bits: it was read as a double, so two different numbers
 /// can look equal.
 pub fn has_lost_digits(number: &Number) -> bool {
@@ -265,6 +287,36 @@ mod tests {
         assert_eq!(Decimal::from_f64(0.1), Some(decimal("0.1")));
         assert_eq!(Decimal::from_f64(f64::INFINITY), None);
         assert_eq!(decimal("-12.5").percent(), decimal("-0.125"));
+    }
+
+    #[test]
+    fn separators_group_thousands_or_are_refused() {
+        let separators = [',', '_', '\u{a0}', ' '];
+        for (text, number) in [
+            ("1,234", Some("1234")),
+            ("-1,234,567.5e3", Some("-1234567.5e3")),
+            ("+12_345", Some("+12345")),
+            ("1\u{a0}234\u{a0}567", Some("1234567")),
+            ("123 456", Some("123456")),
+            ("1234.5", Some("1234.5")),
+            ("abc", Some("abc")),
+            ("3,14", None),
+            ("1,23,456", None),
+            ("1234,567", None),
+            ("1,234,5678", None),
+            ("1,2345", None),
+            (",123", None),
+            ("1,,234", None),
+            ("1,234,", None),
+            ("1,234_567", None),
+            ("1.234,567", None),
+            ("1e1,000", None),
+            ("0.1,234", None),
+            ("a,bcd", None),
+            (",", None),
+        ] {
+            assert_eq!(without_grouping(text, &separators).as_deref(), number, "{text}");
+        }
     }
 
     proptest! {

@@ -209,6 +209,27 @@ fn what_cannot_be_read_as_calls_is_an_error() {
 }
 
 #[test]
+fn arguments_with_a_key_twice_are_an_error() {
+    for arguments in [
+        r#"{"city": "Rome", "city": "Paris"}"#,
+        r#"{"a": [{"b": {"c": 1, "c": 1}}]}"#,
+    ] {
+        for cut in [1, 7, 100] {
+            let letters: Vec<char> = arguments.chars().collect();
+            let pieces = letters.chunks(cut).map(String::from_iter);
+            let head = json!({"index": 0, "id": "a", "function": {"name": "weather"}});
+            let pieces = pieces.map(|piece| json!({"index": 0, "function": {"arguments": piece}}));
+            let fragments: Vec<Value> = [head].into_iter().chain(pieces).collect();
+            let error = streamed(&fragments).unwrap_err();
+            assert!(
+                error.contains("`weather`") && error.contains("appears twice"),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[test]
 fn calls_in_another_place_or_form_do_not_disappear() {
     let whole = |message: Value| {
         json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).to_string()

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use serde_json::{Number, Value};
 
 use super::{ArgMatcher, Bound};
-use crate::value::{Decimal, has_lost_digits, is_space, python_str};
+use crate::value::{Decimal, has_lost_digits, is_space, python_str, without_grouping};
 
 impl ArgMatcher {
     /// Whether an argument of a call is what was expected.
@@ -91,16 +91,25 @@ fn is_part(expected: &Value, found: &Value) -> bool {
 
 /// Whether strings differ only in case, whitespace and separators, or numbers by at most 1e-9; `12%` is 0.12.
 fn is_like(expected: &str, found: &Value) -> bool {
-    let (expected, found) = (
-        without_separators(expected),
-        without_separators(&python_str(found)),
-    );
+    let written = python_str(found);
+    let groups_thousands = groups_thousands(expected) && groups_thousands(&written);
+    let is_same_text = || expected.trim_matches(is_space) == written.trim_matches(is_space);
+    let (expected, found) = (without_separators(expected), without_separators(&written));
     match (loose_number(&expected), loose_number(&found)) {
+        // Without its commas, `3,14` would be 314.
+        (Some(_), Some(_)) if !groups_thousands => is_same_text(),
         (Some(expected), Some(found)) => {
             Decimal::parse("1e-9").is_some_and(|near| expected.distance(&found) <= near)
         }
         _ => expected == found || infinity(&expected).is_some_and(|sign| infinity(&found) == Some(sign)),
     }
+}
+
+/// Whether the commas of a number, if it has any, separate thousands.
+fn groups_thousands(text: &str) -> bool {
+    let number = text.trim_matches(is_space);
+    let number = number.strip_suffix('%').unwrap_or(number);
+    without_grouping(number.trim_matches(is_space), &[',']).is_some()
 }
 
 /// Whether an infinity is positive.

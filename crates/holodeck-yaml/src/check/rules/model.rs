@@ -106,6 +106,7 @@ fn warn_ignored_by_claude_cli(rules: &mut Rules<'_>, model: &View) {
         "api_version",
         "rpm",
         "reasoning",
+        "reasoning_in_content",
     ]
     .into_iter()
     .filter(|key| rules.entry(model, key).is_some())
