@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult};
-use holodeck_model::{CommandContext, JsonMap};
+use holodeck_model::{CommandContext, JsonMap, events::StopReason};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -96,6 +96,21 @@ impl ExecutorOutput {
             output,
             ..Self::default()
         }
+    }
+
+    /// The answer of an agent, with a mark if a part of it is missing or may be.
+    pub(crate) fn of_agent(result: ExecutionResult) -> Self {
+        let mut answer = Self::text(result.response);
+        mark_truncation(&mut answer.output, result.truncated_by.as_ref());
+        answer
+    }
+}
+
+/// Marks an output of which a part is missing or may be, as the result of a question does.
+pub(crate) fn mark_truncation(output: &mut JsonMap, reason: Option<&StopReason>) {
+    if let Some(reason) = reason {
+        output.insert("truncated".to_owned(), Value::Bool(true));
+        output.insert("truncated_by".to_owned(), json!(reason));
     }
 }
 

@@ -100,7 +100,7 @@ impl LegacyExecutor for LegacyAgent {
     async fn execute(&self, call: &ExecutorCall) -> Result<ExecutorOutput, ExecutorFailure> {
         let (agent, name) = self.open.open().await?;
         let result = call.ask(&agent, &call.context.command.task()).await?;
-        let mut answer = ExecutorOutput::text(result.response);
+        let mut answer = ExecutorOutput::of_agent(result);
         answer.agents.push(name);
         answer.evidence = Some(call.evidence());
         Ok(answer)

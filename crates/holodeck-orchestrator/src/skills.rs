@@ -160,7 +160,7 @@ impl SkillsRuntime for Skills {
                 message: format!("the skill `{}` failed: {}", skill.name, failure.message),
                 ..failure
             })?;
-        let mut answer = ExecutorOutput::text(result.response);
+        let mut answer = ExecutorOutput::of_agent(result);
         answer.evidence = Some(call.evidence());
         answer.output.insert("skill".to_owned(), json!(skill.name));
         Ok(answer)

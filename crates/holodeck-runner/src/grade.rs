@@ -445,6 +445,7 @@ impl Subject<'_> {
             names: self.names,
             recorded: self.recorded,
             is_masked: !self.turn.redacted.arguments.is_empty(),
+            truncation: self.turn.truncation(),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::{
 /// The tool calls of one answer.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    calls: Vec<PartialCall>,
+    partial: Vec<PartialCall>,
     /// The number of the chunk, to recognise two calls in one.
     chunk: usize,
     /// Arguments arrived that belong to no call.
@@ -59,7 +59,7 @@ impl From<CallFragment> for Fragment {
 
 impl Calls {
     pub(super) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+        self.partial.is_empty()
     }
 
     /// Adds the calls of a whole answer: each entry is one.
@@ -80,7 +80,7 @@ impl Calls {
     fn push_fragment(&mut self, fragment: Fragment) {
         let place = self.place_of(&fragment);
         let chunk = self.chunk;
-        let call = place.and_then(|place| self.calls.get_mut(place));
+        let call = place.and_then(|place| self.partial.get_mut(place));
         let Some(call) = call.filter(|call| !call.ends_before(&fragment, chunk)) else {
             self.start(fragment);
             return;
@@ -104,7 +104,7 @@ impl Calls {
     fn place_of(&self, fragment: &Fragment) -> Option<usize> {
         let at_index = |call: &PartialCall| fragment.index.is_some() && call.index == fragment.index;
         let has_id = |call: &PartialCall| !fragment.id.is_empty() && call.id == fragment.id;
-        let find = |is_own: &dyn Fn(&PartialCall) -> bool| self.calls.iter().rposition(is_own);
+        let find = |is_own: &dyn Fn(&PartialCall) -> bool| self.partial.iter().rposition(is_own);
         let lacks_id = |call: &PartialCall| fragment.id.is_empty() || call.id.is_empty();
         find(&|call| at_index(call) && has_id(call))
             .or_else(|| find(&|call| at_index(call) && lacks_id(call)))
@@ -115,8 +115,8 @@ impl Calls {
                 at_index.filter(|_| fragment.name.is_empty())
             })
             .or_else(|| {
-                let last = self.calls.len().checked_sub(1)?;
-                let open = self.calls.get(last)?;
+                let last = self.partial.len().checked_sub(1)?;
+                let open = self.partial.get(last)?;
                 let continues = match fragment.index {
                     _ if !fragment.name.is_empty() => {
                         let no_index = fragment.index.is_none() || open.index.is_none();
@@ -144,7 +144,7 @@ impl Calls {
             ..PartialCall::default()
         };
         call.append(&fragment.arguments);
-        self.calls.push(call);
+        self.partial.push(call);
     }
 
     /// Returns the calls in the order in which they began.
@@ -155,8 +155,8 @@ impl Calls {
                     .to_owned(),
             ));
         }
-        let mut calls: Vec<PartialCall> = Vec::with_capacity(self.calls.len());
-        for call in self.calls {
+        let mut calls: Vec<PartialCall> = Vec::with_capacity(self.partial.len());
+        for call in self.partial {
             if let Some(known) = calls.last_mut().filter(|last| last.takes_arguments_of(&call)) {
                 known.arguments = call.arguments;
                 if known.id.is_empty() {

@@ -13,7 +13,7 @@ use holodeck::{
     backend_api::{BackendEvent, ExecutionResult},
     index::IndexSink,
     is_routed,
-    model::{Provider, RedactedStream},
+    model::{Provider, RedactedStream, events::StopReason},
     runner::{ExitCode, words},
     yaml::LoadedAgent,
 };
@@ -140,14 +140,7 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
             None => terminal.write_data(&format!("{}\n", result.response))?,
         }
     }
-    if let Some(reason) = &result.truncated_by
-        && terminal.verbosity() > Verbosity::Quiet
-    {
-        terminal.write_message(&format!(
-            "note: {}\n",
-            words::printable(&reason.truncation_note())
-        ));
-    }
+    note_truncation(result.truncated_by.as_ref(), terminal);
     if terminal.verbosity() >= Verbosity::Verbose {
         terminal.write_message(&describe_usage(&result));
     }
@@ -158,6 +151,16 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
             problem.details.extend(result.outcome.detail().map(str::to_owned));
             Err(problem.into())
         }
+    }
+}
+
+/// Says that a part of the answer is missing or may be.
+fn note_truncation(reason: Option<&StopReason>, terminal: &mut Terminal) {
+    if let Some(reason) = reason
+        && terminal.verbosity() > Verbosity::Quiet
+    {
+        let note = reason.truncation_note();
+        terminal.write_message(&format!("note: {}\n", words::printable(&note)));
     }
 }
 

@@ -459,3 +459,109 @@ fn a_cut_answer_is_marked_where_a_question_is_asked() {
         server.finish();
     }
 }
+
+/// An agent at the endpoint, with these further keys.
+fn desk(more: &str) -> String {
+    format!(
+        "name: desk\nmodel: {{provider: openai, name: m, endpoint: \"${{ENDPOINT}}\"}}\n\
+         instructions: {{inline: Answer briefly.}}\n{more}"
+    )
+}
+
+#[test]
+fn an_answer_with_two_readings_decides_nothing() {
+    const WHOLE: &str = "test_cases: [{name: a, input: Hello?, CHECKS}]\n";
+    let judged = "evaluations:\n  model: {provider: openai, name: judge, endpoint: \"${ENDPOINT}\"}\n  \
+                  metrics: [{type: standard, metric: relevance, threshold: 0.7}]\n";
+    let format = "response_format: {type: object, properties: {days: {type: integer}}, required: [days]}\n";
+    let user = "user: {goal: Get the money back., max_turns: 2, expected_end: [max_turns]}, evaluations: [{metric: contains, value: day}]";
+    for (name, yaml, checks, model, once, twice, codes) in [
+        (
+            "judge",
+            judged.to_owned(),
+            "",
+            "judge",
+            r#"{"score": 8, "reason": "polite"}"#,
+            r#"{"score": 2, "reason": "polite", "score": 8}"#,
+            (0, 4),
+        ),
+        (
+            "structured answer",
+            format.to_owned(),
+            "evaluations: [{metric: equality, response_path: days, value: \"30\"}]",
+            "m",
+            r#"{"days": 30}"#,
+            r#"{"days": 14, "days": 30}"#,
+            (0, 1),
+        ),
+        (
+            "simulated user",
+            judged.replace(
+                "standard, metric: relevance, threshold: 0.7",
+                "standard, metric: json_valid, enabled: false",
+            ),
+            user,
+            "judge",
+            r#"{"message": "Hello?", "status": "continue"}"#,
+            r#"{"message": "Hello?", "status": "gave_up", "status": "continue"}"#,
+            (0, 3),
+        ),
+    ] {
+        for (answer, code) in [(once, codes.0), (twice, codes.1)] {
+            let server = ModelServer::answering(move |request| {
+                let is_asked = request.body["model"] == model;
+                Reply::text(if is_asked { answer } else { "Good day." })
+            });
+            let case = WHOLE
+                .replace(", CHECKS", &format!(", {checks}"))
+                .replace(", }", "}");
+            let case = if name == "simulated user" {
+                case.replace("input: Hello?, ", "")
+            } else {
+                case
+            };
+            let project = project(&desk(&(yaml.clone() + &case)), &server);
+            let (ran, report) = run(&project, &["test", "agent.yaml"]);
+            server.finish();
+            assert_eq!(ran.code, Some(code), "{name}: {ran:?}");
+            let said = report["results"][0].to_string() + &ran.all();
+            assert_eq!(said.contains("appears twice"), code != 0, "{name}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_typo_in_how_reasoning_is_read_is_an_error_with_its_place() {
+    for written in [
+        "reasoning_in_content: keeep",
+        "reasoning_in_content: Keep",
+        "reasoning_in_content: true",
+        "reasoning_in_content: [keep]",
+        "reasoning_in_contents: keep",
+        "Reasoning_in_content: keep",
+    ] {
+        let model = "model: {provider: openai, name: m, endpoint: \"http://127.0.0.1:9\", ";
+        let agent = format!("name: desk\n{model}{written}}}\ninstructions: {{inline: Answer briefly.}}\n");
+        let column = model.len();
+        let ran = Project::with(&agent).run(&["validate"]).exits(2);
+        let said = ran.all();
+        let place = said.split("agent.yaml:2:").nth(1).unwrap_or_default();
+        let at: usize = place
+            .split(':')
+            .next()
+            .and_then(|at| at.parse().ok())
+            .unwrap_or_default();
+        assert!(at > column && at <= column + written.len(), "{written}: {said}");
+        assert!(
+            said.contains("reasoning_in_content") || said.contains("`keep`"),
+            "{written}: {said}"
+        );
+    }
+    for value in ["auto", "keep", "null"] {
+        let agent = format!(
+            "name: desk\nmodel: {{provider: openai, name: m, endpoint: \"http://127.0.0.1:9\", \
+             reasoning_in_content: {value}}}\ninstructions: {{inline: Answer briefly.}}\n"
+        );
+        Project::with(&agent).run(&["validate"]).exits(0);
+    }
+}

@@ -428,6 +428,56 @@ fn legacy_backends_and_agents_answer() {
 }
 
 #[test]
+fn a_cut_answer_is_marked_whatever_executed_the_command() {
+    let cut = server(|| Reply::text("The refund policy allows").finish_reason("model_length"));
+    let whole = server(|| Reply::text("The refund policy allows nothing."));
+    let down = server(|| Reply::openai_error(400, "no", None, None));
+    let skill = "---\nname: notes\ndescription: Writes notes.\n---\nWrite them.\n";
+    let legacy = |url: &str| {
+        format!(
+            "  legacy: {{backend: {{provider: openai, name: other, endpoint: {url}, api_key: {SECRET}}}}}\n"
+        )
+    };
+    let notes = ["run", "--command", "notes", "a", "--disable-sdk"];
+    for (answers, is_cut) in [(&cut, true), (&whole, false)] {
+        for (yaml, args, mode) in [
+            (agent(&answers.url(), "", ""), &REVIEW[..], "sdk"),
+            (
+                agent(&down.url(), &legacy(&answers.url()), ""),
+                &REVIEW[..],
+                "legacy",
+            ),
+            (
+                agent(&answers.url(), "  skills: {directory: skills}\n", ""),
+                &notes[..],
+                "skills",
+            ),
+        ] {
+            let project = Project::with(&yaml);
+            project.write("agents/reviewer.md", REVIEWER);
+            project.write("skills/notes/SKILL.md", skill);
+            let text = project.run(args).exits(0);
+            let note = "note: answer truncated: finish_reason `model_length`\n";
+            assert_eq!(text.stderr.contains(note), is_cut, "{mode}: {text:?}");
+            assert_eq!(text.stderr.contains("truncated"), is_cut, "{mode}: {text:?}");
+            let result = project.run(&[args, &["--json"]].concat()).exits(0).json();
+            let output = &result["output"];
+            assert_eq!(output["execution_mode"], mode, "{result}");
+            assert_eq!(
+                output.get("truncated"),
+                is_cut.then_some(&json!(true)),
+                "{result}"
+            );
+            let reason = json!("model_length");
+            assert_eq!(output.get("truncated_by"), is_cut.then_some(&reason), "{result}");
+        }
+    }
+    cut.finish();
+    whole.finish();
+    down.finish();
+}
+
+#[test]
 fn r66_missing_evidence_fails_and_the_answer_is_shown() {
     let server = server(|| Reply::text("Looks fine."));
     let project = project(&server.url(), "", "");

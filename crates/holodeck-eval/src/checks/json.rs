@@ -62,6 +62,12 @@ impl JsonSchema {
     pub(super) fn new(config: &StandardMetric) -> Result<Self, String> {
         let schema = config.schema.as_ref().ok_or("`schema` is missing")?;
         let schema = schema.value().ok_or("the schema's file was not read")?;
+        if is_lossy(schema) {
+            return Err(
+                "`schema` compares with an integer beyond 64 bits, which is not exact; use a string"
+                    .to_owned(),
+            );
+        }
         let validator = jsonschema::options()
             .with_retriever(NoRetriever)
             .should_validate_formats(true)
@@ -122,6 +128,18 @@ fn compares_values(schema: &Value) -> bool {
             .iter()
             .any(|(key, value)| COMPARING.contains(&key.as_str()) || compares_values(value)),
         Value::Array(items) => items.iter().any(compares_values),
+        _ => false,
+    }
+}
+
+/// Whether a schema has a value of its own whose digits are lost.
+fn is_lossy(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => fields.iter().any(|(key, value)| match key.as_str() {
+            "const" | "enum" => contains_lost_digits(value),
+            _ => is_lossy(value),
+        }),
+        Value::Array(items) => items.iter().any(is_lossy),
         _ => false,
     }
 }

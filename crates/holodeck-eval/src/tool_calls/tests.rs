@@ -491,7 +491,8 @@ fn d06_two_matchers_in_one_map_are_an_error() {
 #[test]
 fn integers_beyond_64_bits_are_never_equal_by_accident() {
     let number = |text: &str| serde_json::from_str::<Value>(text).unwrap();
-    let (one, other) = (number("18446744073709551616"), number("18446744073709551617"));
+    let one_more = |more: u8| number(&format!("1844674407370955161{}", 6 + more));
+    let (one, other) = (one_more(0), one_more(1));
     assert_eq!(one, other, "both are the same double");
     for (matcher, found) in [(one.clone(), &other), (json!([one]), &json!([other.clone()]))] {
         assert!(!matches(matcher, found));
@@ -503,6 +504,33 @@ fn integers_beyond_64_bits_are_never_equal_by_accident() {
     let matcher = ArgMatcher::from_value(one).unwrap();
     let why = arguments::mismatch([(&"a".to_owned(), &matcher)], &json!({"a": other})).unwrap();
     assert!(why.contains("beyond 64 bits"), "{why}");
+    // No other matcher is met because two of them look equal.
+    let looks_equal = [
+        json!({"lte": one_more(0)}),
+        json!({"gte": one_more(0)}),
+        json!({"approx": {"value": one_more(0), "tolerance": 0}}),
+        json!({"approx": {"value": one_more(0), "tolerance": 1}}),
+        json!({"contains": one_more(0)}),
+        json!({"subset": {"id": one_more(0)}}),
+        json!({"fuzzy": "18446744073709552000"}),
+        json!({"fuzzy": "1.8446744073709552e+19"}),
+    ];
+    for matcher in looks_equal {
+        for found in [
+            json!(one_more(1)),
+            json!([one_more(1)]),
+            json!({"id": one_more(1)}),
+        ] {
+            assert!(!matches(matcher.clone(), &found), "{matcher} {found}");
+        }
+    }
+    // What is far apart is certain.
+    assert!(matches(json!({"gt": 7}), &one_more(0)));
+    assert!(matches(json!({"lt": number("1e30")}), &one_more(0)));
+    assert!(matches(
+        json!({"approx": {"value": one_more(0), "tolerance": 1e6}}),
+        &one_more(1)
+    ));
     // Integers within 64 bits are compared exactly.
     assert!(matches(
         number("18446744073709551615"),

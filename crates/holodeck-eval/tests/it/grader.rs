@@ -332,6 +332,60 @@ fn json_answers() {
 }
 
 #[test]
+fn an_integer_beyond_64_bits_is_never_equal_to_its_neighbour() {
+    let number = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let (small, large) = ("12345", "12345678901234567890123");
+    for (schema, negated) in [
+        (json!({"enum": [1, 12345]}), false),
+        (json!({"const": 12345}), false),
+        (json!({"const": 7}), true),
+        (json!({"minimum": 5}), false),
+        (json!({"maximum": 5}), true),
+    ] {
+        let schema = json!({"type": "object", "properties": {"id": schema}});
+        let metric = json!({"metric": "json_schema", "schema": schema, "negate": negated});
+        check(metric.clone(), &answer(&format!("{{\"id\": {small}}}"), ""), true);
+        let outcome = grade(metric, &answer(&format!("{{\"id\": {large}}}"), ""));
+        assert_eq!(outcome.verdict, Verdict::Error, "{schema}");
+        let error = outcome.error.unwrap().to_string();
+        assert!(error.contains("beyond 64 bits"), "{error}");
+    }
+    // A schema that compares nothing needs no digits.
+    let schema = json!({"metric": "json_schema", "schema": {"type": "integer"}});
+    check(schema, &answer(large, ""), true);
+    for schema in [
+        json!({"const": number(large)}),
+        json!({"enum": ["a", {"b": [number(large)]}]}),
+        json!({"properties": {"id": {"const": number("-9223372036854775809")}}}),
+    ] {
+        let metric = config(json!({"metric": "json_schema", "schema": schema}));
+        let error = Grader::new(&[metric]).err().unwrap().to_string();
+        assert!(error.contains("beyond 64 bits"), "{error}");
+    }
+}
+
+#[test]
+fn json_with_a_key_twice_is_neither_valid_nor_invalid() {
+    let twice = answer("{\"a\": 1, \"a\": 2}", "2");
+    for metric in [
+        json!({"metric": "json_valid"}),
+        json!({"metric": "json_schema", "schema": {"required": ["a"]}}),
+        json!({"metric": "json_schema", "schema": {"required": ["b"]}}),
+        json!({"metric": "equality", "response_path": "a"}),
+        json!({"metric": "numeric", "response_path": "a"}),
+    ] {
+        for negate in [false, true] {
+            let mut metric = metric.clone();
+            metric["negate"] = json!(negate);
+            let outcome = grade(metric.clone(), &twice);
+            assert_eq!(outcome.verdict, Verdict::Error, "{metric}");
+            let error = outcome.error.unwrap().to_string();
+            assert!(error.contains("appears twice"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn schemas_are_not_fetched() {
     for reference in [
         "http://127.0.0.1:9/s.json",

@@ -40,8 +40,8 @@ pub struct ModelConfig {
     pub rpm: Option<u32>,
     /// Whether this is a reasoning model, which takes neither temperature nor top_p. Default: derived from the name.
     pub reasoning: Option<bool>,
-    /// What a server that leaves reasoning in the content (`<think>…</think>`) means by it: `auto` (default) separates it
-    /// from the answer, `keep` takes all content as the answer.
+    /// Whether reasoning that a server leaves in the content (`<think>…</think>`) is separated from the answer: `auto`
+    /// (default), or `keep`, which takes all content as the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_in_content: Option<ReasoningInContent>,
 }
@@ -79,8 +79,8 @@ pub struct ModelOverrides {
     pub rpm: Option<u32>,
     /// Whether this is a reasoning model, which takes neither temperature nor top_p. Default: derived from the name.
     pub reasoning: Option<bool>,
-    /// What a server that leaves reasoning in the content (`<think>…</think>`) means by it: `auto` (default) separates it
-    /// from the answer, `keep` takes all content as the answer.
+    /// Whether reasoning that a server leaves in the content (`<think>…</think>`) is separated from the answer: `auto`
+    /// (default), or `keep`, which takes all content as the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_in_content: Option<ReasoningInContent>,
 }

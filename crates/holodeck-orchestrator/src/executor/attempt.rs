@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{AttemptDetails, Refined};
 use crate::{
     LoopOutput, Selection,
+    chain::mark_truncation,
     evidence::check_evidence,
     gates::{Gates, Refusal},
     turn::Watch,
@@ -158,17 +159,20 @@ impl Progress {
 }
 
 fn sdk_output(output: &LoopOutput, agent: Option<&str>, messages: usize) -> JsonMap {
-    let output = json!({
+    let fields = json!({
         "status": "ok",
         "execution_mode": "sdk",
         "agent": agent,
         "output": output.text,
         "message_count": messages,
     });
-    match output {
+    let mut fields = match fields {
         Value::Object(fields) => fields,
         _ => JsonMap::new(),
-    }
+    };
+    let turn = output.turn.as_deref();
+    mark_truncation(&mut fields, turn.and_then(TurnRecord::truncation));
+    fields
 }
 
 pub(super) fn usage_of(record: &TurnRecord) -> UsageMetadata {

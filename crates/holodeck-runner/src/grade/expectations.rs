@@ -7,7 +7,7 @@ use holodeck_eval::{
 use holodeck_model::{
     ArgMatchDetail, CallDecision, CallRefusal, CaseState, ConversationEnd, ExecutionState, ExpectedApproval,
     ExpectedTool, Failure, FailureKind, JsonMap, MetricConfig, SimulatedUser, TaskRoute, TestCase, ToolNames,
-    ToolOrder,
+    ToolOrder, events::StopReason,
 };
 use holodeck_turn::TurnRecord;
 
@@ -108,9 +108,12 @@ pub(crate) fn of_conversation(case: &TestCase) -> Option<(&SimulatedUser, Expect
     Some((case.user.as_deref()?, of_tools(case)))
 }
 
+/// The field of a test that names forbidden tools.
+const FORBIDDEN: &str = "forbidden_tools";
+
 /// Whether a failure is about an expectation of tool calls.
 fn is_about_tools(failure: &Failure) -> bool {
-    let fields = ["expected_tools", "expected_tools_order", "forbidden_tools"];
+    let fields = ["expected_tools", "expected_tools_order", FORBIDDEN];
     let is_known = |field: &str| fields.contains(&field);
     // Older journals do not record the field.
     failure.kind == FailureKind::Expectation && failure.field.as_deref().is_none_or(is_known)
@@ -124,20 +127,44 @@ pub(super) struct ToolCheck<'a> {
     pub(super) recorded: Option<&'a TurnGrade>,
     /// Whether arguments are masked.
     pub(super) is_masked: bool,
+    /// Why a part of the answer, in which a call could have been, is missing.
+    pub(super) truncation: Option<&'a StopReason>,
 }
 
 /// The result of the expectations about tools.
 #[derive(Default)]
 pub(super) struct ToolsResult {
     pub(super) matched: Option<bool>,
-    /// Whether masking hides the result.
+    /// Whether the result cannot be known: masking hides it, or a part of the answer is missing.
     pub(super) unknown: bool,
     pub(super) details: Vec<ArgMatchDetail>,
     pub(super) failures: Vec<Failure>,
 }
 
 impl ToolCheck<'_> {
+    /// Checks the calls. That a forbidden tool was not called is known only of an answer without a missing part.
     pub(super) fn check(&self, calls: &[CalledTool<'_>]) -> ToolsResult {
+        let mut result = self.check_calls(calls);
+        let is_forbidden = |failure: &Failure| failure.field.as_deref() == Some(FORBIDDEN);
+        if let Some(reason) = self.truncation
+            && !self.expected.forbidden_tools.is_empty()
+            && !result.failures.iter().any(is_forbidden)
+        {
+            let note = reason.truncation_note();
+            result.matched = result.matched.filter(|matched| !matched);
+            result.unknown = true;
+            result.failures.push(Failure {
+                kind: FailureKind::Checks,
+                ..Failure::of_field(
+                    FORBIDDEN,
+                    format!("{note}: the missing part could contain a call of a forbidden tool"),
+                )
+            });
+        }
+        result
+    }
+
+    fn check_calls(&self, calls: &[CalledTool<'_>]) -> ToolsResult {
         let expected = ToolExpectations {
             expected: self.expected.expected_tools.unwrap_or_default(),
             order: self.expected.expected_tools_order,

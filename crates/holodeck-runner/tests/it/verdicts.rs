@@ -1,6 +1,6 @@
 //! Tests of every state that a case can have and the exit code that follows from it.
 
-use holodeck_backend_api::{BackendError, Outcome};
+use holodeck_backend_api::{BackendError, Outcome, StopReason};
 use holodeck_model::CaseState;
 use holodeck_runner::RunError;
 use holodeck_testkit::{ScriptedBackend, ScriptedTurn};
@@ -22,9 +22,22 @@ fn backend() -> ScriptedBackend {
                 .and_text("found it"),
             // Long enough to be graded on another thread.
             "long" => ScriptedTurn::text(&"Paris and then some. ".repeat(1_000)),
+            // The reason is the second word.
+            "cut" => cut(&asked.message, ScriptedTurn::text("Paris")),
+            "cut-call" => cut(
+                &asked.message,
+                ScriptedTurn::nothing()
+                    .and_called("lookup", json!({"id": 7}), "found")
+                    .and_text("Paris"),
+            ),
             _ => ScriptedTurn::text("Paris"),
         },
     )
+}
+
+fn cut(message: &str, turn: ScriptedTurn) -> ScriptedTurn {
+    let reason = message.split(' ').nth(1).unwrap_or_default();
+    turn.and_stop(StopReason::from(reason.to_owned()))
 }
 
 const CONTAINS: &str = "evaluations: {metrics: [{type: standard, metric: contains}]}\n";
@@ -87,6 +100,90 @@ async fn every_state_of_a_case_has_its_exit_code() {
     ] {
         let (actual, exit, errors) = state_of(case).await;
         assert_eq!((actual, exit), (state, code), "{case}: {errors:?}");
+    }
+}
+
+#[tokio::test]
+async fn that_a_forbidden_tool_was_not_called_is_known_only_of_a_whole_answer() {
+    use CaseState::{Error, Failed, Passed};
+    let note = "the missing part could contain a call of a forbidden tool";
+    for (reason, is_cut) in [
+        ("end_turn", false),
+        ("stop", false),
+        ("max_tokens", true),
+        ("MODEL_LENGTH", true),
+        ("some_new_word", true),
+    ] {
+        // The states of a whole and of a cut answer, and whether the cut one has the note.
+        for (question, checks, whole, after_cut, is_noted) in [
+            (
+                "cut",
+                "ground_truth: Paris, forbidden_tools: [lookup]",
+                Passed,
+                Error,
+                true,
+            ),
+            (
+                "cut",
+                "evaluations: [{metric: contains, value: Paris}], forbidden_tools: [lookup]",
+                Passed,
+                Error,
+                true,
+            ),
+            (
+                "cut-call",
+                "ground_truth: Paris, forbidden_tools: [delete]",
+                Passed,
+                Error,
+                true,
+            ),
+            (
+                "cut-call",
+                "ground_truth: Paris, expected_tools: [lookup], forbidden_tools: [delete]",
+                Passed,
+                Error,
+                true,
+            ),
+            (
+                "cut",
+                "expected_tools: [lookup], forbidden_tools: [delete]",
+                Failed,
+                Failed,
+                true,
+            ),
+            // A call in the part that arrived is certain.
+            (
+                "cut-call",
+                "ground_truth: Paris, forbidden_tools: [lookup]",
+                Failed,
+                Failed,
+                false,
+            ),
+            (
+                "cut-call",
+                "evaluations: [{metric: contains, value: Paris}], forbidden_tools: [delete, lookup]",
+                Failed,
+                Failed,
+                false,
+            ),
+            (
+                "cut-call",
+                "evaluations: [{metric: contains, value: Paris}], expected_tools: [lookup]",
+                Passed,
+                Passed,
+                false,
+            ),
+        ] {
+            let case = format!("{{input: {question} {reason}, {checks}}}");
+            let (state, _, errors) = state_of(&case).await;
+            assert_eq!(
+                state,
+                if is_cut { after_cut } else { whole },
+                "{case}: {errors:?}"
+            );
+            let has_note = errors.iter().any(|error| error.contains(note));
+            assert_eq!(has_note, is_cut && is_noted, "{case}: {errors:?}");
+        }
     }
 }
 

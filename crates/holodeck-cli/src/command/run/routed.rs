@@ -5,7 +5,7 @@ use std::{env::current_dir, path::Path, sync::Arc, time::Duration};
 use holodeck::{
     RoutedAgent, RoutedError, RoutedExecution, RoutedOptions,
     index::IndexSink,
-    model::{Command, CommandContext, CommandResult, Env, RESERVED_FIELDS},
+    model::{Command, CommandContext, CommandResult, Env, RESERVED_FIELDS, events::StopReason},
     orchestrator::{
         AttemptDetails, ExecuteOptions, Execution, FacadeError, FailureClass, LoopReport, Verdict,
     },
@@ -14,7 +14,7 @@ use holodeck::{
 };
 use serde_json::{Value, json};
 
-use super::{RunArgs, describe_model, read_question};
+use super::{RunArgs, describe_model, note_truncation, read_question};
 use crate::{
     command::{as_argument, build_runtime, load},
     failure::{Failure, Problem},
@@ -307,6 +307,7 @@ impl Run<'_> {
             };
             self.terminal.write_data(&format!("{text}\n"))?;
         }
+        note_truncation(truncation(result).as_ref(), self.terminal);
         if let Some(report) = loop_report(execution).filter(|_| !self.args.routing.explain) {
             let is_verbose = self.terminal.verbosity() >= Verbosity::Verbose;
             if is_verbose || report.repeated_side_effects > 0 && self.terminal.verbosity() > Verbosity::Quiet
@@ -451,6 +452,12 @@ pub(super) fn refuse_conversation(path: &Path, env: &Env) -> Result<(), Failure>
         .into());
     }
     Ok(())
+}
+
+/// Why a part of the answer is missing or may be. A program that executed the command can write anything.
+fn truncation(result: &CommandResult) -> Option<StopReason> {
+    let word = result.output.get("truncated_by")?.as_str()?;
+    Some(StopReason::from(word.to_owned()))
 }
 
 /// The text of an answer: its `output`, else the whole object. `None`: there is none.

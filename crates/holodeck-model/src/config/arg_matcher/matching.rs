@@ -12,12 +12,15 @@ impl ArgMatcher {
     pub fn matches(&self, found: &Value) -> bool {
         match self {
             Self::Literal(expected) => is_same(expected, found),
-            Self::Fuzzy(expected) => is_like(expected, found),
+            Self::Fuzzy(expected) => {
+                !found.as_number().is_some_and(has_lost_digits) && is_like(expected, found)
+            }
             // An expression that exceeds its limits does not match.
             Self::Regex(pattern) => pattern.is_full_match(&python_str(found)).unwrap_or(false),
             Self::Range { lower, upper } => found.as_number().is_some_and(|number| {
                 let allowed = |bound: &Bound, beyond: Ordering| match compare(number, &bound.value) {
-                    Some(Ordering::Equal) => bound.inclusive,
+                    // Two different integers beyond 64 bits can look equal.
+                    Some(Ordering::Equal) => bound.inclusive && !has_lost_digits(number),
                     side => side == Some(beyond),
                 };
                 lower
@@ -50,10 +53,16 @@ fn is_near(found: &Number, value: &Number, tolerance: &Number) -> bool {
         return exact(found).distance(&exact(value)) <= exact(tolerance);
     }
     let double = |number: &Number| number.as_f64().unwrap_or(f64::NAN);
+    let is_lossy = has_lost_digits(found) || has_lost_digits(value);
     let (found, value) = (double(found), double(value));
-    // In doubles, 3.11 - 3.1 is a little more than 0.01.
     let rounding = 4.0 * f64::EPSILON * found.abs().max(value.abs());
-    (found - value).abs() <= double(tolerance) + rounding
+    let distance = (found - value).abs();
+    if is_lossy {
+        // The integers can be farther apart than the doubles.
+        return distance + rounding <= double(tolerance);
+    }
+    // In doubles, 3.11 - 3.1 is a little more than 0.01.
+    distance <= double(tolerance) + rounding
 }
 
 /// Whether two values are equal: numbers by value in any notation, everything else by kind and content.
