@@ -35,7 +35,8 @@ impl Check for JsonValid {
 }
 
 /// Parses JSON, or says why a text is none. JSON with a key that appears twice, and JSON that the parser cannot hold, such
-/// as deeply nested lists or numbers that are out of range, is an error: it is neither proven to be JSON that can be used, nor is it something else.
+/// as deeply nested lists or numbers that are out of range, is an error: it is neither proven to be JSON that can be
+/// used, nor is it something else.
 fn parse(text: &str, answer: &Answer<'_>) -> Result<Result<Value, String>, MetricError> {
     let error = match parse_json_strictly(text) {
         Ok(value) => return Ok(Ok(value)),

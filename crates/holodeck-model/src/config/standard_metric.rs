@@ -125,7 +125,8 @@ impl StandardMetric {
             if !self.accept_thousands_separators {
                 return Err(" (`accept_thousands_separators` is off)");
             }
-            digits = without_grouping(&digits, &SEPARATORS).ok_or(": the separators do not group thousands")?;
+            digits =
+                without_grouping(&digits, &SEPARATORS).ok_or(": the separators do not group thousands")?;
         }
         let number = Decimal::parse(&digits).ok_or("")?;
         Ok(if percent { number.percent() } else { number })
