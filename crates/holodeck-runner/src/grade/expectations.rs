@@ -304,6 +304,7 @@ impl Graders {
                 AnswerView::Stored(None) | AnswerView::BeforeMasking => None,
             },
             is_masked: unit.turns.iter().any(|turn| !turn.redacted.arguments.is_empty()),
+            truncation: unit.turns.iter().find_map(TurnRecord::truncation),
         };
         let calls: Vec<CalledTool<'_>> = unit
             .turns
