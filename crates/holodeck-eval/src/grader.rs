@@ -13,6 +13,7 @@ use thiserror::Error;
 use crate::{
     Asked, AskingMetric, EvalInput, MaskedInput, Metric, MetricError, Score, checks,
     code::CodeGrader,
+    config_problem::ConfigProblem,
     judges::{Jury, Subject},
     text_score,
 };
@@ -121,6 +122,8 @@ pub struct ConfigError {
     pub metric: String,
     /// The problem.
     pub problem: String,
+    /// The field of the metric that must change; `None` if several could.
+    pub field: Option<&'static str>,
 }
 
 /// The enabled metrics of a list, with their expressions and schemas compiled.
@@ -165,7 +168,8 @@ impl Grader {
             let metric = prepare(config, subject, *number).map_err(|problem| ConfigError {
                 index,
                 metric: config.name().to_owned(),
-                problem,
+                problem: problem.text,
+                field: problem.field,
             })?;
             Ok(PreparedMetric {
                 metric,
@@ -290,7 +294,7 @@ impl Grader {
     }
 }
 
-fn prepare(config: &MetricConfig, subject: Subject, number: u32) -> Result<Scorer, String> {
+fn prepare(config: &MetricConfig, subject: Subject, number: u32) -> Result<Scorer, ConfigProblem> {
     let name = config.name();
     let fits = match (config, subject) {
         (MetricConfig::Standard(metric), Subject::Conversation) => metric.metric.fits_conversations(),
@@ -299,10 +303,11 @@ fn prepare(config: &MetricConfig, subject: Subject, number: u32) -> Result<Score
         (MetricConfig::Standard(_) | MetricConfig::Geval(_) | MetricConfig::Code(_), _) => true,
     };
     if !fits {
-        return Err(match subject {
+        let problem = match subject {
             Subject::Answer => format!("`{name}` measures a conversation, not an answer"),
             Subject::Conversation => format!("`{name}` measures an answer, not a conversation"),
-        });
+        };
+        return Err(problem.into());
     }
     Ok(match config {
         MetricConfig::Standard(standard) if standard.metric.needs_judge() => {

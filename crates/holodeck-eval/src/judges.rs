@@ -17,7 +17,7 @@ mod transcript;
 use async_trait::async_trait;
 use holodeck_model::MetricConfig;
 
-use crate::{EvalInput, InputText, MetricError, Score};
+use crate::{EvalInput, InputText, MetricError, Score, config_problem::ConfigProblem};
 
 pub use geval::derive_steps;
 pub(crate) use jury::Jury;
@@ -53,12 +53,15 @@ pub(crate) enum Subject {
 }
 
 /// Prepares a judged metric; the error says what is wrong with its configuration.
-pub(crate) fn prepare(config: &MetricConfig, subject: Subject) -> Result<Box<dyn JudgedMetric>, String> {
+pub(crate) fn prepare(
+    config: &MetricConfig,
+    subject: Subject,
+) -> Result<Box<dyn JudgedMetric>, ConfigProblem> {
     Ok(match config {
         MetricConfig::Standard(metric) => Box::new(ready_made::ReadyMade::new(metric)?),
         MetricConfig::Geval(metric) => Box::new(geval::Geval::new(metric, subject)?),
         MetricConfig::Rag(metric) => Box::new(rag::Rag::new(metric)),
         MetricConfig::GoalSuccess(metric) => Box::new(goal::GoalSuccess::new(metric)),
-        MetricConfig::Code(_) => return Err("a code grader is not judged".to_owned()),
+        MetricConfig::Code(_) => return Err("a code grader is not judged".to_owned().into()),
     })
 }

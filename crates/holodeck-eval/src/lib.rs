@@ -3,6 +3,7 @@
 pub mod calibration;
 mod checks;
 mod code;
+mod config_problem;
 mod format;
 mod grader;
 mod input;

@@ -32,8 +32,8 @@ use crate::{
     approval_policy, claude,
     fingerprint::{IdentityError, files_of_tools},
     index::{IndexError, IndexSink, Indexes, Rebuild},
+    inventory::{Inventory, OWN_MODEL},
     mcp::McpServers,
-    model_places::{OWN_MODEL, find_model},
     prompts,
     turn_key::turn_key,
 };
@@ -181,7 +181,7 @@ impl BackendSelector {
     /// The backends of specialists with `model`.
     fn for_model(&self, agent: &ResolvedAgent, model: &ModelConfig) -> Self {
         Self {
-            model_at: find_model(agent, model),
+            model_at: Inventory::new(agent, None).pointer_of(model).to_owned(),
             ..self.clone().side_effects(SideEffectGate::Closed)
         }
     }

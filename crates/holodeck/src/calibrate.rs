@@ -22,8 +22,9 @@ use crate::{
     Answers, OpenError, PrepareError, TestError, TestOptions,
     backends::BackendSelector,
     calibrated::calibrated_judge,
-    judges::{self, AgentJudges},
-    model_keys,
+    inventory::{Inventory, ModelRole},
+    judges::AgentJudges,
+    model_keys, planned,
     prices::prices,
     test::turn_runner,
 };
@@ -95,13 +96,15 @@ pub fn prepare_calibration(
     let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(|error| open(error.into()))?;
     let turns = turn_runner(&agent, env, options.timeout, prices.clone())?;
     let backends = BackendSelector::new(env.clone(), answers.clone()).prices(prices);
-    model_keys::check_judges(&agent, None, &backends).map_err(|error| open(error.into()))?;
+    let inventory = Inventory::new(&agent, None);
+    model_keys::check(&agent, &inventory, &ModelRole::JUDGES, &backends)
+        .map_err(|error| open(error.into()))?;
     let judge = AgentJudges::settings(&agent.agent, None, &backends, &turns);
     let identity = calibrated_judge(&agent.agent, &metric, subject, env, &redactor);
     let (judge, identity) = judge
         .zip(identity)
         .ok_or_else(|| no_judged_metric("the agent has no metric that a model judges", subject))?;
-    let warning = judges::warn_own_model(&agent, None);
+    let warning = inventory.warn_own_judge();
     let request = CalibrationRequest {
         metric,
         subject,
@@ -193,7 +196,7 @@ fn find_metric(
 ) -> Result<MetricConfig, CalibrateError> {
     let mut candidates: Vec<&MetricConfig> = Vec::new();
     let mut is_of_other = false;
-    for (place, metric) in judges::metrics(agent, None) {
+    for (place, metric) in planned::metrics(agent, None) {
         if metric.judging().is_none() || name.is_some_and(|name| name != metric.name()) {
             continue;
         }

@@ -13,7 +13,7 @@ use holodeck_validators::Check;
 use holodeck_yaml::{LoadedAgent, Places};
 use serde_json::Value;
 
-use crate::judges::{MetricPlace, default_model, metrics};
+use crate::planned::{MetricPlace, default_model, metrics};
 
 /// The field that requires a calibration.
 const FIELD: &str = "require_calibrated";

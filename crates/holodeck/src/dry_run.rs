@@ -7,7 +7,10 @@ use holodeck_orchestrator::LoopRules;
 use holodeck_runner::{AgentRuns, CaseTrials, Journal, Plan};
 use holodeck_turn::Prices;
 
-use crate::{index::chat_rerankers, judges, quality};
+use crate::{
+    inventory::{Inventory, ModelRole},
+    judges, quality,
+};
 
 /// A preview of a run.
 #[derive(Clone, Debug)]
@@ -113,13 +116,12 @@ fn count_asking(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> u6
 }
 
 fn reranked(agent: &ResolvedAgent, plan: &Plan) -> Vec<RerankedTool> {
-    if plan.cases.is_empty() {
-        return Vec::new();
-    }
-    let rerankers = chat_rerankers(agent);
-    let rerankers = rerankers.map(|(tool, model)| RerankedTool {
-        tool: tool.to_owned(),
-        model: model.name.clone(),
+    let inventory = Inventory::new(agent, Some(&plan.cases));
+    let models = inventory.models().iter();
+    let rerankers = models.filter(|used| used.role == ModelRole::Reranker);
+    let rerankers = rerankers.map(|used| RerankedTool {
+        tool: used.user.clone(),
+        model: used.config.name.clone(),
     });
     rerankers.collect()
 }

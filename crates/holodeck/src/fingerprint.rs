@@ -22,7 +22,9 @@ use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
 use crate::{
-    Answers, agents, judges, load, quality,
+    Answers, agents,
+    inventory::{Inventory, ModelRole},
+    load, planned, quality,
     routed::{MAX_DELEGATION, is_routed},
     turn_key::WITHOUT_EFFECT,
 };
@@ -227,15 +229,21 @@ impl<'a> Parts<'a> {
         self.add("tool_filtering", config.tool_filtering.as_ref());
         self.add("approvals", config.approvals.as_ref());
         // A user without a model of its own; its other fields are part of its case.
-        let users = self.canonical_list(judges::default_user_model(agent));
+        let users = self.canonical_list(planned::default_user_model(agent));
         self.add_value("model of simulated users", users);
         self.add("embedding_provider", config.embedding_provider.as_ref());
         self.add_without("claude", config.claude.as_ref(), &WITHOUT_EFFECT);
         self.add_without("openai", config.openai.as_ref(), &WITHOUT_EFFECT);
         if let Some(quality) = quality::enabled(agent) {
+            let inventory = Inventory::new(agent, None);
             let metrics = quality::loop_metrics(agent, quality);
             let metrics = self.canonical_list::<MetricConfig>(metrics);
-            let judges = self.canonical_list(judges::loop_judge_models(agent));
+            let judges = self.canonical_list(
+                inventory
+                    .each(&[ModelRole::LoopJudge])
+                    .iter()
+                    .map(|used| &used.config),
+            );
             self.add_value("quality_loop", json!([self.canonical(quality), metrics, judges]));
         }
         if let Some(routing) = &config.routing {

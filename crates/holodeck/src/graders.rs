@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     PrepareError,
     fingerprint::{FileCollector, IdentityError},
-    judges::metrics,
+    planned::metrics,
 };
 
 /// Runs code graders as child processes, at most one for each processor at the same time.

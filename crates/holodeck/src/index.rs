@@ -40,7 +40,7 @@ pub(crate) use place::manifest;
 pub use report::{
     Build, IndexError, IndexErrorKind, IndexEvent, IndexStatus, Migration, Rebuild, StatusState,
 };
-pub(crate) use reranker::{chat_reranker, chat_rerankers, reranking_models};
+pub(crate) use reranker::chat_reranker;
 pub use sink::IndexSink;
 pub(crate) use sources::check_patterns;
 

@@ -21,8 +21,13 @@ use holodeck_yaml::{Load, LoadedAgent};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Answers, OpenError, PrepareError, TestError, TestOptions, backends::BackendSelector, judges::AgentJudges,
-    model_keys, prices::prices, test::turn_runner,
+    Answers, OpenError, PrepareError, TestError, TestOptions,
+    backends::BackendSelector,
+    inventory::{Inventory, ModelRole},
+    judges::AgentJudges,
+    model_keys,
+    prices::prices,
+    test::turn_runner,
 };
 
 /// The file beside the agent file.
@@ -268,6 +273,7 @@ async fn derive_of(
     let prices = prices(agent, env, options.open.prices.as_deref()).map_err(OpenError::from)?;
     let turns = turn_runner(agent, env, options.timeout, prices.clone())?;
     let backends = BackendSelector::new(env.clone(), answers).prices(prices);
-    model_keys::check_judges(agent, None, &backends).map_err(OpenError::from)?;
+    let inventory = Inventory::new(agent, None);
+    model_keys::check(agent, &inventory, &ModelRole::JUDGES, &backends).map_err(OpenError::from)?;
     derive_missing(agent, None, &backends, &turns).await
 }

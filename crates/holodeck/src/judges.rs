@@ -1,24 +1,19 @@
 //! Opens the models that judge answers, play users or score the quality loop, and finds which metrics need them.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, Occasion};
 use holodeck_eval::{Grader, JUDGE_INSTRUCTIONS, VerdictFormat};
-use holodeck_model::{
-    Code, Diagnostic, MetricConfig, ModelConfig, RagMetricType, ResolvedAgent, SimulatedUser,
-};
+use holodeck_model::{Code, Diagnostic, MetricConfig, ModelConfig, RagMetricType, ResolvedAgent};
 use holodeck_runner::{JudgeSettings, JudgedSubject, Judges, OpenJudge};
 use holodeck_turn::TurnRunner;
 use holodeck_yaml::Load;
 
 use crate::{
     backends::{BackendSelector, Specialist},
-    model_places::is_same,
-    quality,
+    inventory::is_same,
+    planned::{default_model, metrics, users},
 };
 
 /// The judges of an agent's metrics.
@@ -137,157 +132,6 @@ pub(crate) fn specialist(model: &ModelConfig, format: Option<VerdictFormat>) -> 
     }
 }
 
-pub(crate) fn default_model(agent: &ResolvedAgent) -> &ModelConfig {
-    agent.default_judge()
-}
-
-/// The place of a metric in the file.
-#[derive(Clone, Copy)]
-pub(crate) struct MetricPlace {
-    owner: Owner,
-    index: usize,
-}
-
-/// The owner of a list of metrics.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Owner {
-    Agent,
-    Case(usize),
-    /// The conversation of a case as a whole.
-    Conversation(usize),
-    Turn(usize, usize),
-}
-
-impl MetricPlace {
-    /// The subject of a metric at this place.
-    pub(crate) fn subject(self) -> JudgedSubject {
-        match self.owner {
-            Owner::Conversation(_) => JudgedSubject::Conversations,
-            Owner::Agent | Owner::Case(_) | Owner::Turn(..) => JudgedSubject::Answers,
-        }
-    }
-
-    pub(crate) fn pointer(self) -> String {
-        let index = self.index;
-        match self.owner {
-            Owner::Agent => format!("evaluations.metrics.{index}"),
-            Owner::Case(case) => format!("test_cases.{case}.evaluations.{index}"),
-            Owner::Conversation(case) => format!("test_cases.{case}.conversation_evaluations.{index}"),
-            Owner::Turn(case, turn) => format!("test_cases.{case}.turns.{turn}.evaluations.{index}"),
-        }
-    }
-}
-
-/// The enabled metrics of an agent and of its `planned` cases, which are in the order of the file; `None` means all
-/// cases.
-pub(crate) fn metrics<'a>(
-    agent: &'a ResolvedAgent,
-    planned: Option<&'a [usize]>,
-) -> impl Iterator<Item = (MetricPlace, &'a MetricConfig)> {
-    let shared = agent.config.evaluations.as_ref();
-    let runs_cases = planned.is_none_or(|planned| !planned.is_empty());
-    let shared = shared
-        .filter(|_| runs_cases)
-        .map_or(&[][..], |evaluations| &evaluations.metrics);
-    let own = agent.config.test_cases.detailed();
-    let own = own
-        .filter(move |(index, _)| planned.is_none_or(|planned| planned.binary_search(index).is_ok()))
-        .flat_map(|(case, config)| {
-            let turns = config.turns.iter().enumerate();
-            let of_turns = turns.map(move |(turn, config)| (Owner::Turn(case, turn), &config.evaluations));
-            let of_case = [
-                (Owner::Case(case), &config.evaluations),
-                (Owner::Conversation(case), &config.conversation_evaluations),
-            ];
-            of_case.into_iter().chain(of_turns)
-        })
-        .map(|(owner, metrics)| (owner, metrics.as_slice()));
-    std::iter::once((Owner::Agent, shared))
-        .chain(own)
-        .flat_map(|(owner, metrics)| {
-            let metrics = metrics.iter().enumerate();
-            metrics.map(move |(index, metric)| (MetricPlace { owner, index }, metric))
-        })
-        .filter(|(_, metric)| metric.enabled())
-}
-
-/// The models that judge the metrics of the `planned` cases.
-pub(crate) fn judge_models<'a>(
-    agent: &'a ResolvedAgent,
-    planned: Option<&'a [usize]>,
-) -> Vec<&'a ModelConfig> {
-    let mut models = match planned {
-        Some([]) => Vec::new(),
-        _ => loop_judge_models(agent),
-    };
-    for (_, metric) in metrics(agent, planned) {
-        let Some(judging) = metric.judging() else { continue };
-        let named = match judging.judges {
-            [] => std::slice::from_ref(default_model(agent)),
-            judges => judges,
-        };
-        for model in named {
-            if !models.iter().any(|known| is_same(known, model)) {
-                models.push(model);
-            }
-        }
-    }
-    models
-}
-
-/// The models that judge answers in the quality loop.
-pub(crate) fn loop_judge_models(agent: &ResolvedAgent) -> Vec<&ModelConfig> {
-    let Some(config) = quality::enabled(agent) else {
-        return Vec::new();
-    };
-    let of_metrics = quality::loop_metrics(agent, config).filter_map(MetricConfig::judging);
-    let of_metrics = of_metrics.flat_map(|judging| match judging.judges {
-        [] => std::slice::from_ref(default_model(agent)),
-        judges => judges,
-    });
-    let of_scorer = config.scorer.judge.iter();
-    let of_scorer = of_scorer.map(|judge| judge.model.as_ref().unwrap_or_else(|| default_model(agent)));
-    let mut models: Vec<&ModelConfig> = Vec::new();
-    for model in of_metrics.chain(of_scorer) {
-        if !models.iter().any(|known| is_same(known, model)) {
-            models.push(model);
-        }
-    }
-    models
-}
-
-/// The simulated users of the `planned` cases, with the places of these cases in the file.
-pub(crate) fn users<'a>(
-    agent: &'a ResolvedAgent,
-    planned: Option<&'a [usize]>,
-) -> impl Iterator<Item = (usize, &'a SimulatedUser)> {
-    let cases = agent.config.test_cases.detailed();
-    cases
-        .filter(move |(index, _)| planned.is_none_or(|planned| planned.binary_search(index).is_ok()))
-        .filter_map(|(index, case)| Some((index, case.user.as_deref()?)))
-}
-
-/// The models that play the users of the `planned` cases.
-pub(crate) fn user_models<'a>(
-    agent: &'a ResolvedAgent,
-    planned: Option<&'a [usize]>,
-) -> Vec<&'a ModelConfig> {
-    let mut models: Vec<&ModelConfig> = Vec::new();
-    for (_, user) in users(agent, planned) {
-        let model = user.model.as_ref().unwrap_or_else(|| default_model(agent));
-        if !models.iter().any(|known| is_same(known, model)) {
-            models.push(model);
-        }
-    }
-    models
-}
-
-/// The model of simulated users that name none, if there are any.
-pub(crate) fn default_user_model(agent: &ResolvedAgent) -> Option<&ModelConfig> {
-    let needs_it = users(agent, None).any(|(_, user)| user.model.is_none());
-    needs_it.then(|| default_model(agent))
-}
-
 /// The smallest number of calls that judging these cases takes. A jury and repetitions multiply them; retries, samples
 /// and the number of passages come in addition.
 pub(crate) fn least_calls(agent: &ResolvedAgent, cases: impl Iterator<Item = usize>) -> u64 {
@@ -329,43 +173,6 @@ pub(crate) fn least_calls(agent: &ResolvedAgent, cases: impl Iterator<Item = usi
         .sum()
 }
 
-/// The warning that an agent's own model judges its answers.
-pub(crate) fn warn_own_model(agent: &ResolvedAgent, planned: Option<&[usize]>) -> Option<String> {
-    let evaluations = agent.config.evaluations.as_ref();
-    if evaluations.is_some_and(|evaluations| evaluations.model.is_some()) {
-        return None;
-    }
-    let mut names = BTreeSet::new();
-    for (_, metric) in metrics(agent, planned) {
-        if metric.judging().is_some_and(|judging| judging.judges.is_empty()) {
-            names.insert(metric.name());
-        }
-    }
-    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-    (!names.is_empty()).then(|| {
-        format!(
-            "the agent's own model `{}` judges its answers ({}); set `evaluations.model` for an independent judge",
-            agent.config.model.name,
-            names.join(", ")
-        )
-    })
-}
-
-/// The warning that an agent's own model plays its users.
-pub(crate) fn warn_own_user(agent: &ResolvedAgent, planned: Option<&[usize]>) -> Option<String> {
-    let own = user_models(agent, planned)
-        .into_iter()
-        .find(|model| agent.has_model(model))?;
-    Some(format!(
-        "the agent's own model `{}` plays the user, who decides whether the goal is reached; set `user.model` or \
-         `evaluations.model` for an independent one",
-        own.name
-    ))
-}
-
-/// The fields that can make a judged metric unusable.
-const CHECKED: [&str; 4] = ["custom_prompt", "scale", "score_range", "min_judges"];
-
 /// Reports judged metrics that cannot work when the agent is loaded.
 pub(crate) fn check(load: &mut Load) {
     let Some(agent) = &load.agent else { return };
@@ -378,15 +185,12 @@ pub(crate) fn check(load: &mut Load) {
                 JudgedSubject::Conversations => Grader::for_conversation(metrics),
                 JudgedSubject::Answers => Grader::new(metrics),
             };
-            let problem = grader.err()?.problem;
-            let field = CHECKED
-                .into_iter()
-                .find(|field| problem.contains(&format!("`{field}`")));
-            let pointer = match field {
-                Some("score_range") => format!("{pointer}.rubric"),
+            let error = grader.err()?;
+            let pointer = match error.field {
                 Some(field) => format!("{pointer}.{field}"),
                 None => pointer,
             };
+            let problem = error.problem;
             let message = format!("metric `{}` cannot be used: {problem}", metric.name());
             let error = Diagnostic::error(Code::InconsistentValues, message);
             Some(error.at(agent.locate(&pointer)).about(pointer))

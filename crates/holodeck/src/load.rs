@@ -12,8 +12,8 @@ use holodeck_validators::Check;
 use holodeck_yaml::{Load, LoadedAgent};
 
 use crate::{
-    agents, calibrated, claude, graders, index, judge_steps, judges, model_keys, probe, prompts, quality,
-    routed, telemetry,
+    agents, calibrated, claude, graders, index, inventory::Inventory, judge_steps, judges, model_keys, probe,
+    prompts, quality, routed, telemetry,
 };
 
 /// Loads an agent with its layers; every problem is in the result.
@@ -85,7 +85,7 @@ fn warn_different_judges(load: &mut Load, matrix: &Matrix) {
     let changes_model = matrix
         .axes()
         .any(|(path, _)| path.split('.').next() == Some("model"));
-    if !changes_model || judges::warn_own_model(agent, None).is_none() {
+    if !changes_model || Inventory::new(agent, None).warn_own_judge().is_none() {
         return;
     }
     let message =

@@ -1,88 +1,58 @@
-//! Whether there is a key for each model other than the agent's own: judges, simulated users and chat models that
-//! rerank. Checked before anything is asked.
+//! Whether there is a key for each model other than the agent's own. Checked before anything is asked.
 
 use std::sync::Arc;
 
 use holodeck_backend_api::BackendError;
-use holodeck_model::{Env, ModelConfig, ResolvedAgent};
+use holodeck_model::{Env, ResolvedAgent};
 use holodeck_validators::{Check, check_credentials};
 use holodeck_yaml::{LoadedAgent, Places};
 
 use crate::{
     backends::BackendSelector,
-    index::reranking_models,
-    judges::{judge_models, loop_judge_models, specialist, user_models},
-    model_places::is_same,
+    inventory::{Inventory, ModelRole, is_same},
+    judges::specialist,
 };
 
 /// Checks whether there is a credential for each model that is not the agent's own.
 pub(crate) fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
-    let judges = judge_models(agent, None).into_iter();
-    let judges = judges.map(|model| ("judge", model));
-    let users = user_models(agent, None).into_iter();
-    let users = users.map(|model| ("simulated user", model));
-    let rerankers = reranking_models(agent).into_iter();
-    let rerankers = rerankers.map(|model| ("reranker", model));
-    judges
-        .chain(users)
-        .chain(rerankers)
-        .filter(|(_, model)| !is_same(&agent.config.model, model))
-        .map(|(who, model)| {
-            let judge = LoadedAgent {
-                agent: Arc::new(specialist(model, None).of(agent)),
+    let inventory = Inventory::new(agent, None);
+    let groups: [&[ModelRole]; 5] = [
+        &ModelRole::JUDGES,
+        &[ModelRole::SimulatedUser],
+        &[ModelRole::Reranker],
+        &[ModelRole::PromptTool],
+        &[ModelRole::ContextWriter],
+    ];
+    let models = groups.into_iter().flat_map(|roles| inventory.each(roles));
+    models
+        .filter(|used| !is_same(&agent.config.model, &used.config))
+        .map(|used| {
+            let other = LoadedAgent {
+                agent: Arc::new(specialist(&used.config, None).of(agent)),
                 places: Places::default(),
             };
-            let check = check_credentials(&judge, env);
+            let check = check_credentials(&other, env);
             Check {
-                subject: format!("{who} {}", model.name),
+                subject: format!("{} {}", used.role, used.config.name),
                 ..check
             }
         })
         .collect()
 }
 
-/// Checks that there is a key for each judge.
-pub(crate) fn check_judges(
+/// Checks that there is a key for each model of these roles.
+pub(crate) fn check(
     agent: &ResolvedAgent,
-    planned: Option<&[usize]>,
+    inventory: &Inventory,
+    roles: &[ModelRole],
     backends: &BackendSelector,
 ) -> Result<(), BackendError> {
-    check_all("judge", judge_models(agent, planned), agent, backends)
-}
-
-/// Checks that there is a key for each judge of the quality loop.
-pub(crate) fn check_loop_judges(
-    agent: &ResolvedAgent,
-    backends: &BackendSelector,
-) -> Result<(), BackendError> {
-    check_all("judge", loop_judge_models(agent), agent, backends)
-}
-
-/// Checks that there is a key for each simulated user.
-pub(crate) fn check_users(
-    agent: &ResolvedAgent,
-    planned: Option<&[usize]>,
-    backends: &BackendSelector,
-) -> Result<(), BackendError> {
-    check_all("simulated user", user_models(agent, planned), agent, backends)
-}
-
-/// Checks that there is a key for each chat model that reranks.
-pub(crate) fn check_rerankers(agent: &ResolvedAgent, backends: &BackendSelector) -> Result<(), BackendError> {
-    check_all("reranker", reranking_models(agent), agent, backends)
-}
-
-fn check_all(
-    who: &str,
-    models: Vec<&ModelConfig>,
-    agent: &ResolvedAgent,
-    backends: &BackendSelector,
-) -> Result<(), BackendError> {
-    for model in models {
+    for used in inventory.each(roles) {
         backends
-            .check_specialist_key(agent, specialist(model, None))
+            .check_specialist_key(agent, specialist(&used.config, None))
             .map_err(|error| {
-                BackendError::init(error.explanation().within(format!("the {who} `{}`", model.name)))
+                let within = format!("the {} `{}`", used.role, used.config.name);
+                BackendError::init(error.explanation().within(within))
             })?;
     }
     Ok(())

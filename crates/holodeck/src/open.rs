@@ -18,6 +18,7 @@ use crate::{
     approvals::protected_files,
     backends::{BackendSelector, ReadyTools, Specialist, ToolSetup, prepare_tools},
     index::{IndexSink, Rebuild},
+    inventory::{Inventory, ModelRole},
     mcp::McpServers,
     model_keys, prices, quality, telemetry,
     unsupported::refuse_unsupported,
@@ -96,6 +97,8 @@ pub(crate) struct CheckedAgent {
     backends: BackendSelector,
     occasion: Occasion,
     options: OpenOptions,
+    /// What the planned cases use.
+    inventory: Inventory,
     /// Whether the agent itself answers; otherwise nothing is opened for it.
     answers_itself: bool,
 }
@@ -125,6 +128,7 @@ impl CheckedAgent {
             .prices(prices);
         let answers_itself = !checks_only_selection(&agent, planned);
         let checked = Self {
+            inventory: Inventory::new(&agent, planned),
             agent,
             backends,
             occasion,
@@ -138,32 +142,35 @@ impl CheckedAgent {
         let budget = config.openai.as_ref().and_then(|openai| openai.max_budget_usd);
         if budget.is_some() && config.model.provider != Provider::Anthropic {
             // This budget is that of a turn, which asks no judge.
-            checked.require_prices("openai.max_budget_usd", Some(&[]))?;
+            checked.require_prices("openai.max_budget_usd", &ModelRole::OF_TURNS)?;
         }
-        checked.check_loop(planned)?;
+        let budget = quality::enabled(&checked.agent).and_then(|config| config.budget.max_cost_usd);
+        if budget.is_some() && matches!(occasion, Occasion::Run | Occasion::Test) {
+            checked.require_prices("quality_loop.budget.max_cost_usd", &ModelRole::ALL)?;
+        }
         checked.backends.check_key(&checked.agent)?;
-        if occasion == Occasion::Test {
-            model_keys::check_judges(&checked.agent, planned, &checked.backends)?;
-            model_keys::check_users(&checked.agent, planned, &checked.backends)?;
-        }
-        if planned.is_none_or(|planned| !planned.is_empty()) {
-            model_keys::check_rerankers(&checked.agent, &checked.backends)?;
-        }
+        let roles: &[ModelRole] = match occasion {
+            Occasion::Test => &[
+                ModelRole::LoopJudge,
+                ModelRole::Judge,
+                ModelRole::SimulatedUser,
+                ModelRole::Reranker,
+            ],
+            Occasion::Run => &[ModelRole::LoopJudge, ModelRole::Reranker],
+            _ => &[ModelRole::Reranker],
+        };
+        model_keys::check(&checked.agent, &checked.inventory, roles, &checked.backends)?;
         Ok(checked)
     }
 
-    /// Returns an error if the cost `limit` cannot be enforced because the price of a model is not known.
-    /// Of the judges, those of the `planned` cases count.
-    pub(crate) fn require_prices(
-        &self,
-        limit: &'static str,
-        planned: Option<&[usize]>,
-    ) -> Result<(), OpenError> {
+    /// Returns an error if the cost `limit` cannot be enforced because the price of a model of these roles is not known.
+    pub(crate) fn require_prices(&self, limit: &'static str, roles: &[ModelRole]) -> Result<(), OpenError> {
         if self.answers().replayed().is_some() {
             return Ok(());
         }
         let prices = self.prices();
-        let unknown = prices::priced_by_list(&self.agent, planned).find(|model| !prices.has_price(model));
+        let mut priced = self.inventory.priced_by_list(roles);
+        let unknown = priced.find(|model| !prices.has_price(model));
         unknown.map_or(Ok(()), |model| {
             Err(OpenError::UnknownPrice {
                 limit,
@@ -173,20 +180,9 @@ impl CheckedAgent {
         })
     }
 
-    /// Checks what the quality loop needs, where there is one.
-    fn check_loop(&self, planned: Option<&[usize]>) -> Result<(), OpenError> {
-        let Some(config) = quality::enabled(&self.agent).filter(|_| self.occasion == Occasion::Run) else {
-            // In a test, its judges are checked with the others.
-            let budget = quality::enabled(&self.agent).and_then(|config| config.budget.max_cost_usd);
-            return match (budget, self.occasion) {
-                (Some(_), Occasion::Test) => self.require_prices("quality_loop.budget.max_cost_usd", planned),
-                _ => Ok(()),
-            };
-        };
-        if config.budget.max_cost_usd.is_some() {
-            self.require_prices("quality_loop.budget.max_cost_usd", None)?;
-        }
-        Ok(model_keys::check_loop_judges(&self.agent, &self.backends)?)
+    /// What the planned cases use.
+    pub(crate) fn inventory(&self) -> &Inventory {
+        &self.inventory
     }
 
     /// The selector that creates its backends.
@@ -233,6 +229,7 @@ impl CheckedAgent {
             occasion,
             options,
             answers_itself,
+            inventory: _,
         } = self;
         let backends = backends.traced(telemetry.clone());
         if !answers_itself {

@@ -34,8 +34,9 @@ use crate::{
     git,
     graders::{GraderPrograms, grader_files},
     index::Rebuild,
+    inventory::{Inventory, ModelRole},
     judge_steps::{self, JudgeStepsError},
-    judges::{self, AgentJudges, judge_models},
+    judges::AgentJudges,
     model_keys,
     open::CheckedAgent,
     prices::prices,
@@ -212,7 +213,7 @@ pub async fn prepare_test(
     }
     let mut checked = CheckedAgent::check(agent, env, Occasion::Test, options.open.clone(), Some(planned))?;
     if options.budget.max_cost_usd.is_some() {
-        checked.require_prices("--max-cost-usd", Some(planned))?;
+        checked.require_prices("--max-cost-usd", &ModelRole::ALL)?;
     }
     let replayed = checked.answers().replayed();
     refuse_uncalibrated(
@@ -250,10 +251,15 @@ pub async fn prepare_test(
     programs.check(&checked.agent, Some(planned)).await?;
     let redactor = checked.answers().redactor();
     let mut metadata = metadata(&checked.agent, options, &redactor);
+    let inventory = checked.inventory();
+    let own_model = inventory
+        .warn_own_judge()
+        .into_iter()
+        .chain(inventory.warn_own_user());
+    let own_model: Vec<String> = own_model.collect();
     let open = Box::pin(checked.open()).await?;
     warnings.extend_from_slice(open.warnings());
-    warnings.extend(judges::warn_own_model(open.agent(), Some(planned)));
-    warnings.extend(judges::warn_own_user(open.agent(), Some(planned)));
+    warnings.extend(own_model);
     let gate = options.open.side_effects;
     let answer_loop = AgentLoop::new(&open, &turns, (Occasion::Test, gate));
     let answer_loop = match answer_loop {
@@ -395,7 +401,8 @@ pub fn prepare_regrade(
         Some(run) => telemetry::start_regrade(&agent, run, env, redactor),
         None => Telemetry::off(),
     };
-    if judge_models(&agent, None).is_empty() {
+    let inventory = Inventory::new(&agent, None);
+    if inventory.each(&ModelRole::JUDGES).is_empty() {
         telemetry = start(Arc::clone(&redactor));
     } else {
         let answers = Answers::open(&options.open.answers, options.open.record.as_deref(), &agent, env)
@@ -413,7 +420,7 @@ pub fn prepare_regrade(
         let turns = turn_runner(&agent, env, options.timeout, prices.clone())?;
         let is_replayed = answers.replayed().is_some();
         let backends = BackendSelector::new(env.clone(), answers).prices(prices);
-        model_keys::check_judges(&agent, None, &backends).map_err(OpenError::from)?;
+        model_keys::check(&agent, &inventory, &ModelRole::JUDGES, &backends).map_err(OpenError::from)?;
         if !is_replayed {
             telemetry = start(Arc::clone(&redactor));
         }

@@ -14,7 +14,10 @@ use super::{
     template,
     transcript::{EXPLANATION, Transcript},
 };
-use crate::{EvalInput, InputText, Judge, JudgeErrorKind, MetricError, Score, VerdictFormat};
+use crate::{
+    EvalInput, InputText, Judge, JudgeErrorKind, MetricError, Score, VerdictFormat,
+    config_problem::ConfigProblem,
+};
 
 /// The highest score. Rubrics are written for it.
 const TOP: u32 = 10;
@@ -33,12 +36,13 @@ pub(super) struct Geval {
 }
 
 impl Geval {
-    pub(super) fn new(config: &GevalMetric, subject: Subject) -> Result<Self, String> {
+    pub(super) fn new(config: &GevalMetric, subject: Subject) -> Result<Self, ConfigProblem> {
         if let Some(prompt) = &config.custom_prompt {
-            template::check_custom_prompt(prompt, subject)?;
+            template::check_custom_prompt(prompt, subject)
+                .map_err(|text| ConfigProblem::of("custom_prompt", text))?;
         }
         if let Some(rubric) = &config.rubric {
-            check_rubric(rubric)?;
+            check_rubric(rubric).map_err(|text| ConfigProblem::of("rubric", text))?;
         }
         Ok(Self {
             name: config.name.clone(),
@@ -268,7 +272,7 @@ pub async fn derive_steps(
         round: "",
     };
     let geval = Geval::new(metric, subject)
-        .map_err(|problem| questions.not_judged(problem, JudgeErrorKind::Final))?;
+        .map_err(|problem| questions.not_judged(problem.text, JudgeErrorKind::Final))?;
     geval.steps(&questions).await
 }
 

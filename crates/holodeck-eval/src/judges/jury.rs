@@ -7,7 +7,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{JudgedMetric, Subject, questions::Questions};
-use crate::{Asked, AskingMetric, EvalInput, InputText, JudgeErrorKind, MetricError, Score};
+use crate::{
+    Asked, AskingMetric, EvalInput, InputText, JudgeErrorKind, MetricError, Score,
+    config_problem::ConfigProblem,
+};
 
 /// A judged metric with its judges: one, or a jury.
 pub(crate) struct Jury {
@@ -51,7 +54,7 @@ struct Juror {
 
 impl Jury {
     /// `number` counts the metrics with this name, from 1.
-    pub(crate) fn new(config: &MetricConfig, subject: Subject, number: u32) -> Result<Self, String> {
+    pub(crate) fn new(config: &MetricConfig, subject: Subject, number: u32) -> Result<Self, ConfigProblem> {
         let name = config.name().to_owned();
         let jury = Self {
             label: match (subject, number) {
@@ -69,10 +72,10 @@ impl Jury {
         if let Some(judging) = config.judging()
             && judging.min_judges > judging.judges.len().max(1)
         {
-            return Err(format!(
-                "`min_judges` is {}, and there are {} judges",
-                judging.min_judges,
-                judging.judges.len().max(1)
+            let (needed, judges) = (judging.min_judges, judging.judges.len().max(1));
+            return Err(ConfigProblem::of(
+                "min_judges",
+                format!("`min_judges` is {needed}, and there are {judges} judges"),
             ));
         }
         Ok(jury)

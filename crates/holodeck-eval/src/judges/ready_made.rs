@@ -10,7 +10,7 @@ use super::{
     questions::{Question, Questions},
     template,
 };
-use crate::{EvalInput, InputText, MetricError, Score, VerdictFormat};
+use crate::{EvalInput, InputText, MetricError, Score, VerdictFormat, config_problem::ConfigProblem};
 
 /// The highest score without `scale`.
 const DEFAULT_SCALE: u32 = 5;
@@ -23,13 +23,17 @@ pub(super) struct ReadyMade {
 }
 
 impl ReadyMade {
-    pub(super) fn new(config: &StandardMetric) -> Result<Self, String> {
+    pub(super) fn new(config: &StandardMetric) -> Result<Self, ConfigProblem> {
         let scale = config.scale.unwrap_or(DEFAULT_SCALE);
         if scale < 2 {
-            return Err("`scale` must be at least 2: with one possible score every answer passes".to_owned());
+            return Err(ConfigProblem::of(
+                "scale",
+                "`scale` must be at least 2: with one possible score every answer passes",
+            ));
         }
         if let Some(prompt) = &config.custom_prompt {
-            template::check_custom_prompt(prompt, Subject::Answer)?;
+            template::check_custom_prompt(prompt, Subject::Answer)
+                .map_err(|text| ConfigProblem::of("custom_prompt", text))?;
         }
         Ok(Self {
             metric: config.metric,

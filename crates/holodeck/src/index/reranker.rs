@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use crate::{
     asker::Asker,
     backends::{BackendSelector, Specialist},
-    model_places::is_same,
 };
 
 /// The system prompt.
@@ -41,23 +40,6 @@ pub(super) fn call_limit(tool: &ToolConfig, llm_timeout: Duration) -> Duration {
         Some(_) => SEARCH_LIMIT + llm_timeout * 2,
         None => SEARCH_LIMIT,
     }
-}
-
-/// The tools that a chat model reranks for, with that model. A tool that is mocked searches nothing.
-pub(crate) fn chat_rerankers(agent: &ResolvedAgent) -> impl Iterator<Item = (&str, &ModelConfig)> {
-    let tools = agent.config.tools.iter().filter(|tool| !tool.is_mocked());
-    tools.filter_map(|tool| Some((tool.name(), chat_reranker(tool)?)))
-}
-
-/// The chat models that rerank, each once.
-pub(crate) fn reranking_models(agent: &ResolvedAgent) -> Vec<&ModelConfig> {
-    let mut models: Vec<&ModelConfig> = Vec::new();
-    for (_, model) in chat_rerankers(agent) {
-        if !models.iter().any(|known| is_same(known, model)) {
-            models.push(model);
-        }
-    }
-    models
 }
 
 /// Asks a model for the order of the results of one search. Its usage counts towards the turn of the search.

@@ -1,0 +1,305 @@
+//! Every model that a run uses, with its role and its place in the YAML, found once.
+//!
+//! Keys, prices, warnings, `doctor` and the dry run are loops over it. It must not open a model or read a variable.
+
+use std::fmt;
+
+use holodeck_model::{MetricConfig, ModelConfig, Provider, ResolvedAgent, ToolConfig};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::{
+    index::chat_reranker,
+    planned::{MetricPlace, default_model, metrics, users},
+    quality,
+};
+
+/// The block of the agent's own model.
+pub(crate) const OWN_MODEL: &str = "model";
+
+/// What a model does in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ModelRole {
+    /// Answers as the agent.
+    Own,
+    /// Judges answers or conversations.
+    Judge,
+    /// Judges answers in the quality loop.
+    LoopJudge,
+    /// Plays the user of a case.
+    SimulatedUser,
+    /// Answers for a prompt tool.
+    PromptTool,
+    /// Orders the results of a search.
+    Reranker,
+    /// Writes the contexts of passages when an index is built.
+    ContextWriter,
+}
+
+impl ModelRole {
+    /// All.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Own,
+        Self::Judge,
+        Self::LoopJudge,
+        Self::SimulatedUser,
+        Self::PromptTool,
+        Self::Reranker,
+        Self::ContextWriter,
+    ];
+    /// Those that take part in the answer to a message.
+    pub(crate) const OF_TURNS: [Self; 3] = [Self::Own, Self::PromptTool, Self::Reranker];
+    /// Those that judge.
+    pub(crate) const JUDGES: [Self; 2] = [Self::Judge, Self::LoopJudge];
+}
+
+impl fmt::Display for ModelRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Own => "model",
+            Self::Judge | Self::LoopJudge => "judge",
+            Self::SimulatedUser => "simulated user",
+            Self::PromptTool => "model of a prompt tool",
+            Self::Reranker => "reranker",
+            Self::ContextWriter => "writer of contexts",
+        })
+    }
+}
+
+/// A model in one of its roles.
+#[derive(Clone, Debug)]
+pub(crate) struct UsedModel {
+    pub(crate) role: ModelRole,
+    /// Where the YAML has it, as in `evaluations.model`.
+    pub(crate) pointer: String,
+    pub(crate) config: ModelConfig,
+    /// Whether it is the agent's own model.
+    pub(crate) is_own: bool,
+    /// What needs it: the name of the metric or tool; empty for the agent.
+    pub(crate) user: String,
+}
+
+/// Everything that a run uses.
+#[derive(Clone, Debug)]
+pub(crate) struct Inventory {
+    models: Vec<UsedModel>,
+}
+
+impl Inventory {
+    /// What a run of the `planned` cases uses; `None` means all cases.
+    pub(crate) fn new(agent: &ResolvedAgent, planned: Option<&[usize]>) -> Self {
+        let mut finder = Finder {
+            agent,
+            models: Vec::new(),
+        };
+        finder.add(ModelRole::Own, OWN_MODEL.to_owned(), &agent.config.model, "");
+        finder.add_judges(planned);
+        if planned.is_none_or(|planned| !planned.is_empty()) {
+            finder.add_loop();
+            finder.add_tools();
+        }
+        for (case, user) in users(agent, planned) {
+            let pointer = format!("test_cases.{case}.user.model");
+            finder.add_or_default(ModelRole::SimulatedUser, pointer, user.model.as_ref(), "");
+        }
+        Self {
+            models: finder.models,
+        }
+    }
+
+    /// Every model in each of its roles and places.
+    pub(crate) fn models(&self) -> &[UsedModel] {
+        &self.models
+    }
+
+    /// Each model of these roles once.
+    pub(crate) fn each(&self, roles: &[ModelRole]) -> Vec<&UsedModel> {
+        let mut found: Vec<&UsedModel> = Vec::new();
+        for used in self.models.iter().filter(|used| roles.contains(&used.role)) {
+            if !found.iter().any(|known| is_same(&known.config, &used.config)) {
+                found.push(used);
+            }
+        }
+        found
+    }
+
+    /// The models of these roles whose cost comes from the price list: the Claude Code CLI reports its own costs.
+    pub(crate) fn priced_by_list(&self, roles: &[ModelRole]) -> impl Iterator<Item = &str> {
+        let used = self.models.iter().filter(|used| roles.contains(&used.role));
+        let priced = used.map(|used| &used.config);
+        let priced = priced.filter(|model| model.provider != Provider::Anthropic);
+        priced.map(|model| model.name.as_str())
+    }
+
+    /// Where the YAML has this model; the agent's own model if nothing else has it.
+    pub(crate) fn pointer_of(&self, model: &ModelConfig) -> &str {
+        let mut models = self.models.iter();
+        let found = models.find(|used| is_same(&used.config, model));
+        found.map_or(OWN_MODEL, |used| &used.pointer)
+    }
+
+    /// The warning that the agent's own model judges its answers.
+    pub(crate) fn warn_own_judge(&self) -> Option<String> {
+        let own = |used: &&UsedModel| used.role == ModelRole::Judge && used.is_own;
+        let judges: Vec<&UsedModel> = self.models.iter().filter(own).collect();
+        let mut names: Vec<String> = judges.iter().map(|used| format!("`{}`", used.user)).collect();
+        names.sort();
+        names.dedup();
+        Some(format!(
+            "the agent's own model `{}` judges its answers ({}); set `evaluations.model` for an independent judge",
+            judges.first()?.config.name,
+            names.join(", ")
+        ))
+    }
+
+    /// The warning that the agent's own model plays its users.
+    pub(crate) fn warn_own_user(&self) -> Option<String> {
+        let mut models = self.models.iter();
+        let own = models.find(|used| used.role == ModelRole::SimulatedUser && used.is_own)?;
+        Some(format!(
+            "the agent's own model `{}` plays the user, who decides whether the goal is reached; set `user.model` or \
+             `evaluations.model` for an independent one",
+            own.config.name
+        ))
+    }
+}
+
+struct Finder<'a> {
+    agent: &'a ResolvedAgent,
+    models: Vec<UsedModel>,
+}
+
+impl Finder<'_> {
+    fn add(&mut self, role: ModelRole, pointer: String, model: &ModelConfig, user: &str) {
+        self.models.push(UsedModel {
+            role,
+            pointer,
+            config: model.clone(),
+            is_own: self.agent.has_model(model),
+            user: user.to_owned(),
+        });
+    }
+
+    /// A model, or else the default one of judges and simulated users.
+    fn add_or_default(&mut self, role: ModelRole, pointer: String, model: Option<&ModelConfig>, user: &str) {
+        let agent = self.agent;
+        let evaluations = agent.config.evaluations.as_ref();
+        let (pointer, model) = match model {
+            Some(model) => (pointer, model),
+            None if evaluations.is_some_and(|it| it.model.is_some()) => {
+                ("evaluations.model".to_owned(), default_model(agent))
+            }
+            None => (OWN_MODEL.to_owned(), default_model(agent)),
+        };
+        self.add(role, pointer, model, user);
+    }
+
+    fn add_judges(&mut self, planned: Option<&[usize]>) {
+        for (place, metric) in metrics(self.agent, planned) {
+            self.add_judges_of(ModelRole::Judge, place, metric);
+        }
+    }
+
+    fn add_judges_of(&mut self, role: ModelRole, place: MetricPlace, metric: &MetricConfig) {
+        let Some(judging) = metric.judging() else { return };
+        let place = place.pointer();
+        if judging.judges.is_empty() {
+            self.add_or_default(role, place.clone(), None, metric.name());
+        }
+        for (index, judge) in judging.judges.iter().enumerate() {
+            let pointer = match metric.model() {
+                Some(own) if is_same(own, judge) => format!("{place}.model"),
+                _ => format!("{place}.judges.{index}"),
+            };
+            self.add(role, pointer, judge, metric.name());
+        }
+    }
+
+    fn add_loop(&mut self) {
+        let agent = self.agent;
+        let Some(config) = quality::enabled(agent) else {
+            return;
+        };
+        for (place, metric) in metrics(agent, None).filter(|(place, _)| place.is_of_agent()) {
+            if config.scorer.metrics.iter().any(|name| metric.name() == name) {
+                self.add_judges_of(ModelRole::LoopJudge, place, metric);
+            }
+        }
+        if let Some(judge) = &config.scorer.judge {
+            let pointer = "quality_loop.scorer.judge.model".to_owned();
+            self.add_or_default(
+                ModelRole::LoopJudge,
+                pointer,
+                judge.model.as_ref(),
+                "quality_loop",
+            );
+        }
+    }
+
+    fn add_tools(&mut self) {
+        let agent = self.agent;
+        let own = &agent.config.model;
+        let tools = agent.config.tools.iter().enumerate();
+        for (index, tool) in tools.filter(|(_, tool)| !tool.is_mocked()) {
+            match tool {
+                ToolConfig::Prompt(config) => {
+                    let Some(overrides) = &config.model else { continue };
+                    // Without an endpoint of its own, it has that of the agent's model.
+                    let pointer = match &overrides.endpoint {
+                        Some(_) => format!("tools.{index}.model"),
+                        None => OWN_MODEL.to_owned(),
+                    };
+                    let model = own.with_overrides(overrides);
+                    self.add(ModelRole::PromptTool, pointer, &model, &config.name);
+                }
+                ToolConfig::HierarchicalDocument(config) => {
+                    if let Some(model) = chat_reranker(tool) {
+                        let pointer = format!("tools.{index}.reranker_model");
+                        self.add(ModelRole::Reranker, pointer, model, &config.name);
+                    }
+                    if let Some(model) = config
+                        .context_model
+                        .as_ref()
+                        .filter(|_| config.contextual_embeddings)
+                    {
+                        // As it is asked.
+                        let mut model = model.clone();
+                        model.max_tokens = Some(config.context_max_tokens);
+                        let pointer = format!("tools.{index}.context_model");
+                        self.add(ModelRole::ContextWriter, pointer, &model, &config.name);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Whether two models are equal, with their endpoints and keys: they can share a connection.
+pub(crate) fn is_same(one: &ModelConfig, other: &ModelConfig) -> bool {
+    let ModelConfig {
+        provider,
+        name,
+        temperature,
+        max_tokens,
+        top_p,
+        endpoint,
+        api_key,
+        api_version,
+        auth_provider,
+        rpm,
+        reasoning,
+        reasoning_in_content,
+    } = one;
+    let key = |key: &Option<SecretString>| key.as_ref().map(|key| key.expose_secret().to_owned());
+    *name == other.name
+        && *provider == other.provider
+        && (temperature, max_tokens, top_p) == (&other.temperature, &other.max_tokens, &other.top_p)
+        && (endpoint, api_version, auth_provider)
+            == (&other.endpoint, &other.api_version, &other.auth_provider)
+        && (rpm, reasoning, reasoning_in_content)
+            == (&other.rpm, &other.reasoning, &other.reasoning_in_content)
+        && key(api_key) == key(&other.api_key)
+}
+
+#[cfg(test)]
+mod tests;
