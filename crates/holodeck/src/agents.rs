@@ -117,7 +117,9 @@ pub(crate) fn digests(agent: &ResolvedAgent) -> Result<FileDigests, IdentityErro
     }
     let mut files = FileCollector::new(&agent.dir);
     files.at(pointer);
-    found.iter().for_each(|file| files.add_file(&file.path));
+    for file in &found {
+        files.add_file(&file.path);
+    }
     files.digests()
 }
 

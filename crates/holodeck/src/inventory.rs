@@ -219,8 +219,10 @@ impl Finder<'_> {
         let Some(config) = quality::enabled(agent) else {
             return;
         };
-        for (place, metric) in metrics(agent, None).filter(|(place, _)| place.is_of_agent()) {
-            if config.scorer.metrics.iter().any(|name| metric.name() == name) {
+        // In the order of the scorer, as the loop computes them.
+        for name in &config.scorer.metrics {
+            let shared = metrics(agent, None).filter(|(place, _)| place.is_of_agent());
+            for (place, metric) in shared.filter(|(_, metric)| metric.name() == name) {
                 self.add_judges_of(ModelRole::LoopJudge, place, metric);
             }
         }

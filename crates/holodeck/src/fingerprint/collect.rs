@@ -35,7 +35,7 @@ const SQLITE: [u8; 16] = *b"SQLite format 3\0";
     "`{}` belongs to what shapes the answers{}, but {reason}{}",
     path.display(),
     about(pointer),
-    place(at.as_ref())
+    place(at.as_deref())
 )]
 pub struct IdentityError {
     /// The file or folder.
@@ -45,7 +45,7 @@ pub struct IdentityError {
     /// Why it cannot be read.
     pub reason: String,
     /// The place of the field.
-    pub at: Option<Location>,
+    pub at: Option<Box<Location>>,
 }
 
 fn about(pointer: &str) -> String {
@@ -82,7 +82,7 @@ impl IdentityError {
 
     /// Adds the place of the field.
     pub(crate) fn located(mut self, locate: impl Fn(&str) -> Option<Location>) -> Self {
-        self.at = self.at.or_else(|| locate(&self.pointer));
+        self.at = self.at.or_else(|| locate(&self.pointer).map(Box::new));
         self
     }
 }

@@ -119,12 +119,12 @@ pub(crate) fn files_of_claude(
     if claude.setting_sources.iter().any(in_folder) {
         let folder = claude.working_directory.as_ref();
         let folder = folder.map_or_else(|| agent.dir.clone(), PathRef::path);
-        SETTINGS
-            .iter()
-            .for_each(|name| settings.add_file(&folder.join(name)));
-        SETTING_FOLDERS
-            .iter()
-            .for_each(|name| settings.add_all(&folder.join(name)));
+        for name in &SETTINGS {
+            settings.add_file(&folder.join(name));
+        }
+        for name in &SETTING_FOLDERS {
+            settings.add_all(&folder.join(name));
+        }
     }
     let mut files = vec![
         ("claude.agents", prompts.digests()?),
