@@ -1,6 +1,6 @@
-//! What is wrong with the configuration of a metric, and in which field. Must not know how metrics are computed.
+//! A problem with the configuration of a metric, and its field. Must not know how metrics are computed.
 
-/// What is wrong with the configuration of a metric.
+/// A problem with the configuration of a metric.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ConfigProblem {
     pub(crate) text: String,

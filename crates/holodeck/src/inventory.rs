@@ -16,7 +16,7 @@ use crate::{
 /// The block of the agent's own model.
 pub(crate) const OWN_MODEL: &str = "model";
 
-/// What a model does in a run.
+/// The task of a model in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ModelRole {
     /// Answers as the agent.
@@ -74,7 +74,7 @@ pub(crate) struct UsedModel {
     pub(crate) config: ModelConfig,
     /// Whether it is the agent's own model.
     pub(crate) is_own: bool,
-    /// What needs it: the name of the metric or tool; empty for the agent.
+    /// The user of it: the name of the metric or tool; empty for the agent.
     pub(crate) user: String,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Inventory {
 }
 
 impl Inventory {
-    /// What a run of the `planned` cases uses; `None` means all cases.
+    /// The models that a run of the `planned` cases uses; `None` means all cases.
     pub(crate) fn new(agent: &ResolvedAgent, planned: Option<&[usize]>) -> Self {
         let mut finder = Finder {
             agent,
@@ -135,6 +135,12 @@ impl Inventory {
         let mut models = self.models.iter();
         let found = models.find(|used| is_same(&used.config, model));
         found.map_or(OWN_MODEL, |used| &used.pointer)
+    }
+
+    /// Whether a metric names no judge and `evaluations` neither, so that another `model` also is another judge.
+    pub(crate) fn judges_with_agent(&self) -> bool {
+        let mut judges = self.models.iter().filter(|used| used.role == ModelRole::Judge);
+        judges.any(|used| used.pointer == OWN_MODEL)
     }
 
     /// The warning that the agent's own model judges its answers.

@@ -85,7 +85,7 @@ fn warn_different_judges(load: &mut Load, matrix: &Matrix) {
     let changes_model = matrix
         .axes()
         .any(|(path, _)| path.split('.').next() == Some("model"));
-    if !changes_model || Inventory::new(agent, None).warn_own_judge().is_none() {
+    if !changes_model || !Inventory::new(agent, None).judges_with_agent() {
         return;
     }
     let message =

@@ -97,7 +97,7 @@ pub(crate) struct CheckedAgent {
     backends: BackendSelector,
     occasion: Occasion,
     options: OpenOptions,
-    /// What the planned cases use.
+    /// The models that the planned cases use.
     inventory: Inventory,
     /// Whether the agent itself answers; otherwise nothing is opened for it.
     answers_itself: bool,
@@ -180,7 +180,7 @@ impl CheckedAgent {
         })
     }
 
-    /// What the planned cases use.
+    /// The models that the planned cases use.
     pub(crate) fn inventory(&self) -> &Inventory {
         &self.inventory
     }

@@ -100,7 +100,8 @@ fn a_run_without_cases_uses_no_judge_and_a_run_of_one_case_only_its_own() {
     assert!(!names(&[1]).contains(&"of_case".to_owned()) && names(&[1]).contains(&"player".to_owned()));
 }
 
-/// Whether a model is the agent's own has one answer, for judges and for users.
+/// Whether a model is the agent's own has one answer, for judges and for users. A judge that is written is the same one
+/// whatever the agent's model is.
 #[test]
 fn the_own_model_is_warned_about_wherever_it_is_written() {
     let own = "{provider: openai, name: own}";
@@ -115,16 +116,20 @@ fn the_own_model_is_warned_about_wherever_it_is_written() {
         (
             inventory.warn_own_judge().is_some(),
             inventory.warn_own_user().is_some(),
+            inventory.judges_with_agent(),
         )
     };
     let (shared, metric) = (
         |model| format!("model: {model},"),
         |model| format!(", model: {model}"),
     );
-    assert_eq!(warnings("", "", ""), (true, true));
-    assert_eq!(warnings(&shared(own), "", ""), (true, true));
-    assert_eq!(warnings(&shared(other), "", ""), (false, false));
-    assert_eq!(warnings(&shared(other), &metric(own), ""), (true, false));
-    assert_eq!(warnings("", &metric(other), &metric(other)), (false, false));
-    assert_eq!(warnings(&shared(other), "", &metric(own)), (false, true));
+    assert_eq!(warnings("", "", ""), (true, true, true));
+    assert_eq!(warnings(&shared(own), "", ""), (true, true, false));
+    assert_eq!(warnings(&shared(other), "", ""), (false, false, false));
+    assert_eq!(warnings(&shared(other), &metric(own), ""), (true, false, false));
+    assert_eq!(
+        warnings("", &metric(other), &metric(other)),
+        (false, false, false)
+    );
+    assert_eq!(warnings(&shared(other), "", &metric(own)), (false, true, false));
 }
