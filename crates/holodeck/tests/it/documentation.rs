@@ -134,7 +134,7 @@ fn blocks(path: &Path) -> Vec<Block> {
             marker: marker.map(str::to_owned),
             text: inside
                 .iter()
-                .map(|line| format!("{}\n", line.get(shared..).unwrap_or_default()))
+                .flat_map(|line| [line.get(shared..).unwrap_or_default(), "\n"])
                 .collect(),
         });
     }
