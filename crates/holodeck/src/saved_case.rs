@@ -13,6 +13,7 @@ use holodeck_model::{
     events::{AgentEvent, CompleteReason, EventBody},
     printable, read_text_input,
     redact::MASK,
+    shown_path,
 };
 use holodeck_runner::words::{count, one_line};
 use holodeck_yaml::{EditError, Load, LoadedAgent, add_test_case};
@@ -120,7 +121,7 @@ pub fn save_conversation(
         Some(file) => file.path(),
         None => agent_file.to_owned(),
     };
-    let shown = || path.display().to_string();
+    let shown = || shown_path(&path).display().to_string();
     let io = |source| SaveCaseError::Io {
         path: shown(),
         source,

@@ -185,7 +185,7 @@ fn paths_are_named_and_free_values_stay() {
             "file": "<./t.py>",
             "args": ["./a"],
             "parameters": {"x": {"type": "string", "default": null}},
-            "mock": "./r",
+            "mock": {"result": "./r"},
         })
     );
     assert_eq!(canonical(&PathRef::new("a", ""), &name), json!("<a>"));

@@ -259,7 +259,7 @@ fn is_damaged(path: &Path) -> bool {
 
 fn describe(place: Option<&Path>) -> String {
     match place {
-        Some(path) => format!("embedded index `{}`", path.display()),
+        Some(path) => format!("embedded index `{}`", holodeck_model::shown_path(path).display()),
         None => "embedded index in memory".to_owned(),
     }
 }

@@ -20,7 +20,7 @@ use crate::{
         view::describe_totals,
     },
     failure::Failure,
-    render::{conversation, dim},
+    render::{conversation, dim, shown_path},
 };
 
 impl Talk<'_> {
@@ -151,7 +151,7 @@ impl Talk<'_> {
         let agent_file = &self.chat.agent().path;
         let saved =
             save_conversation(agent_file, self.env, &events, name).map_err(|error| error.to_string())?;
-        let path = saved.path.display().to_string();
+        let path = shown_path(&saved.path).display().to_string();
         let mut text = format!(
             "saved as test case `{}` in {}, with {}\n",
             printable(&saved.name),
