@@ -2,7 +2,10 @@
 
 use std::{
     process::Stdio,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use holodeck_testkit::{ModelServer, ReceivedRequest, Reply};
@@ -135,14 +138,18 @@ fn a_goal_that_is_missed_fails_the_case_and_every_report_says_why() {
 #[test]
 fn a_metric_of_turns_and_one_of_the_conversation_may_have_the_same_name() {
     let agent = agent();
-    // The conversation gets 4 of 10, each answer 10.
-    let judge = ModelServer::answering(|request| {
-        let prompt = request.texts("user").concat();
-        score(if prompt.contains("Evaluate the conversation") {
-            4
-        } else {
-            10
-        })
+    // The conversation gets 4 of 10, later 3, each answer 10.
+    let of_conversation = Arc::new(AtomicU32::new(4));
+    let judge = ModelServer::answering({
+        let of_conversation = Arc::clone(&of_conversation);
+        move |request| {
+            let prompt = request.texts("user").concat();
+            score(if prompt.contains("Evaluate the conversation") {
+                of_conversation.load(Ordering::Relaxed)
+            } else {
+                10
+            })
+        }
     });
     let metric = "{type: geval, name: quality, criteria: c, evaluation_steps: [s], threshold: 0.3}";
     let cases = format!(
@@ -168,20 +175,7 @@ fn a_metric_of_turns_and_one_of_the_conversation_may_have_the_same_name() {
     assert_ne!(compared.code, Some(0), "there is no baseline yet");
     project.run(&["test", "--save-baseline"]).exits(0);
     // Only the metric of the conversation drops.
-    judge.finish();
-    let judge = ModelServer::answering(|request| {
-        let prompt = request.texts("user").concat();
-        score(if prompt.contains("Evaluate the conversation") {
-            3
-        } else {
-            10
-        })
-    });
-    let yaml = project.read("agent.yaml");
-    let start = yaml.find("name: judging-model, endpoint: \"").unwrap();
-    let (head, rest) = yaml.split_at(start + "name: judging-model, endpoint: \"".len());
-    let (_, tail) = rest.split_once('"').unwrap();
-    project.write("agent.yaml", format!("{head}{}\"{tail}", judge.url()));
+    of_conversation.store(3, Ordering::Relaxed);
     project.run(&["test"]).exits(0);
     let compared = project
         .run(&["test", "compare", "baseline", "latest", "--json"])

@@ -244,7 +244,13 @@ fn no_broken_user_gives_a_verdict() {
                 "    evaluations: [{metric: contains, value: answer}]\n    forbidden_tools: [refund]\n";
             let project = project(&agent.url(), &user.url(), &case(gate));
             let output = project.run(&["test", "--timeout", "2"]);
-            assert_eq!(output.code, Some(4), "{problem} after {after}: {}", output.all());
+            let code = if problem == "401" { 3 } else { 4 };
+            assert_eq!(
+                output.code,
+                Some(code),
+                "{problem} after {after}: {}",
+                output.all()
+            );
             assert!(
                 output.all().contains(problem),
                 "no {problem:?} in {}",
@@ -426,7 +432,7 @@ fn a_recording_contains_the_user() {
     // Another goal is another question, which the recording does not answer.
     let yaml = project.read("agent.yaml").replace("order 7 back", "order 8 back");
     project.write("agent.yaml", yaml);
-    project.run(&["test", "--replay", "run.jsonl"]).exits(4);
+    project.run(&["test", "--replay", "run.jsonl"]).exits(3);
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn rejected_credentials_of_a_judge_stop_asking_the_agent() {
                 let scorer = format!("quality_loop:\n  scorer: {{judge: {{criteria: c, model: {model}}}}}\n");
                 project.write("agent.yaml", project.read("agent.yaml") + &scorer);
             }
-            let output = project.run(&["test"]).exits(3);
+            let output = project.run(&["test", "-j", "1"]).exits(3);
             assert!(
                 output.all().contains(&status.to_string()),
                 "{kind}: {}",

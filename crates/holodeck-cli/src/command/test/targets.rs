@@ -116,7 +116,8 @@ impl Reports {
     /// The files of reports that an earlier run wrote.
     pub(super) fn older(&self) -> impl Iterator<Item = &Path> {
         self.targets.iter().filter_map(|(format, target)| match target {
-            Target::File(path) if looks_like(*format, path) => Some(path.as_path()),
+            // Opening a pipe would wait for a writer.
+            Target::File(path) if path.is_file() && looks_like(*format, path) => Some(path.as_path()),
             Target::File(_) | Target::Stdout | Target::Null => None,
         })
     }

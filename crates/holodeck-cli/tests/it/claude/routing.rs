@@ -140,6 +140,14 @@ fn r22_a_written_file_blocks_the_fallback_and_a_read_one_does_not() {
             }
         });
         let bench = bench("", server);
+        let yaml = bench.project.read("agent.yaml").replace(
+            "claude: {",
+            &format!(
+                "claude: {{additional_directories: [{}], ",
+                folder.path().display()
+            ),
+        );
+        bench.project.write("agent.yaml", yaml);
         bench.project.write(
             "agents/reviewer.md",
             REVIEWER.replace("[Read, Bash, count]", "[Read, Write]"),
