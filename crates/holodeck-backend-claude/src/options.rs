@@ -329,7 +329,7 @@ impl ClaudeOptions {
         self
     }
 
-    /// Sets the MCP servers that an administrator's file has. The CLI then refuses to be told that there are no others; none
+    /// Sets the MCP servers that an administrator's file has. The CLI then refuses a command line that excludes others; none
     /// of their tools is offered.
     pub fn managed_servers(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.managed_servers = Some(names.into_iter().collect());

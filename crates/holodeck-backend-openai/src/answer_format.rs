@@ -78,8 +78,7 @@ impl SentFormat {
     /// The answer as a value that satisfies the schema, or what is wrong with it.
     pub(crate) fn read(&self, answer: &str) -> Result<Value, String> {
         let answer = strip_fence(answer);
-        let value =
-            parse_deciding(answer).map_err(|error| format!("it is not JSON with one reading ({error})"))?;
+        let value = parse_deciding(answer).map_err(|error| format!("it is not JSON ({error})"))?;
         self.format.check(&value)?;
         Ok(value)
     }

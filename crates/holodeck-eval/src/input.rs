@@ -6,8 +6,6 @@ use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_model::{CallDecision, CallRefusal};
 use serde_json::{Map, Value};
 
-use crate::InputText;
-
 /// One answer of an agent with everything needed to grade it.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(
@@ -45,17 +43,6 @@ pub struct EvalInput<'a> {
     pub conversation: Option<&'a [ConversationTurn<'a>]>,
     /// The goal of the user, for a metric of a whole conversation that does not state it.
     pub goal: Option<&'a str>,
-}
-
-impl EvalInput<'_> {
-    /// The kind of the passages in `retrieval_context`.
-    pub(crate) fn kind_of_passages(&self) -> InputText {
-        if self.context.is_some() {
-            InputText::Context
-        } else {
-            InputText::Retrieved
-        }
-    }
 }
 
 /// A turn of a conversation.

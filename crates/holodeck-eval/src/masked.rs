@@ -319,3 +319,14 @@ impl Texts {
         calls.collect()
     }
 }
+
+impl EvalInput<'_> {
+    /// The kind of the passages in `retrieval_context`.
+    pub(crate) fn kind_of_passages(&self) -> InputText {
+        if self.context.is_some() {
+            InputText::Context
+        } else {
+            InputText::Retrieved
+        }
+    }
+}

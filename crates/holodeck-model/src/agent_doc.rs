@@ -22,7 +22,7 @@ pub struct AgentDoc {
     /// Tools that it must not use, as written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disallowed_tools: Vec<String>,
-    /// What it may do without asking.
+    /// The mode of its permissions, without a person who is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<AgentMode>,
     /// A model that overrides the agent's.
@@ -105,7 +105,7 @@ pub enum AgentMode {
     Auto,
     /// Would approve everything: that of the agent decides.
     BypassPermissions,
-    /// What would need a person is rejected.
+    /// Calls that need a person are rejected.
     DontAsk,
     /// It has no tool that may change something.
     Plan,

@@ -103,5 +103,5 @@ pub use tool_pattern::{CallPattern, ToolPattern};
 pub use usage::{Spent, TokenUsage};
 pub use value::{
     Decimal, Glob, JsonMap, OneOrMany, PathBases, PathGlob, PathRef, Pattern, PatternError, SecretMap,
-    has_lost_digits, is_within, python_str,
+    has_lost_digits, python_str,
 };

@@ -1,4 +1,4 @@
-//! What models cost: tokens, calls and prices.
+//! The costs of models: tokens, calls and prices.
 //!
 //! [`Spent`] is the only sum of them, so that a part that is unknown can never count as nothing.
 

@@ -540,7 +540,7 @@ fn reopen_journal(request: &TestRequest, journal: Journal) -> Result<(Journal, V
     Ok((journal, indices))
 }
 
-/// What a resumed run says about lines that do not count.
+/// The notice of a resumed run about lines that do not count.
 fn describe_break(broken: Break) -> String {
     format!(
         "line {} of the journal did not fit to the lines before it, so that {} did not count when the run was resumed; {} \

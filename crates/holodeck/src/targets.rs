@@ -18,7 +18,7 @@ use crate::{RunInputs, TestOptions};
 pub struct RefusedTarget {
     /// The file and the reason.
     pub message: String,
-    /// What to do.
+    /// The remedy.
     pub hint: Option<String>,
 }
 

@@ -17,7 +17,7 @@ pub(super) enum Part {
 #[derive(Debug, Default)]
 pub(super) struct ReasoningTags {
     state: State,
-    /// What is not decided: the beginning of a tag, or all text if `holds_text`.
+    /// The undecided text: the beginning of a tag, or all text if `holds_text`.
     held: String,
     /// The text that was passed on, to see whether a tag is in code.
     text: String,

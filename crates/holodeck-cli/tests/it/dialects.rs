@@ -289,7 +289,7 @@ fn every_report_shows_the_reason_of_a_cut_answer() {
         assert_eq!(report["results"][0]["truncated_by"], json!([stored]));
         assert_eq!(report["summary"]["truncated_by"], json!({ stored: 1 }));
         assert_eq!(
-            project.run_file()["summary"]["truncated_by"],
+            project.run_file()["report"]["summary"]["truncated_by"],
             json!({ stored: 1 })
         );
         for file in ["r.jsonl", "r.xml", "r.html", "r.md"] {
@@ -396,7 +396,8 @@ fn reasoning_without_an_end_leaves_an_empty_answer() {
 fn a_model_that_leaves_reasoning_in_the_content_can_judge() {
     let agent = "name: desk\nmodel: {provider: openai, name: m, endpoint: \"${ENDPOINT}\"}\n\
                  instructions: {inline: Answer briefly.}\nevaluations:\n  model: {provider: openai, name: judge, \
-                 endpoint: \"${ENDPOINT}\"}\n  metrics: [{type: standard, metric: relevance, threshold: 0.7}]\n\
+                 endpoint: \"${ENDPOINT}\"}\n  metrics: [{type: geval, name: polite, criteria: Is it polite?, \
+                 evaluation_steps: [Read it.], threshold: 0.7}]\n\
                  test_cases:\n  - {name: a, input: Hello?}\n  - {name: b, input: Good morning?}\n";
     for file in [
         dialect!("reasoning-in-content/judge-think.sse"),
@@ -472,7 +473,7 @@ fn desk(more: &str) -> String {
 fn an_answer_with_two_readings_decides_nothing() {
     const WHOLE: &str = "test_cases: [{name: a, input: Hello?, CHECKS}]\n";
     let judged = "evaluations:\n  model: {provider: openai, name: judge, endpoint: \"${ENDPOINT}\"}\n  \
-                  metrics: [{type: standard, metric: relevance, threshold: 0.7}]\n";
+                  metrics: [{type: geval, name: polite, criteria: c, evaluation_steps: [Read it.], threshold: 0.7}]\n";
     let format = "response_format: {type: object, properties: {days: {type: integer}}, required: [days]}\n";
     let user = "user: {goal: Get the money back., max_turns: 2, expected_end: [max_turns]}, evaluations: [{metric: contains, value: day}]";
     for (name, yaml, checks, model, once, twice, codes) in [
@@ -497,7 +498,7 @@ fn an_answer_with_two_readings_decides_nothing() {
         (
             "simulated user",
             judged.replace(
-                "standard, metric: relevance, threshold: 0.7",
+                "geval, name: polite, criteria: c, evaluation_steps: [Read it.], threshold: 0.7",
                 "standard, metric: json_valid, enabled: false",
             ),
             user,
@@ -547,7 +548,7 @@ fn a_typo_in_how_reasoning_is_read_is_an_error_with_its_place() {
         let said = ran.all();
         let place = said.split("agent.yaml:2:").nth(1).unwrap_or_default();
         let at: usize = place
-            .split(':')
+            .split(|c: char| !c.is_ascii_digit())
             .next()
             .and_then(|at| at.parse().ok())
             .unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What an agent may not do, although something beside its YAML could allow it: files of specialists, settings of the
+//! Tests of restrictions that an agent keeps, although something beside its YAML could allow it: files of specialists, settings of the
 //! checkout, names of servers, and paths of files to be written.
 
 use std::fs;

@@ -147,7 +147,7 @@ fn nothing_is_left_of_a_server_when_holodeck_is_killed() {
     let deaf = "import os, sys, json, time\nopen('pid', 'w').write(str(os.getpid()))\nfor line in sys.stdin:\n    \
                 m = json.loads(line)\n    if 'id' not in m: continue\n    \
                 r = {'protocolVersion': '2025-06-18', 'capabilities': {'tools': {}}, 'serverInfo': {'name': 'd', 'version': '1'}} \
-                if m['method'] == 'initialize' else {'tools': []}\n    \
+                if m['method'] == 'initialize' else {'tools': [{'name': 'x', 'inputSchema': {'type': 'object'}}]}\n    \
                 e = {'error': {'code': -32601, 'message': 'no'}} if m['method'] == 'server/discover' else {'result': r}\n    \
                 print(json.dumps({'jsonrpc': '2.0', 'id': m['id'], **e}), flush=True)\n    \
                 if m['method'] == 'tools/list': time.sleep(600)\n";

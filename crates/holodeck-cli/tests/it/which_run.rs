@@ -1,9 +1,6 @@
 //! Which run a name means: `latest`, the beginnings of run ids and baselines belong to an agent, never to its folder.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;

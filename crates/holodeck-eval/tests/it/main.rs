@@ -13,6 +13,7 @@ mod code;
 mod conversation;
 mod goldens;
 mod grader;
+mod json_checks;
 mod judges;
 mod masked;
 mod nlp;

@@ -230,7 +230,7 @@ fn from_a_damaged_line_on_nothing_counts() {
         journal.check_whole(),
         Err(JournalError::Broken { line: 3, .. })
     ));
-    // A resumed run goes on after the last line that fits.
+    // A resumed run continues after the last line that fits.
     let mut journal = journal.reopen().unwrap();
     journal.grade(0, &grade(CaseState::Failed)).unwrap();
     journal.record(1, &unit(&journal, 1, "again"), None).unwrap();

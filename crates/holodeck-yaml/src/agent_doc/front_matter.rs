@@ -32,7 +32,7 @@ pub(super) struct AgentFrontMatter {
     #[serde(rename = "disallowedTools")]
     #[schemars(schema_with = "words")]
     pub(super) disallowed_tools: Option<OneOrMany>,
-    /// What it may do: `plan` takes away every tool that may change something, `dontAsk` rejects what would need a person.
+    /// The permission mode: `plan` takes away every tool that may change something, `dontAsk` rejects what would need a person.
     /// The others give nothing that the agent has not.
     #[serde(rename = "permissionMode")]
     pub(super) permission_mode: Option<AgentMode>,

@@ -1,4 +1,4 @@
-//! What of this machine reaches an agent on Claude Code beside its YAML: settings of the user and of the checkout, and those
+//! Finds the parts of this machine that reach an agent on Claude Code beside its YAML: settings of the user and of the checkout, and those
 //! that an administrator manages. It only reads, and what cannot be read counts as if it had every program.
 
 use std::{
@@ -11,7 +11,7 @@ use holodeck_model::{Env, Provider, ResolvedAgent, SettingSource};
 use holodeck_validators::{Check, CheckState};
 use serde_json::Value;
 
-/// Where an administrator puts files that apply whatever the CLI is told.
+/// Where an administrator puts files that apply to every start of the CLI.
 pub(crate) const MANAGED: &str = if cfg!(target_os = "macos") {
     "/Library/Application Support/ClaudeCode"
 } else {
@@ -32,7 +32,7 @@ const PROGRAMS: &[&str] = &[
     "statusLine",
 ];
 
-/// What the CLI reads of the user's own folder with `setting_sources: [user]`.
+/// The files that the CLI reads of the user's own folder with `setting_sources: [user]`.
 const OF_USER: &[&str] = &[
     "CLAUDE.md",
     "agents",
@@ -93,7 +93,7 @@ fn user_folder(env: &Env) -> Option<PathBuf> {
     of("CLAUDE_CONFIG_DIR").or_else(|| of("HOME").map(|home| home.join(".claude")))
 }
 
-/// What the CLI needs in its private folder to see the settings of the user: names and files.
+/// The files that the CLI needs in its private folder to see the settings of the user: names and files.
 pub(super) fn user_files(env: &Env) -> Vec<(&'static str, PathBuf)> {
     let Some(folder) = user_folder(env) else {
         return Vec::new();

@@ -202,7 +202,7 @@ fn check_programs(setup: &AgentSetup<'_>, sources: &[&str], folder: &Path) -> Re
     )))
 }
 
-/// Files of an administrator apply whatever the CLI is told: they are named, and no tool of their servers is offered.
+/// Files of an administrator apply to every start of the CLI: they are named, and no tool of their servers is offered.
 fn add_managed(options: ClaudeOptions, folder: &Path) -> Result<ClaudeOptions, BackendError> {
     let files = machine::managed_files(folder);
     if files.is_empty() {

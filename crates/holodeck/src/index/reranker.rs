@@ -145,8 +145,8 @@ fn read_answer(answer: &str, texts: usize) -> Result<Vec<f64>, String> {
         .strip_prefix("```json")
         .or_else(|| text.strip_prefix("```"))
         .and_then(|text| text.strip_suffix("```"));
-    let value = parse_json_strictly(fenced.unwrap_or(text))
-        .map_err(|_invalid| "text that is not JSON with one reading".to_owned())?;
+    let value =
+        parse_json_strictly(fenced.unwrap_or(text)).map_err(|_invalid| "text that is not JSON".to_owned())?;
     let scores = read_scores(&value, texts)?;
     if scores.iter().all(|score| (0.0..=1.0).contains(score)) {
         Ok(scores)
@@ -171,15 +171,15 @@ mod tests {
             Ok(vec![0.25, 1.0])
         );
         for (answer, what) in [
-            ("", "text that is not JSON with one reading"),
-            ("Passage 1 is best.", "text that is not JSON with one reading"),
+            ("", "text that is not JSON"),
+            ("Passage 1 is best.", "text that is not JSON"),
             (
                 r#"{"results": [{"index": 0, "relevance_score": 1"#,
-                "text that is not JSON with one reading",
+                "text that is not JSON",
             ),
             (
                 r#"[{"index": 0, "relevance_score": NaN}]"#,
-                "text that is not JSON with one reading",
+                "text that is not JSON",
             ),
             (
                 r#"[{"index": 0, "relevance_score": 1}]"#,

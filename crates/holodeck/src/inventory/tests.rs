@@ -1,3 +1,5 @@
+//! Tests that every model of a run is found once, with its role and its place in the YAML.
+
 use std::fs;
 
 use holodeck_model::Env;

@@ -56,7 +56,7 @@ impl ToolHost for WithSkills {
     }
 }
 
-/// What a specialist may use of the tools of its agent.
+/// The tools of its agent that a specialist may use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Restriction<'a> {
     /// Those that its file names; `None`: all.
@@ -87,7 +87,7 @@ impl<'a> Restriction<'a> {
         self.named.is_none() && self.denied.is_empty() && !self.plans
     }
 
-    /// Whether a tool of ours is left. A pattern of a denied tool denies all of it, because only the CLI knows patterns.
+    /// Whether a tool of the agent is left. A pattern of a denied tool denies all of it, because only the CLI knows patterns.
     fn allows(self, names: &ToolNames, tool: &str, class: SideEffects) -> bool {
         let identity = names.identify(tool);
         let means = |written: &String| {

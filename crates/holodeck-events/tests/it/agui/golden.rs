@@ -230,7 +230,7 @@ fn without_chunks_each_message_arrives_as_a_whole() {
     TEXT_MESSAGE_START {"messageId":"R.1"}
     TEXT_MESSAGE_CONTENT {"delta":"ab","messageId":"R.1"}
     TEXT_MESSAGE_END {"messageId":"R.1","metadata":{"holodeck":{"messageId":"msg_1","stopReason":"max_tokens"}}}
-    RUN_FINISHED {"outcome":{"type":"success"},"result":{"reason":"success","stopReason":"max_tokens","numTurns":1,"durationMs":7,"model":"m-1"},"runId":"ag-0"}
+    RUN_FINISHED {"outcome":{"type":"success"},"result":{"reason":"success","stopReason":"max_tokens","warnings":["answer truncated at max_tokens"],"truncated":true,"numTurns":1,"durationMs":7,"model":"m-1"},"runId":"ag-0"}
     "#);
 }
 

@@ -186,7 +186,7 @@ impl FileCase {
     }
 }
 
-/// What a case without files asks.
+/// The question of a case without files.
 fn content_of_inputs(input: &str, turns: Option<Vec<&str>>) -> Option<CaseContent> {
     let is_single = turns.is_none();
     let turns = turns.into_iter().flatten().map(|input| Turn {

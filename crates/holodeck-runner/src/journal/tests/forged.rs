@@ -22,7 +22,7 @@ fn write_finished(path: &Path) -> Journal {
     journal
 }
 
-/// What a journal says of each unit: its answer and its verdict.
+/// The answer and the verdict of each unit in a journal.
 fn told(journal: &Journal) -> Vec<(Option<String>, Option<CaseState>)> {
     let units = 0..journal.unit_count();
     units
