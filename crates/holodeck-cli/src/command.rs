@@ -44,7 +44,7 @@ pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failu
         Command::Run(args) => run::run(&args, terminal),
         Command::Chat(args) => chat::run(&args, terminal),
         Command::Serve(args) => serve::run(&args, terminal),
-        Command::Test(args) => test::run(*args, terminal),
+        Command::Test(args) => test::run(&args, terminal),
         Command::Agents(args) => agents::run(&args, terminal),
         Command::Sessions(args) => sessions::run(&args, terminal),
         Command::Quality(args) => quality::run(&args, terminal),

@@ -133,7 +133,9 @@ impl Subject {
             PrepareError::Open(error) => self.open(error),
             PrepareError::Identity(error) => problem_from_explanation(ExitCode::Config, &error.explanation()),
             PrepareError::Uncalibrated(judges) => self.uncalibrated(&judges),
-            PrepareError::Plan(PlanError::Journal(error)) => self.journal(&error),
+            PrepareError::Plan(PlanError::Journal(error)) | PrepareError::Journal(error) => {
+                self.journal(&error)
+            }
             PrepareError::Plan(error) => plan(&error),
             PrepareError::Run(error) => self.run(&error),
             PrepareError::JudgeSteps(error @ JudgeStepsError::Missing { .. }) => {
@@ -144,7 +146,6 @@ impl Subject {
             }
             PrepareError::JudgeSteps(error) => Problem::config(error.to_string()),
             PrepareError::Store(error) => self.store(&error),
-            PrepareError::Journal(error) => self.journal(&error),
             PrepareError::Grader { .. } => Problem::config(error.to_string()).with_hint(
                 "the module is looked for beside the agent's YAML file, then among installed packages",
             ),

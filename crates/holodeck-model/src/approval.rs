@@ -550,7 +550,7 @@ impl ApprovalPolicy {
     pub fn cli_denials(&self) -> Vec<String> {
         let own = self.folders.own_folders().filter(|_| {
             let mut globs = self.approvals().flat_map(|(_, globs)| globs);
-            !globs.any(|glob| glob.has_own_folder())
+            !globs.any(PathGlob::has_own_folder)
         });
         let named = self.folders.protected.iter();
         let named = named.filter(|place| !self.gives_back(place));

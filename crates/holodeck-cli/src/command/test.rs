@@ -171,7 +171,7 @@ struct StepsArgs {
     json: bool,
 }
 
-pub(crate) fn run(args: TestArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &TestArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let (outcome, output) = match &args.command {
         None => (new_run(&args.run, terminal), &args.run.output),
         Some(TestCommand::Run(args)) => (new_run(args, terminal), &args.output),

@@ -1,6 +1,6 @@
 //! Answers of endpoints that differ from OpenAI's own, from the server to the verdict.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use holodeck_testkit::{ModelServer, ReceivedRequest, Reply};
 use pretty_assertions::assert_eq;
@@ -32,7 +32,7 @@ macro_rules! dialect {
 
 /// A body as the endpoint sends it: a stream, or a whole answer.
 fn reply((file, body): (&str, &str)) -> Reply {
-    let content_type = if file.ends_with(".sse") {
+    let content_type = if Path::new(file).extension().is_some_and(|it| it == "sse") {
         "text/event-stream"
     } else {
         "application/json"
@@ -179,9 +179,10 @@ fn agent_with_a_case_for_each_reason(more: &str) -> String {
     agent.push_str(more);
     agent.push_str("test_cases:\n");
     for (word, _) in reasons() {
-        agent.push_str(&format!(
+        let case = format!(
             "  - {{name: {word:?}, input: {word:?}, evaluations: [{{metric: contains, value: password, negate: true}}]}}\n"
-        ));
+        );
+        agent.push_str(&case);
     }
     agent
 }

@@ -139,9 +139,10 @@ fn rejected_credentials_of_a_judge_stop_asking_the_agent() {
                 "user" => format!(", user: {{goal: Know., model: {model}}}"),
                 _ => String::new(),
             };
-            let cases: String = (0..6)
+            let cases: Vec<String> = (0..6)
                 .map(|number| format!("  - {{name: case {number}, input: question {number}{user}}}\n"))
                 .collect();
+            let cases = cases.concat();
             let project = project(&agent.url(), &judge.url(), metric, &cases);
             if kind == "loop" {
                 let scorer = format!("quality_loop:\n  scorer: {{judge: {{criteria: c, model: {model}}}}}\n");

@@ -456,7 +456,7 @@ fn the_majority_of_a_jury_decides() {
 }
 
 /// Asks a jury of `a`, `b` and `c`; `answers` has each one's score or error.
-fn ask_jury(more: Value, answers: [Result<u32, JudgeErrorKind>; 3]) -> MetricOutcome {
+fn ask_jury(more: &Value, answers: [Result<u32, JudgeErrorKind>; 3]) -> MetricOutcome {
     let names = ["a", "b", "c"];
     let mut config = json!({"type": "geval", "name": "g", "criteria": "c", "evaluation_steps": ["s"],
         "threshold": 0.5, "judges": names.map(|name| json!({"provider": "openai", "name": name}))});
@@ -486,7 +486,7 @@ fn every_judge_without_a_vote_is_named_and_a_miss_in_a_recording_is_no_lost_vote
             for min_judges in [1, 2, 3] {
                 let mut answers = [Ok(9), Ok(8), Ok(7)];
                 answers[place] = Err(kind);
-                let outcome = ask_jury(json!({"min_judges": min_judges}), answers);
+                let outcome = ask_jury(&json!({"min_judges": min_judges}), answers);
                 let name = ["a", "b", "c"][place];
                 let expected = MissingVote {
                     judge: name.to_owned(),

@@ -240,7 +240,7 @@ pub(crate) fn components(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Whether an absolute path is `folder` or something below it.
-pub fn is_within(path: &str, folder: &str) -> bool {
+pub(crate) fn is_within(path: &str, folder: &str) -> bool {
     let mut names = components(path);
     components(folder).all(|name| names.next() == Some(name))
 }

@@ -178,7 +178,7 @@ fn a_file_that_changes_is_another_identity_and_one_that_cannot_be_read_an_error(
         let breaks: [(&str, &dyn Fn()); 3] = [
             ("a link to nothing", &|| symlink("not-there", &file).unwrap()),
             ("a loop of links", &|| {
-                symlink(file.file_name().unwrap(), &file).unwrap()
+                symlink(file.file_name().unwrap(), &file).unwrap();
             }),
             ("a folder", &|| fs::create_dir(&file).unwrap()),
         ];
