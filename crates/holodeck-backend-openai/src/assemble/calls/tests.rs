@@ -59,7 +59,10 @@ macro_rules! dialect {
 fn calls_of((file, text): (&str, &str)) -> Result<Vec<ToolCall>, BackendError> {
     let mut assembler = Assembler::default();
     let mut deltas = Vec::new();
-    if file.ends_with(".json") {
+    if std::path::Path::new(file)
+        .extension()
+        .is_some_and(|it| it == "json")
+    {
         assembler.push_whole(serde_json::from_str(text).unwrap(), &mut deltas);
     } else {
         let events = decode_sse(text.as_bytes());
