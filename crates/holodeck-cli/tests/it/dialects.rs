@@ -300,7 +300,7 @@ fn every_report_shows_the_reason_of_a_cut_answer() {
         }
         for text in [
             ran.stdout.as_str(),
-            &project.read("r.md"),
+            &project.read("r.md").replace("\\_", "_"),
             &project.read("r.html"),
             &project.read("r.xml"),
         ] {
