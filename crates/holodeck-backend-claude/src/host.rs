@@ -429,7 +429,7 @@ impl RequestHandler {
         let resolver = self.resolver(request.tool_use_id.as_deref());
         let mut ask = self.host.approval_ask(request, &resolver);
         if let Some(approver) = self.approver() {
-            // A policy that fails is as strict as one that knows nothing of the paths.
+            // A policy that fails is as strict as one without paths.
             let zone = catch_unwind(AssertUnwindSafe(|| approver.zone(&ask)));
             ask.zone = zone.unwrap_or(Zone::Unresolved);
         }

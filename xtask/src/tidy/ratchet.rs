@@ -1,4 +1,4 @@
-//! Numbers that may only fall: what the house wants to get rid of and cannot at once.
+//! Numbers that may only fall: faults that are too many to remove at once.
 //!
 //! Each is checked for being exact. A number that is too low means that something was added; one that is too high would
 //! let the next addition pass, so it has to be lowered with the change that reduces it.

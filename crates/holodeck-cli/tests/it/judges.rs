@@ -590,7 +590,7 @@ fn a_judge_sees_no_secret_of_the_file() {
             .unwrap();
         CommandOutput::of(&output)
     };
-    // Nobody can say what the hidden part means, so nothing is judged.
+    // The meaning of the hidden part is unknown, so nothing is judged.
     test(&["test", "-v"])
         .exits(4)
         .says("held a secret and was masked")

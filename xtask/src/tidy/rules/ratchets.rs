@@ -1,6 +1,6 @@
 //! The numbers that may only fall. Lower one in the change that reduces what it counts.
 
-/// Something that the house wants less of. Its number is exact: it fails when it is too low or too high.
+/// A kind of fault that is counted. Its number is exact: it fails when it is too low or too high.
 pub(in crate::tidy) struct Ratchet {
     pub(in crate::tidy) name: &'static str,
     pub(in crate::tidy) at: usize,

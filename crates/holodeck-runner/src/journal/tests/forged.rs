@@ -23,7 +23,7 @@ fn write_finished(path: &Path) -> Journal {
 }
 
 /// The answer and the verdict of each unit in a journal.
-fn told(journal: &Journal) -> Vec<(Option<String>, Option<CaseState>)> {
+fn contents_of(journal: &Journal) -> Vec<(Option<String>, Option<CaseState>)> {
     let units = 0..journal.unit_count();
     units
         .map(|unit| {
@@ -35,7 +35,7 @@ fn told(journal: &Journal) -> Vec<(Option<String>, Option<CaseState>)> {
         .collect()
 }
 
-/// Checks that the file tells nothing but what the run told, and nothing at all as a whole if it is not the same.
+/// Checks that the file has no answer or verdict that the run does not have, and is not whole unless it is equal.
 fn check_never_greener(path: &Path, text: &[u8], original: &[u8], what: &str) {
     fs::write(path, text).unwrap();
     let Ok(journal) = Journal::open(path) else {
@@ -51,9 +51,9 @@ fn check_never_greener(path: &Path, text: &[u8], original: &[u8], what: &str) {
         (Some("one".to_owned()), Some(CaseState::Failed)),
         (Some("two".to_owned()), None),
     ];
-    for (told, truth) in told(&journal).iter().zip(&truth) {
-        assert!(told.0.is_none() || told.0 == truth.0, "{what}: {told:?}");
-        assert!(told.1.is_none() || told.1 == truth.1, "{what}: {told:?}");
+    for (content, truth) in contents_of(&journal).iter().zip(&truth) {
+        assert!(content.0.is_none() || content.0 == truth.0, "{what}: {content:?}");
+        assert!(content.1.is_none() || content.1 == truth.1, "{what}: {content:?}");
     }
     assert!(!journal.is_completed(), "{what}");
     // Only a cut leaves a journal whose lines all fit, and it then has no end.
@@ -204,7 +204,7 @@ fn a_journal_of_the_version_without_digests_can_only_be_shown() {
         Some(RunEndKind::Interrupted)
     );
     assert_eq!(
-        told(&journal)[1],
+        contents_of(&journal)[1],
         (Some("one".to_owned()), Some(CaseState::Failed))
     );
     assert!(matches!(
@@ -222,7 +222,7 @@ fn append(path: &Path, text: &[u8]) {
     file.write_all(text).unwrap();
 }
 
-/// A line that fits to the end of the file: its author knows how digests are computed.
+/// A line that fits to the end of the file, with correct digests.
 fn append_fitting(path: &Path) {
     let mut journal = Journal::open(path).unwrap();
     let line = Line::<(), _>::Graded(GradeLine {
@@ -315,26 +315,26 @@ fn what_another_program_writes_while_the_run_lives_does_not_count() {
                 journal.grade(2, &grade(CaseState::Failed)).unwrap();
             }
             assert!(journal.check_written().unwrap(), "{what}");
-            let told = told(&journal);
+            let content = contents_of(&journal);
             let own = [
                 (Some("zero".to_owned()), Some(CaseState::Passed)),
                 (Some("one".to_owned()), Some(CaseState::Failed)),
             ];
             if *is_kept {
-                assert_eq!(told[..2], own, "{what}");
+                assert_eq!(content[..2], own, "{what}");
             }
-            for (told, own) in told.iter().zip(&own) {
-                assert!(told.0.is_none() || told.0 == own.0, "{what}: {told:?}");
-                assert!(told.1.is_none() || told.1 == own.1, "{what}: {told:?}");
+            for (content, own) in content.iter().zip(&own) {
+                assert!(content.0.is_none() || content.0 == own.0, "{what}: {content:?}");
+                assert!(content.1.is_none() || content.1 == own.1, "{what}: {content:?}");
             }
             let ended = RunEnd::completed().with_foreign_lines();
             journal.close(&ended, "2026-11-21T00:00:01Z").unwrap();
-            // The file is refused, or tells what the run told.
+            // The file is refused, or has what the run had.
             let Ok(read) = Journal::open(&path) else { continue };
             if read.check_trusted().is_ok() {
                 assert!(!read.is_completed(), "{what}");
-                for (later, told) in super::forged::told(&read).iter().zip(&told) {
-                    assert!(later.1.is_none() || later == told, "{what}: {later:?}");
+                for (later, content) in super::forged::contents_of(&read).iter().zip(&content) {
+                    assert!(later.1.is_none() || later == content, "{what}: {later:?}");
                 }
             }
         }

@@ -168,7 +168,7 @@ fn call(disk: &Disk, tool: &str, file: &str) -> Value {
     }
 }
 
-/// Whether a call may run. What is inside may: the YAML enables the tools, or somebody approves.
+/// Whether a call may run. What is inside may: the YAML enables the tools, or a person approves.
 fn may_run(place: Place, tool: &str, mode: &str, who: Who) -> bool {
     let is_write = matches!(tool, "Write" | "Edit" | "NotebookEdit");
     let by_person = who == Who::Person && mode != "acceptAll";
@@ -341,7 +341,7 @@ async fn an_agent_reads_and_writes_only_in_its_folders() {
 
 /// `cargo xtask soak` runs it.
 #[tokio::test]
-#[ignore = "starts the CLI 24 times"]
+#[ignore = "starts the CLI 24 times; `cargo xtask soak files` runs it"]
 async fn the_whole_table_of_files_holds() {
     for mode in MODES {
         for who in [Who::Nobody, Who::Person, Who::Client] {
@@ -553,7 +553,7 @@ async fn what_a_pattern_denies_for_us_the_cli_denies_too() {
 
 /// `cargo xtask soak` runs it.
 #[tokio::test]
-#[ignore = "starts the CLI 16 times"]
+#[ignore = "starts the CLI 16 times; `cargo xtask soak files` runs it"]
 async fn the_whole_list_of_patterns_holds() {
     let denied = check_patterns(|_| true).await;
     assert!(denied >= 20, "{denied}");

@@ -45,7 +45,7 @@ fn identity(agent: &Path) -> BTreeMap<String, String> {
 }
 
 /// A stored run is compared with these digests: if they change for a file that did not, every run is one of another
-/// agent. Whoever must change them increases `IDENTITY_FORMAT` and adds a table for the new version; a table that is here
+/// agent. A change of them increases `IDENTITY_FORMAT` and adds a table for the new version; a table that is here
 /// stays as it is.
 #[test]
 fn the_identities_of_stored_files_change_only_with_the_version_of_the_format() {
