@@ -112,7 +112,7 @@ impl Below {
             Ok(Message::Ended(_)) => return Err(io::ErrorKind::InvalidData.into()),
             Err(error) => {
                 // The program may run nevertheless, if it was quick to kill its watchdog.
-                end_what_a_killed_watchdog_left(None, setting.is_alone, &mark);
+                end_what_a_killed_watchdog_left(&started, None, setting.is_alone, &mark);
                 return Err(not_watched(&error));
             }
         };
@@ -178,15 +178,15 @@ impl Below {
 
     fn lost(&self) -> Exit {
         const KILLED: i32 = 9;
-        end_what_a_killed_watchdog_left(Some(self.program), self.is_alone, &self.mark);
+        end_what_a_killed_watchdog_left(&self.started, Some(self.program), self.is_alone, &self.mark);
         Exit::Signal(KILLED)
     }
 }
 
-/// A process killed the watchdog: this one has adopted what was below it.
-fn end_what_a_killed_watchdog_left(program: Option<Pid>, is_alone: bool, mark: &Mark) {
+/// A process killed the watchdog: this one adopts what was below it.
+fn end_what_a_killed_watchdog_left(watchdog: &Started, program: Option<Pid>, is_alone: bool, mark: &Mark) {
     tracing::warn!("the watchdog of a program was killed");
-    started::end_adopted(program, is_alone);
+    watchdog.end_adopted(program, is_alone);
     mark.kill();
 }
 

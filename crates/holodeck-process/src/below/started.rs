@@ -28,6 +28,16 @@ impl Watchdog {
             None => Stat::of(self.pid).is_none_or(|now| now.ended),
         }
     }
+
+    /// Waits for a process that was killed. Its files close before its children get another parent: at the moment its
+    /// socket closes, it can be too early to find them.
+    fn wait_for_end(&self) {
+        let deadline = Instant::now() + tree::HELD;
+        while !self.has_ended() && Instant::now() < deadline {
+            let handles: Vec<_> = self.handle.iter().collect();
+            tree::wait_for_one(&handles, if handles.is_empty() { LOOK } else { tree::HELD });
+        }
+    }
 }
 
 static WATCHDOGS: Mutex<Vec<Watchdog>> = Mutex::new(Vec::new());
@@ -55,6 +65,21 @@ impl Started {
         Ok((child, Self(pid)))
     }
 
+    /// Ends what this process adopts from a watchdog that was killed: the program, and if this process began without
+    /// children, everything below that is not below another watchdog.
+    pub(super) fn end_adopted(&self, program: Option<Pid>, is_alone: bool) {
+        let own = getpid();
+        let watchdogs = watchdogs();
+        if let Some(killed) = watchdogs.iter().find(|watchdog| watchdog.pid == self.0) {
+            killed.wait_for_end();
+        }
+        let is_watchdog = |process: &Stat| watchdogs.iter().any(|watchdog| watchdog.pid == process.pid);
+        let is_adopted = |process: &Stat| {
+            process.parent == Some(own) && !is_watchdog(process) && (is_alone || Some(process.pid) == program)
+        };
+        while tree::end(&tree::below(&Stat::all(), is_adopted)) == Round::Ended {}
+    }
+
     /// It has ended and was collected.
     pub(super) fn forget(&self) {
         watchdogs().retain(|watchdog| watchdog.pid != self.0);
@@ -79,16 +104,4 @@ pub fn wait_for_watchdogs(limit: Duration) {
         let without_events = handles.len() < watchdogs.len();
         tree::wait_for_one(&handles, if without_events { LOOK.min(left) } else { left });
     }
-}
-
-/// Ends what this process has adopted from a watchdog that was killed: the program, and if this process began without
-/// children, everything below that is not below another watchdog.
-pub(super) fn end_adopted(program: Option<Pid>, is_alone: bool) {
-    let own = getpid();
-    let watchdogs = watchdogs();
-    let is_watchdog = |process: &Stat| watchdogs.iter().any(|watchdog| watchdog.pid == process.pid);
-    let is_adopted = |process: &Stat| {
-        process.parent == Some(own) && !is_watchdog(process) && (is_alone || Some(process.pid) == program)
-    };
-    while tree::end(&tree::below(&Stat::all(), is_adopted)) == Round::Ended {}
 }
