@@ -159,7 +159,7 @@ const RUNS: &[Run] = &[
         cargo: &[
             "test",
             "-p",
-            "holodeck-runner",
+            "holodeck-reports",
             "--lib",
             "pages_for_a_browser",
             "--",

@@ -25,7 +25,7 @@ use std::{path::Path, time::Duration};
 
 use holodeck::{
     model::{Combination, Env},
-    runner::ExitCode,
+    runs::ExitCode,
     yaml::{Load, LoadedAgent},
 };
 

@@ -8,7 +8,8 @@ use holodeck::{
     backend_api::{BackendError, Explanation},
     index::{IndexError, IndexErrorKind},
     model::{Combination, closest},
-    runner::{ExitCode, JournalError, LockError, MergeError, PlanError, RunError, StoreError},
+    runner::{MergeError, PlanError, RunError},
+    runs::{ExitCode, JournalError, LockError, StoreError},
 };
 
 use crate::command::shell_word;

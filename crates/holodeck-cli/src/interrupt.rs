@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{failure::Problem, terminal::restore_mode};
-use holodeck::runner::ExitCode;
+use holodeck::runs::ExitCode;
 
 /// Time limit for a run to end after SIGTERM: closing children, indexes and telemetry.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(4);

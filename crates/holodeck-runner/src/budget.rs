@@ -4,10 +4,7 @@
 
 use holodeck_model::Spent;
 
-use crate::{
-    record::{Grade, UnitRecord},
-    run_end::{RunEnd, RunEndKind},
-};
+use holodeck_runs::{Grade, RunEnd, RunEndKind, UnitRecord};
 
 /// The limits on cost and tokens after which a run starts no further case.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -17,7 +17,8 @@ use holodeck_model::{LabelledContent, LabelledItem, MetricConfig, OnMasked, Reda
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{ExitCode, JudgeSettings, RunError, judging::RunJudge};
+use crate::{JudgeSettings, RunError, judging::RunJudge};
+use holodeck_runs::ExitCode;
 
 use ask::{judge_item, masked};
 

@@ -9,9 +9,8 @@ use holodeck_model::{
     describe_differences,
 };
 
-use crate::{
-    Journal, JournalError, PlanError, RunFlags, grade::case_deciders, record::Grade, trials::CaseTrials,
-};
+use crate::{PlanError, grade::case_deciders};
+use holodeck_runs::{CaseTrials, Grade, Journal, JournalError, RunFlags};
 
 /// The agent and its checks as they are now, which stored verdicts are compared with.
 #[derive(Clone, Debug)]

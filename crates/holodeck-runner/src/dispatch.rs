@@ -19,16 +19,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Budget, CaseReport, Journal, RunError, RunEvent, RunSink,
+    Budget, RunError, RunEvent, RunSink,
     budget::Meter,
     execute::{Blocker, CaseEnd, Executor},
     grade::AnswerView,
-    grading::Earlier,
-    grading::{GradedUnit, GradingStage},
-    judging::JudgedLine,
-    record::{Grade, UnitRecord},
-    run_end::{RunEnd, RunEndKind},
-    trials::{CaseTrials, read_case},
+    grading::{Earlier, GradedUnit, GradingStage},
+};
+use holodeck_runs::{
+    CaseReport, CaseTrials, Grade, Journal, JudgedLine, RunEnd, RunEndKind, UnitRecord, read_case,
 };
 
 /// No further case is started after this number of consecutive cases without a connection to the endpoint.
@@ -52,6 +50,15 @@ pub enum Stop {
     Now,
     /// As [`Now`](Self::Now), and the run ends by this time: what has not closed by then is killed.
     By(Instant),
+}
+
+/// The end of a run that was asked to stop.
+fn end_by(stop: Stop) -> RunEnd {
+    let how = match stop {
+        Stop::By(_) => RunEndKind::Terminated,
+        Stop::No | Stop::Drain | Stop::Now => RunEndKind::Interrupted,
+    };
+    RunEnd::early(how, how.as_str())
 }
 
 impl Default for RunControl {
@@ -222,7 +229,7 @@ impl Dispatcher<'_> {
         let mut abort_at = None;
         let requested = *stop.borrow_and_update();
         if requested != Stop::No {
-            ended = Some(RunEnd::by(requested));
+            ended = Some(end_by(requested));
         }
         loop {
             if ended.is_none()
@@ -268,10 +275,10 @@ impl Dispatcher<'_> {
                         let left = deadline.saturating_duration_since(Instant::now());
                         abort_at = Some(Instant::now() + left / 2);
                     }
-                    let before = ended.replace(RunEnd::by(requested)).map(|ended| ended.how);
+                    let before = ended.replace(end_by(requested)).map(|ended| ended.how);
                     let first = matches!(before, None | Some(RunEndKind::Stopped));
                     if first || matches!(requested, Stop::By(_)) {
-                        self.drain(RunEnd::by(requested).how.as_str(), work.running.len());
+                        self.drain(end_by(requested).how.as_str(), work.running.len());
                     }
                     continue;
                 }

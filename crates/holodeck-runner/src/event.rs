@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holodeck_model::{CaseState, Replayed, ReportHead};
 
-use crate::{CaseReport, ExitCode, Grade, UnitRecord};
+use holodeck_runs::{CaseReport, ExitCode, Grade, UnitRecord};
 
 /// The events of a run, in order.
 #[derive(Clone, Debug)]

@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     grade::AnswerView,
     grading::{Earlier, GradingStage},
-    improve::{AnswerLoop, LoopRecord},
+    improve::AnswerLoop,
     judging::Judges,
-    record::{Grade, UnitRecord, UserRecord},
 };
+use holodeck_runs::{Grade, LoopRecord, UnitRecord, UserRecord};
 
 /// Executes one case at a time.
 pub(crate) struct Executor {

@@ -3,9 +3,9 @@
 //! Metrics that need no judge see the original text; judges and programs see the masked one. Calling judges is in
 //! `judging`, the two stages around a unit are in `grading`.
 
+mod checks;
 mod conversation;
 mod digests;
-mod expectations;
 mod kept;
 
 use std::{sync::Arc, time::Duration};
@@ -22,18 +22,15 @@ use holodeck_model::{
 };
 use holodeck_turn::TurnRecord;
 
+use checks::{ToolCheck, approvals, check_agent, masked_error};
 pub(crate) use conversation::join_answers;
 pub(crate) use digests::case_deciders;
 use digests::enabled;
-pub(crate) use expectations::{Expectations, expectations, of_conversation};
-use expectations::{ToolCheck, masked_error};
 pub(crate) use kept::CannotKeep;
 pub use kept::Renew;
 
-use crate::{
-    judging::judge_failure,
-    record::{Grade, TurnGrade, UnitRecord},
-};
+use crate::judging::judge_failure;
+use holodeck_runs::{Expectations, Grade, TurnGrade, UnitRecord, expectations};
 
 /// The checks of an agent. Shared checks are prepared once; a case's own checks are prepared when it is graded, so that
 /// memory does not grow with the number of cases.
@@ -284,7 +281,7 @@ impl Graders {
         let approvals = subject.approvals();
         let mut failures = tools.failures;
         let selection = subject.expected.expected_agent;
-        let selection = selection.map(|expected| expectations::check_agent(expected, subject.route));
+        let selection = selection.map(|expected| check_agent(expected, subject.route));
         let (agent_matched, agent_failure) = selection.unwrap_or_default();
         let is_unknown = tools.unknown || (selected_nothing(subject.expected, agent_matched));
         let mut state = state(
@@ -450,7 +447,7 @@ impl Subject<'_> {
     }
 
     fn approvals(&self) -> ApprovalsOutcome {
-        expectations::approvals(self.expected.expected_approvals, [self.turn], self.names)
+        approvals(self.expected.expected_approvals, [self.turn], self.names)
     }
 
     /// Whether the checks see a masked answer, because the journal or the recording has only that.

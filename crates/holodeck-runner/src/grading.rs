@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     grade::{AnswerView, CannotKeep, Computed, Graders, Known, OfUnit, Renew},
-    judging::{DeferredJudge, JudgeSettings, JudgedLine, RunJudge},
-    record::{Grade, UnitRecord},
+    judging::{DeferredJudge, JudgeSettings, RunJudge},
 };
+use holodeck_runs::{Grade, JudgedLine, UnitRecord};
 
 /// A unit and its grade; `None` if this run stopped the grading.
 pub(crate) type GradedUnit = (Box<UnitRecord>, Option<Grade>);

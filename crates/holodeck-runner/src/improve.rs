@@ -8,12 +8,9 @@ use std::sync::{
 
 use async_trait::async_trait;
 use holodeck_eval::{CountingJudge, Judge, JudgeAnswer, JudgeError, JudgeRequest};
-use holodeck_model::{
-    ExecutionState, Failure, FailureKind, FileInput, JudgeFailure, LoopSummary, Redactor, Spent, TestCase,
-    UnitKey,
-};
+use holodeck_model::{ExecutionState, FileInput, JudgeFailure, Redactor, Spent, TestCase, UnitKey};
+use holodeck_runs::LoopRecord;
 use holodeck_turn::TurnRecord;
-use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -55,43 +52,6 @@ pub struct ImprovedAnswer {
     pub turn: TurnRecord,
     /// The record of the loop.
     pub record: LoopRecord,
-}
-
-/// The record of a quality loop around a case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
-pub struct LoopRecord {
-    /// Scores and end.
-    #[serde(flatten)]
-    pub summary: LoopSummary,
-    /// The cost besides the returned answer: the other answers, and scoring.
-    pub used: Spent,
-    /// Wall time of the first answer and the loop.
-    pub elapsed_ms: u64,
-    /// The meaning of its judge's failed call for other calls.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judge_failure: Option<JudgeFailure>,
-    /// Why the verdict on the case is an error: the scorer failed, or a score was not a number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<Failure>,
-}
-
-impl LoopRecord {
-    /// Makes the case an error: how its answer was chosen is not known to be right.
-    #[must_use]
-    pub fn failed(mut self, reason: impl std::fmt::Display) -> Self {
-        self.failure = Some(Failure::new(
-            FailureKind::Checks,
-            format!("quality loop: {reason}"),
-        ));
-        self
-    }
-
-    pub(crate) fn mask(&mut self, redactor: &Redactor) {
-        if let Some(failure) = &mut self.failure {
-            redactor.mask_text(&mut failure.text);
-        }
-    }
 }
 
 impl Executor {

@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use holodeck_backend_api::{AgentBackend, BackendError, NumberOdds, TurnRequest};
 use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, VerdictFormat};
 use holodeck_model::{JudgeFailure, ModelConfig, Redactor, Spent, UnitKey, hex_prefix};
+use holodeck_runs::JudgedLine;
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{OnceCell, Semaphore, mpsc};
@@ -63,24 +63,6 @@ impl std::fmt::Debug for JudgeSettings {
             .field("concurrency", &self.concurrency)
             .finish_non_exhaustive()
     }
-}
-
-/// A call of a judge, as the journal keeps it: after a kill its answer is not asked for again, and what it used counts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct JudgedLine {
-    /// The unit; absent if the answer serves every unit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) key: Option<UnitKey>,
-    /// The unit that asked for an answer that serves every unit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) asked_by: Option<UnitKey>,
-    /// Digest of the question.
-    pub(crate) question: String,
-    /// The answer; absent if the call failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) answer: Option<JudgeAnswer>,
-    /// Its cost.
-    pub(crate) used: Spent,
 }
 
 /// The judges of a run.

@@ -19,12 +19,13 @@ use serde_json::Value;
 
 use self::shards::{ShardJournal, Shards};
 use crate::{
-    CurrentDeciders, JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunControl, RunEnd, RunError,
-    RunEvent, RunLock, RunOutcome, RunOwner, RunSink, RunStore, Stop,
+    CurrentDeciders, RunControl, RunError, RunEvent, RunOutcome, RunSink, Stop,
     plan::digest_cases,
     run::{PlannedCases, check_combination, check_run_file, finish},
-    store::new_run_id,
-    trials::{CaseTrials, read_case},
+};
+use holodeck_runs::{
+    CaseTrials, JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunEnd, RunLock, RunOwner, RunStore,
+    new_run_id, read_case,
 };
 
 /// A request to merge shards.

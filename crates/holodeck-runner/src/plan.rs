@@ -6,10 +6,13 @@ use std::{
 };
 
 use globset::{Glob, GlobMatcher};
-use holodeck_model::{CaseIdentity, Cases, Shard, ShardPart, case_label, hex_prefix, match_cases};
+use holodeck_model::{
+    CaseIdentity, Cases, ResolvedAgent, Shard, ShardPart, case_label, hex_prefix, match_cases,
+};
 use sha2::{Digest as _, Sha256};
 
-use crate::{CurrentDeciders, Journal, JournalError, RunFlags, deciders::Changes, run::changed_parts};
+use crate::{CurrentDeciders, PlanError, deciders::Changes};
+use holodeck_runs::{CaseTrials, Journal, RunFlags, changed_parts};
 
 /// Which cases of the file to run.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +56,7 @@ impl EarlierPasses {
         let outdated = (self.outdated > 0).then(|| {
             format!(
                 "`--failed`: the earlier pass of {} does not count, because {} changed since",
-                crate::words::count(self.outdated, "case"),
+                holodeck_reports::format::count(self.outdated, "case"),
                 self.changes.describe()
             )
         });
@@ -62,7 +65,7 @@ impl EarlierPasses {
             (!changed.is_empty()).then(|| {
                 format!(
                     "`--failed`: the earlier pass of {} counts, although the agent changed since: {}",
-                    crate::words::count(*cases, "case"),
+                    holodeck_reports::format::count(*cases, "case"),
                     changed.join(", ")
                 )
             })
@@ -94,33 +97,6 @@ pub struct Plan {
     pub shard: Option<ShardPart>,
     /// How `--failed` read earlier runs.
     pub earlier: EarlierPasses,
-}
-
-/// Why there is no plan.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PlanError {
-    /// `--filter` is not a glob.
-    #[error("`--filter {pattern}`: {reason}")]
-    Filter {
-        /// As typed.
-        pattern: String,
-        /// The problem.
-        reason: String,
-    },
-    /// A case can never pass.
-    #[error("case \"{label}\" needs {min_passes} passes, but runs only {trials} times")]
-    Trials {
-        /// The case.
-        label: String,
-        /// How often it runs.
-        trials: u32,
-        /// How many trials must pass.
-        min_passes: u32,
-    },
-    /// An earlier run cannot be read.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
 }
 
 impl Plan {
@@ -267,4 +243,31 @@ fn compile_filter(pattern: &str) -> Result<GlobMatcher, PlanError> {
             pattern: pattern.to_owned(),
             reason: error.kind().to_string(),
         })
+}
+
+/// The trials of the cases at these places in the file; empty if each runs once.
+pub fn plan_trials(
+    agent: &ResolvedAgent,
+    indices: &[usize],
+    flags: &RunFlags,
+) -> Result<Vec<CaseTrials>, PlanError> {
+    let once = indices
+        .iter()
+        .all(|&index| CaseTrials::of(agent, index, flags, None) == CaseTrials::ONCE);
+    if once {
+        return Ok(Vec::new());
+    }
+    let trials = indices.iter().map(|&index| {
+        let trials = CaseTrials::of(agent, index, flags, None);
+        if trials.is_valid() && trials.min_passes <= trials.count {
+            return Ok(trials);
+        }
+        let name = agent.config.test_cases.name(index);
+        Err(PlanError::Trials {
+            label: case_label(name, index),
+            trials: trials.count,
+            min_passes: trials.min_passes,
+        })
+    });
+    trials.collect()
 }

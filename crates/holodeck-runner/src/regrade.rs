@@ -11,15 +11,16 @@ use holodeck_model::{
 use jiff::Timestamp;
 
 use crate::{
-    Budget, JOURNAL_VERSION, Journal, JournalHeader, JudgeSettings, OnFailure, Renew, RunControl, RunEnd,
-    RunEndKind, RunError, RunEvent, RunLock, RunOutcome, RunOwner, RunSink, RunStore, StoredSelection,
+    Budget, JudgeSettings, OnFailure, Renew, RunControl, RunError, RunEvent, RunOutcome, RunSink,
     dispatch::Dispatcher,
     grade::{CannotKeep, Graders},
     grading::GradingStage,
     plan::match_plan,
     run::{PlannedCases, check_combination, check_run_file, finish, select},
-    store::new_run_id,
-    trials::CaseTrials,
+};
+use holodeck_runs::{
+    CaseTrials, JOURNAL_VERSION, Journal, JournalHeader, RunEnd, RunEndKind, RunLock, RunOwner, RunStore,
+    StoredSelection, new_run_id,
 };
 
 /// A request to regrade the answers of a run.

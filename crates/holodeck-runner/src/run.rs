@@ -20,23 +20,23 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    AnswerLoop, Break, Budget, CurrentDeciders, ExitCode, JOURNAL_VERSION, Journal, JournalError,
-    JournalHeader, JudgeSettings, Judges, LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError,
-    RunControl, RunEvent, RunFlags, RunLock, RunOwner, RunSink, RunStore, RunView, Selection, StoreError,
-    StoredCombination, StoredSelection, StoredShard,
-    compare::write_baseline,
+    AnswerLoop, Budget, CurrentDeciders, JudgeSettings, Judges, OnFailure, Plan, PlanError, RunControl,
+    RunEvent, RunSink, Selection,
     deciders::RenewError,
     dispatch::Dispatcher,
     execute::Executor,
     grade::Graders,
     grading::GradingStage,
     merge::MergeError,
-    plan::digest_cases,
-    report::{Results, Totals, run_file},
-    run_end::{RunEnd, RunEndKind},
-    store::new_run_id,
-    trials::{plan_trials, read_case},
-    words,
+    plan::{digest_cases, plan_trials},
+};
+use holodeck_reports::{
+    PlannedResult, ReportError, Results, RunView, Totals, format, run_file, write_baseline,
+};
+use holodeck_runs::{
+    Break, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, LockError, RunEnd, RunEndKind,
+    RunFlags, RunLock, RunOwner, RunStore, StoreError, StoredCombination, StoredSelection, StoredShard,
+    changed_parts, new_run_id, read_case,
 };
 
 /// A request for a run.
@@ -546,7 +546,7 @@ fn describe_break(broken: Break) -> String {
         "line {} of the journal did not fit to the lines before it, so that {} did not count when the run was resumed; {} \
          asked again",
         broken.line,
-        words::count(broken.lines, "line"),
+        format::count(broken.lines, "line"),
         match broken.cases {
             1 => "1 case was".to_owned(),
             cases => format!("{cases} cases were"),
@@ -620,15 +620,6 @@ pub(crate) fn check_combination(agent: &ResolvedAgent, header: &JournalHeader) -
     })
 }
 
-/// The parts of an agent that differ between two fingerprints.
-pub fn changed_parts(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
-    let parts: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
-    let changed = parts
-        .into_iter()
-        .filter(|&part| before.get(part) != now.get(part));
-    changed.cloned().collect()
-}
-
 fn describe_model(agent: &ResolvedAgent) -> String {
     let model = &agent.config.model;
     format!("{} {}", model.provider, model.name)
@@ -686,7 +677,10 @@ pub(crate) fn finish(
     // The exit code must not depend on the disk: without a run file, the totals are computed separately.
     let (totals, run_file_error) = match written {
         Ok(totals) => (totals, None),
-        Err(error) => (crate::report::run_file(&view, &mut std::io::sink())?, Some(error)),
+        Err(error) => (
+            holodeck_reports::run_file(&view, &mut std::io::sink())?,
+            Some(error),
+        ),
     };
     head.summary = totals.summary.finish();
     let mut exit = totals.exit.worse(cases.ended.exit());

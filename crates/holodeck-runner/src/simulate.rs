@@ -16,8 +16,8 @@ use crate::{
     Judges, OpenJudge,
     execute::{Blocker, Conversation, Executor},
     judging::{judge_failure, kind_of, read_answer},
-    record::UserRecord,
 };
+use holodeck_runs::UserRecord;
 
 /// A simulated user during its conversation.
 struct Player<'a> {

@@ -5,9 +5,8 @@
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 use holodeck_model::{CaseId, DiskFiles, Redactor, identify_cases};
-use holodeck_runner::{
-    AgentRuns, Comparison, GateOptions, LATEST, ReadRunError, RunOwner, RunReader, RunStore, compare, is_path,
-};
+use holodeck_reports::{Comparison, GateOptions, ReadRunError, RunReader, compare};
+use holodeck_runs::{AgentRuns, LATEST, RunOwner, RunStore, is_path};
 
 use crate::{EnvironmentError, environment, load, redactor};
 

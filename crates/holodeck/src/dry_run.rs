@@ -4,7 +4,8 @@
 
 use holodeck_model::{ResolvedAgent, TokenUsage};
 use holodeck_orchestrator::LoopRules;
-use holodeck_runner::{AgentRuns, CaseTrials, Journal, Plan};
+use holodeck_runner::Plan;
+use holodeck_runs::{AgentRuns, CaseTrials, Journal};
 use holodeck_turn::Prices;
 
 use crate::{

@@ -77,7 +77,9 @@ pub use holodeck_mcp_bridge::{Registry, RegistryError, RegistryServer, Unusable}
 pub use holodeck_model as model;
 pub use holodeck_orchestrator as orchestrator;
 pub use holodeck_process as processes;
+pub use holodeck_reports as reports;
 pub use holodeck_runner as runner;
+pub use holodeck_runs as runs;
 pub use holodeck_validators::{Check, CheckState};
 pub use holodeck_yaml as yaml;
 pub use inputs::{RunInputs, is_recording};

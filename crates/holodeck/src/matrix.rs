@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use holodeck_model::Combination;
-use holodeck_runner::{AgentRuns, StoreError};
+use holodeck_runs::{AgentRuns, StoreError};
 
 /// Shards by their combination of the matrix: its journals, in the order in which the combinations appear; and the
 /// combinations that were to be run, but of which there is no shard.

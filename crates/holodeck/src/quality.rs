@@ -20,7 +20,8 @@ use holodeck_orchestrator::{
     LoopRules, QualityAssessment, QualityLoop, ScorerParts, Signals, repair_prompt,
 };
 use holodeck_process::{BASE_VARIABLES, ChildEnv};
-use holodeck_runner::{AnswerLoop, FirstAnswer, ImprovedAnswer, JudgeCalls, LoopRecord, SharedJudges};
+use holodeck_runner::{AnswerLoop, FirstAnswer, ImprovedAnswer, JudgeCalls, SharedJudges};
+use holodeck_runs::LoopRecord;
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
 use tokio_util::sync::CancellationToken;
 

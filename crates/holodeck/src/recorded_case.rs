@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use holodeck_backend_api::Outcome;
 use holodeck_chat::PastTurn;
 use holodeck_model::{CaseState, ExecutionState, ResolvedAgent, case_label, closest};
-use holodeck_runner::{
+use holodeck_reports::{
+    explain_in_a_line,
+    format::{count, state},
+};
+use holodeck_runs::{
     AgentRuns, CaseReport, Expected, Journal, JournalError, Member, RunUse, StoreError, UnitRecord,
-    changed_parts, explain_in_a_line, is_path,
-    words::{count, state},
+    changed_parts, is_path,
 };
 use holodeck_turn::TurnRecord;
 use serde::Deserialize;

@@ -15,7 +15,7 @@ use holodeck_model::{
     redact::MASK,
     shown_path,
 };
-use holodeck_runner::words::{count, one_line};
+use holodeck_reports::format::{count, one_line};
 use holodeck_yaml::{EditError, Load, LoadedAgent, add_test_case};
 use serde_json::{Value, json};
 

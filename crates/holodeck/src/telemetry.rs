@@ -8,7 +8,8 @@ use holodeck_backend_api::Occasion;
 use holodeck_http::HttpOptions;
 use holodeck_model::{Env, Redactor, ResolvedAgent, env, recorded_trial_name};
 use holodeck_otel_bridge::{Evaluation, Telemetry, TelemetryOptions};
-use holodeck_runner::{Grade, RunEvent, RunSink, TurnGrade, UnitRecord};
+use holodeck_runner::{RunEvent, RunSink};
+use holodeck_runs::{Grade, TurnGrade, UnitRecord};
 use holodeck_turn::TurnRecord;
 use holodeck_yaml::Load;
 

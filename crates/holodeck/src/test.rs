@@ -14,10 +14,13 @@ use holodeck_model::{
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_runner::{
-    AgentRuns, AnswerLoop, Budget, CaseTrials, CurrentDeciders, FailedIn, Journal, JournalHeader, Member,
-    MergeRequest, OnFailure, Plan, PlanError, RegradeRequest, Renew, RunControl, RunError, RunFlags,
-    RunOutcome, RunSettings, RunSink, RunUse, Selection, StoreError, StoredCombination, TestRequest,
-    VerdictSource, check_resumable, new_group, plan_trials, run_tests,
+    AnswerLoop, Budget, CurrentDeciders, FailedIn, MergeRequest, OnFailure, Plan, PlanError, RegradeRequest,
+    Renew, RunControl, RunError, RunOutcome, RunSettings, RunSink, Selection, TestRequest, VerdictSource,
+    check_resumable, plan_trials, run_tests,
+};
+use holodeck_runs::{
+    AgentRuns, CaseTrials, Journal, JournalHeader, Member, RunFlags, RunUse, StoreError, StoredCombination,
+    new_group,
 };
 use holodeck_turn::{FileReader, Prices, TurnRunner};
 use holodeck_yaml::LoadedAgent;
@@ -143,7 +146,7 @@ pub enum PrepareError {
     Store(#[from] StoreError),
     /// An earlier run's journal.
     #[error(transparent)]
-    Journal(#[from] holodeck_runner::JournalError),
+    Journal(#[from] holodeck_runs::JournalError),
     /// The HTTP client for files from the web.
     #[error("files can't be fetched: {0}")]
     Files(holodeck_http::SetupError),

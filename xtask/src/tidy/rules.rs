@@ -102,6 +102,27 @@ pub(super) const CRATES: &[Crate] = &[
         ],
     ),
     member(
+        "holodeck-runs",
+        2,
+        &[
+            "holodeck-model",
+            "holodeck-backend-api",
+            "holodeck-eval",
+            "holodeck-turn",
+        ],
+    ),
+    member(
+        "holodeck-reports",
+        3,
+        &[
+            "holodeck-model",
+            "holodeck-backend-api",
+            "holodeck-eval",
+            "holodeck-turn",
+            "holodeck-runs",
+        ],
+    ),
+    member(
         "holodeck-runner",
         3,
         &[
@@ -109,6 +130,8 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-backend-api",
             "holodeck-eval",
             "holodeck-turn",
+            "holodeck-runs",
+            "holodeck-reports",
         ],
     ),
     member(
@@ -163,6 +186,8 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-tools",
             "holodeck-eval",
             "holodeck-cassette",
+            "holodeck-runs",
+            "holodeck-reports",
             "holodeck-runner",
             "holodeck-turn",
             "holodeck-chat",
@@ -281,7 +306,7 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     ),
     importer(
         "askama",
-        &["holodeck-runner"],
+        &["holodeck-reports"],
         "only the HTML report has templates that are compiled",
     ),
     importer(

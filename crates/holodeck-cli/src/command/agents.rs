@@ -10,7 +10,7 @@ use holodeck::{
     AgentFolder, LoadedAgents, agent_folders, definition, load_agents, load_own_agents,
     model::{AgentDoc, AgentsConfig, closest},
     orchestrator::{SelectedBy, SelectionTask, Selector as _},
-    runner::ExitCode,
+    runs::ExitCode,
     snapshot_files,
     yaml::LoadedAgent,
 };

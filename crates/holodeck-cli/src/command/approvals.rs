@@ -4,7 +4,7 @@ use clap::{Subcommand, ValueEnum};
 use holodeck::{
     events::{ApprovalAnswer, ApprovalInfo, Resolution, StoreError},
     model::{events::ApprovalScope, printable},
-    runner::ExitCode,
+    runs::ExitCode,
 };
 
 use super::{

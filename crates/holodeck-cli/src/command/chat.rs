@@ -22,7 +22,7 @@ use holodeck::{
     index::IndexSink,
     model::{Agent, Env, Presence, Provider, ResolvedAgent, printable},
     open_events, recorded_case,
-    runner::{ExitCode, StoreError},
+    runs::{ExitCode, StoreError},
 };
 
 use super::{as_argument, build_runtime, load, parse_seconds};

@@ -2,7 +2,7 @@
 
 use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
-use holodeck::runner::ExitCode;
+use holodeck::runs::ExitCode;
 
 use crate::{args::Args, failure::Failure, terminal::Terminal};
 

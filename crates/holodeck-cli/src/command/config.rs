@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Subcommand, ValueEnum};
-use holodeck::runner::ExitCode;
+use holodeck::runs::ExitCode;
 
 use super::questions::Questions;
 use crate::{

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use holodeck::{
     Check, CheckState,
     model::{Code, Diagnostic, Env},
-    runner::ExitCode,
+    runs::ExitCode,
     yaml::LoadedAgent,
 };
 

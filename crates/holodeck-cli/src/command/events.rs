@@ -14,7 +14,8 @@ use holodeck::{
         events::{AgentEvent, EventBody},
         printable,
     },
-    runner::{ExitCode, words::count},
+    reports::format::count,
+    runs::ExitCode,
 };
 use serde::Serialize;
 use serde_json::json;

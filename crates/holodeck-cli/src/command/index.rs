@@ -6,7 +6,7 @@ use clap::Subcommand;
 use holodeck::{
     index::{Build, Index, IndexError, IndexSink, Indexes, Migration, Rebuild, StatusState},
     model::Env,
-    runner::ExitCode,
+    runs::ExitCode,
     yaml::LoadedAgent,
 };
 use serde_json::json;

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use holodeck::runner::ExitCode;
+use holodeck::runs::ExitCode;
 
 use self::{
     choices::{Eval, Provider, Server, Store, Template},

@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use clap::{CommandFactory as _, Subcommand};
-use holodeck::{documents, runner::ExitCode};
+use holodeck::{documents, runs::ExitCode};
 
 use crate::{args::Args, failure::Failure, render, terminal::Terminal};
 

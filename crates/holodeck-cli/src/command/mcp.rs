@@ -7,7 +7,8 @@ use holodeck::{
     ListedServer, RegistryError, RegistryServer, ServerFile, ServersError, list_servers,
     model::{Env, JsonMap, McpTransport, closest},
     registry,
-    runner::{ExitCode, words::printable},
+    reports::format::printable,
+    runs::ExitCode,
     yaml::EditError,
 };
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use holodeck::{
     events::EventStore,
     model::{MinImprovement, StopOn, printable},
     orchestrator::{LoopReport, LoopRules, replay},
-    runner::ExitCode,
+    runs::ExitCode,
 };
 use serde_json::{Value, json};
 

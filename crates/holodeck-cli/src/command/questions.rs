@@ -3,7 +3,7 @@
 use std::io::BufRead;
 
 use clap::ValueEnum;
-use holodeck::{model::closest, runner::ExitCode};
+use holodeck::{model::closest, runs::ExitCode};
 
 use crate::failure::{Failure, Problem};
 

@@ -14,7 +14,8 @@ use holodeck::{
     index::IndexSink,
     is_routed,
     model::{Provider, RedactedStream, events::StopReason},
-    runner::{ExitCode, words},
+    reports::format,
+    runs::ExitCode,
     yaml::LoadedAgent,
 };
 use tokio::sync::Notify;
@@ -135,7 +136,7 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
         match result.structured_output.clone() {
             Some(object) => terminal.write_json(object)?,
             None if terminal.stdout_is_terminal() => {
-                terminal.write_data(&format!("{}\n", words::printable(&result.response)))?;
+                terminal.write_data(&format!("{}\n", format::printable(&result.response)))?;
             }
             None => terminal.write_data(&format!("{}\n", result.response))?,
         }
@@ -160,7 +161,7 @@ fn note_truncation(reason: Option<&StopReason>, terminal: &mut Terminal) {
         && terminal.verbosity() > Verbosity::Quiet
     {
         let note = reason.truncation_note();
-        terminal.write_message(&format!("note: {}\n", words::printable(&note)));
+        terminal.write_message(&format!("note: {}\n", format::printable(&note)));
     }
 }
 
@@ -197,7 +198,7 @@ struct Answer<'a> {
 /// Writes a line to stderr, above the status line if there is one.
 fn report(line: &str) {
     // A closed stderr must not stop the answer.
-    let _ = write_to_stderr(words::printable(line).as_bytes());
+    let _ = write_to_stderr(format::printable(line).as_bytes());
 }
 
 impl Answer<'_> {
@@ -228,7 +229,7 @@ impl Answer<'_> {
     fn write(&mut self, text: &str) -> io::Result<()> {
         // A terminal would interpret control characters.
         let output = if self.terminal.stdout_is_terminal() {
-            words::printable(text)
+            format::printable(text)
         } else {
             text.into()
         };
@@ -263,12 +264,12 @@ fn describe_model(agent: &LoadedAgent) -> String {
 
 /// `2 model calls · 512 tokens`
 fn describe_usage(result: &ExecutionResult) -> String {
-    let calls = words::count(
+    let calls = format::count(
         usize::try_from(result.num_turns).unwrap_or(usize::MAX),
         "model call",
     );
     match result.token_usage {
-        Some(usage) => format!("{calls} · {} tokens\n", words::tokens(usage.total_tokens)),
+        Some(usage) => format!("{calls} · {} tokens\n", format::tokens(usage.total_tokens)),
         None => format!("{calls}\n"),
     }
 }

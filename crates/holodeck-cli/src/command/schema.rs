@@ -1,6 +1,6 @@
 //! `holodeck schema`: prints the JSON Schemas of the YAML files.
 
-use holodeck::{runner::ExitCode, yaml};
+use holodeck::{runs::ExitCode, yaml};
 
 use crate::{failure::Failure, terminal::Terminal};
 

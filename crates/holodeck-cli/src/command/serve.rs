@@ -7,7 +7,7 @@ use holodeck::{
     AnswerSource, Chat, OpenOptions, ServeError, ServeFlags, Server, event_store_path,
     index::IndexSink,
     model::{EventStoreKind, EventsConfig, ServeProtocol, printable},
-    runner::ExitCode,
+    runs::ExitCode,
 };
 
 use tokio::sync::mpsc;

@@ -12,7 +12,8 @@ use holodeck::{
         printable,
     },
     open_event_store, open_events,
-    runner::{ExitCode, words::count},
+    reports::format::count,
+    runs::ExitCode,
 };
 use serde_json::Value;
 use tokio::time::sleep;

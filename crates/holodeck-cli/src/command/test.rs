@@ -17,7 +17,9 @@ use holodeck::{
     DryRun, JUDGE_STEPS, RunInputs, TestError, TestOptions,
     index::IndexSink,
     model::{Combination, Env, Partial, ReportHead, closest},
-    runner::{AgentRuns, ExitCode, Member, Renew, RunControl, RunOutcome, RunOwner, RunUse, words},
+    reports::format,
+    runner::{Renew, RunControl, RunOutcome},
+    runs::{AgentRuns, ExitCode, Member, RunOwner, RunUse},
     yaml::LoadedAgent,
 };
 use serde_json::json;
@@ -580,7 +582,7 @@ impl<'a> Session<'a> {
                 "shard {} of {} has no case, because the run has only {}; `--allow-empty` exits 0\n",
                 shard.index,
                 shard.count,
-                words::count(shard.cases, "case")
+                format::count(shard.cases, "case")
             ));
         }
         let (selected, all) = outcome.selection();

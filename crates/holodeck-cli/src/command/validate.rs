@@ -1,6 +1,6 @@
 //! `holodeck validate`: checks an agent file and the files it refers to.
 
-use holodeck::runner::ExitCode;
+use holodeck::runs::ExitCode;
 
 use crate::{
     args::AgentArg,

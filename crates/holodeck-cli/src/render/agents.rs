@@ -4,7 +4,7 @@ use holodeck::{
     RoutingReport,
     model::{AgentDoc, AgentMode, Tier},
     orchestrator::{AgentDefinition, ScoredAgent, SelectedBy, Selection},
-    runner::words::{count, printable},
+    reports::format::{count, printable},
 };
 
 use super::{

@@ -3,7 +3,8 @@
 use anstyle::Style;
 use holodeck::{
     model::{CaseState, MetricResult},
-    runner::{CaseReport, DiffLine, DiffSide, explain, explain_in_a_line, words},
+    reports::{DiffLine, DiffSide, explain, explain_in_a_line, format},
+    runs::CaseReport,
 };
 
 use super::{
@@ -37,12 +38,12 @@ pub(super) fn row(case: &CaseReport, width: usize) -> String {
     let (mark, style) = mark(case.state());
     let label = one_line(&case.label());
     let tokens = case.spent().tokens.map_or_else(String::new, |usage| {
-        format!("{} tokens", words::tokens(usage.total_tokens))
+        format!("{} tokens", format::tokens(usage.total_tokens))
     });
-    let cost = case.spent().cost_usd.map(words::cost).unwrap_or_default();
+    let cost = case.spent().cost_usd.map(format::cost).unwrap_or_default();
     let numbers = format!(
         "{}{}{}",
-        right(&words::duration(case.elapsed_ms()), TIME),
+        right(&format::duration(case.elapsed_ms()), TIME),
         right(&tokens, TOKENS),
         right(&cost, COST)
     );
@@ -116,14 +117,14 @@ pub(super) fn scores(case: &CaseReport, width: usize) -> String {
     for metric in case.metrics().iter() {
         let Some(score) = metric.score else {
             if metric.skipped {
-                text.push_str(&columns.row(&metric.label(), words::SKIPPED));
+                text.push_str(&columns.row(&metric.label(), format::SKIPPED));
             }
             continue;
         };
         if metric.passed == Some(false) {
             continue;
         }
-        let (score, needs) = words::score(score, metric.threshold);
+        let (score, needs) = format::score(score, metric.threshold);
         let needs = needs.map_or_else(String::new, |needs| format!(", needs {needs}"));
         let gated = if metric.passed.is_none() {
             ", not gated"
@@ -133,7 +134,7 @@ pub(super) fn scores(case: &CaseReport, width: usize) -> String {
         let reason = metric
             .reasoning
             .as_deref()
-            .map(|reason| words::one_line(reason, 200));
+            .map(|reason| format::one_line(reason, 200));
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         text.push_str(&columns.row(&metric.label(), &format!("{score}{needs}{gated}{reason}")));
     }
@@ -142,7 +143,7 @@ pub(super) fn scores(case: &CaseReport, width: usize) -> String {
 
 /// The messages of a conversation with a simulated user and how it ended, for verbose output.
 pub(super) fn conversation(case: &CaseReport, width: usize) -> String {
-    let Some(end) = words::conversation_end(case) else {
+    let Some(end) = format::conversation_end(case) else {
         return String::new();
     };
     let columns = Columns::of_case(case, width);
@@ -161,7 +162,7 @@ pub(super) fn calls(case: &CaseReport, width: usize, all: bool) -> String {
     let calls = case.calls().filter(|call| all || call.error().is_some());
     let lines = calls.map(|call| {
         let what = format!("tool {}", call.call.name);
-        columns.row(&what, &words::call_result(&call))
+        columns.row(&what, &format::call_result(&call))
     });
     lines.collect()
 }
@@ -177,7 +178,7 @@ pub(super) fn plain(case: &CaseReport, finished: usize, total: usize) -> String 
     };
     let number = right(&finished.to_string(), total.to_string().len());
     let label = one_line(&case.label());
-    let time = words::duration(case.elapsed_ms());
+    let time = format::duration(case.elapsed_ms());
     let mut line = format!(
         "[{number}/{total}] {word} {label} ({time}){}",
         passed_trials(case)
@@ -188,7 +189,7 @@ pub(super) fn plain(case: &CaseReport, finished: usize, total: usize) -> String 
     let why = explain_in_a_line(case);
     if !why.is_empty() {
         line.push_str(": ");
-        line.push_str(&words::clip(&one_line(&why), LINE_CHARS).replace('\n', " "));
+        line.push_str(&format::clip(&one_line(&why), LINE_CHARS).replace('\n', " "));
     }
     line.push('\n');
     line
@@ -196,7 +197,7 @@ pub(super) fn plain(case: &CaseReport, finished: usize, total: usize) -> String 
 
 /// A text on one line, without control characters.
 pub(super) fn one_line(text: &str) -> String {
-    words::printable(text)
+    format::printable(text)
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ")
@@ -238,8 +239,8 @@ impl Columns {
 
     /// `    what            text`, the text wrapped under itself.
     pub(super) fn row(self, what: &str, text: &str) -> String {
-        let text = words::clip(text, REASON_CHARS);
-        let text = words::printable(&text);
+        let text = format::clip(text, REASON_CHARS);
+        let text = format::printable(&text);
         let indent = if what.is_empty() {
             Self::INDENT
         } else {
@@ -275,7 +276,7 @@ fn diff_line(line: &DiffLine, width: usize) -> String {
         DiffSide::Got => BAD,
         DiffSide::Both => DIM,
     };
-    let clipped = words::clip(&line.text, LINE_CHARS);
+    let clipped = format::clip(&line.text, LINE_CHARS);
     let mut shown = String::new();
     for (number, part) in wrap(&clipped, width.saturating_sub(14)).into_iter().enumerate() {
         let side = if number == 0 { line.side } else { DiffSide::Both };

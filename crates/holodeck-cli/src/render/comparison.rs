@@ -1,9 +1,9 @@
 //! Renders a comparison of two runs: changed cases first, then the tests and the gate.
 
 use anstyle::Style;
-use holodeck::runner::{
+use holodeck::reports::{
     CaseSide, Change, ChangeKind, Comparison, GateResult, Outcome, UnpairedCase, describe_metric,
-    describe_run, describe_side, describe_verdicts, headline, words,
+    describe_run, describe_side, describe_verdicts, format, headline,
 };
 
 use super::{
@@ -86,7 +86,7 @@ fn changes(comparison: &Comparison, kind: ChangeKind, width: usize) -> String {
 fn side(name: &str, side: &CaseSide, width: usize) -> String {
     let short = |text: &str| {
         let text = one_line(text);
-        words::clip(&text, TEXT_CHARS).replace('\n', " ")
+        format::clip(&text, TEXT_CHARS).replace('\n', " ")
     };
     let mut text = format!("    {name} {}\n", describe_side(side));
     if let Some(reason) = &side.texts.reason {

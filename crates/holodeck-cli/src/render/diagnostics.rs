@@ -4,7 +4,7 @@ use std::path::Path;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use holodeck::model::{Diagnostic, Location, Severity, Sources};
-use holodeck::runner::words::count;
+use holodeck::reports::format::count;
 use holodeck::yaml::Load;
 use serde_json::{Value, json};
 

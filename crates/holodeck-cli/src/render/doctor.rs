@@ -1,6 +1,6 @@
 //! Renders the checks of `holodeck doctor`.
 
-use holodeck::{Check, CheckState, runner::words::printable};
+use holodeck::{Check, CheckState, reports::format::printable};
 use serde_json::{Value, json};
 
 use super::{

@@ -1,6 +1,6 @@
 //! Renders the plan and the estimate of a dry run.
 
-use holodeck::{DryRun, RerankedTool, runner::words};
+use holodeck::{DryRun, RerankedTool, reports::format};
 use serde_json::{Value, json};
 
 use super::case::one_line;
@@ -19,7 +19,7 @@ pub(crate) fn dry_run(dry: &DryRun) -> String {
     if !dry.plan.cases.is_empty() {
         text.push('\n');
     }
-    let cases = words::count(dry.plan.cases.len(), "case");
+    let cases = format::count(dry.plan.cases.len(), "case");
     if dry.trials.is_empty() {
         text.push_str(&format!("{cases} would run\n"));
     } else {
@@ -31,9 +31,13 @@ pub(crate) fn dry_run(dry: &DryRun) -> String {
     match &dry.estimate {
         None => text.push_str("answers come from a recording and cost nothing\n"),
         Some(estimate) => {
-            let tokens = words::tokens(estimate.usage.total_tokens);
+            let tokens = format::tokens(estimate.usage.total_tokens);
             let cost = match estimate.cost_usd {
-                Some(cost) => format!("{} at the prices of {}", words::cost(cost), estimate.prices_as_of),
+                Some(cost) => format!(
+                    "{} at the prices of {}",
+                    format::cost(cost),
+                    estimate.prices_as_of
+                ),
                 None => format!(
                     "the price of the model is not in the list of {}",
                     estimate.prices_as_of

@@ -2,7 +2,7 @@
 
 use holodeck::{
     index::{Build, Hit, IndexStatus, Migration, SearchResults, StatusState},
-    runner::words::{clip, count, duration, printable},
+    reports::format::{clip, count, duration, printable},
 };
 use serde_json::Value;
 

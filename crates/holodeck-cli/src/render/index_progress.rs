@@ -9,7 +9,7 @@ use std::{
 use anstream::{AutoStream, ColorChoice};
 use holodeck::{
     index::IndexEvent,
-    runner::words::{count, printable},
+    reports::format::{count, printable},
 };
 
 use super::progress::Style;

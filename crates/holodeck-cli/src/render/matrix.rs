@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use holodeck::{
     DryRun,
     model::{Combination, ReportHead, axis_value},
-    runner::{ExitCode, pass_rate_interval, words, words::Tone},
+    reports::format::{self, Tone},
+    runs::{ExitCode, pass_rate_interval},
 };
 use serde_json::{Value, json};
 
@@ -89,7 +90,7 @@ pub(crate) fn matrix(rows: &[MatrixRow]) -> String {
             let mut cells: Vec<String> = values
                 .map(|(_, value)| text::cut(&one_line(&axis_value(value)), MAX_VALUE))
                 .collect();
-            let tone = row.head.as_ref().map(|head| words::tone(head));
+            let tone = row.head.as_ref().map(|head| format::tone(head));
             match &row.head {
                 Some(head) => cells.extend(results(head, &metrics, row.took)),
                 None => cells.push(one_line(row.note.as_deref().unwrap_or("not run"))),
@@ -121,7 +122,7 @@ pub(crate) fn matrix(rows: &[MatrixRow]) -> String {
     let idle = rows.iter().filter(|row| row.is_idle).count();
     let count = rows.len() - idle;
     let style = if passed == count { GOOD } else { BAD };
-    let mut verdict = format!("{passed} of {} passed", words::count(count, "combination"));
+    let mut verdict = format!("{passed} of {} passed", format::count(count, "combination"));
     if idle > 0 {
         verdict.push_str(&format!(", {idle} had nothing to run"));
     }
@@ -147,13 +148,13 @@ fn line(cells: &[String], widths: &[usize]) -> String {
 
 fn results(head: &ReportHead, metrics: &BTreeSet<&str>, took: Duration) -> Vec<String> {
     let summary = &head.summary;
-    let checked = words::planned(summary).saturating_sub(summary.unchecked);
+    let checked = format::planned(summary).saturating_sub(summary.unchecked);
     let interval = pass_rate_interval(summary);
-    let mut others = words::states(summary);
+    let mut others = format::states(summary);
     if summary.passed > 0 && !others.is_empty() {
         others.remove(0);
     }
-    others.extend(words::early(head).map(str::to_owned));
+    others.extend(format::early(head).map(str::to_owned));
     let dash = || "–".to_owned();
     let mut cells = vec![
         format!("{} of {checked}", summary.passed),
@@ -171,8 +172,8 @@ fn results(head: &ReportHead, metrics: &BTreeSet<&str>, took: Duration) -> Vec<S
     let costs = [summary.cost_usd, summary.judge_cost_usd, summary.user_cost_usd];
     let is_known = costs.iter().any(Option::is_some);
     let cost: f64 = costs.into_iter().flatten().sum();
-    cells.push(if is_known { words::cost(cost) } else { dash() });
-    cells.push(words::duration(
+    cells.push(if is_known { format::cost(cost) } else { dash() });
+    cells.push(format::duration(
         u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
     ));
     cells.push(head.run_id.clone());
@@ -191,9 +192,9 @@ pub(crate) fn matrix_plan(plans: &[(&Combination, &DryRun)]) -> String {
         let total = Total::of(plans);
         let mut line = format!("{} combinations would run, {} trials", plans.len(), total.units);
         if let Some(tokens) = total.tokens {
-            line.push_str(&format!(", about {} tokens", words::tokens(tokens)));
+            line.push_str(&format!(", about {} tokens", format::tokens(tokens)));
             line.push_str(&match total.cost_usd {
-                Some(cost) => format!(", {}", words::cost(cost)),
+                Some(cost) => format!(", {}", format::cost(cost)),
                 None => ", the price of a model is not known".to_owned(),
             });
         }

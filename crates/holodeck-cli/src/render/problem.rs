@@ -1,6 +1,6 @@
 //! Renders the error of a command.
 
-use holodeck::runner::words::printable;
+use holodeck::reports::format::printable;
 
 use super::style::{ERROR, hint, paint};
 use crate::failure::Problem;

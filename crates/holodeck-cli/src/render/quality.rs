@@ -3,7 +3,7 @@
 use holodeck::{
     model::{LoopSummary, TerminationReason},
     orchestrator::{LoopReplay, LoopReport},
-    runner::words,
+    reports::format,
 };
 
 /// `61.0 → 74.5 → 88.0`
@@ -28,7 +28,7 @@ pub(crate) fn loop_report(report: &LoopReport) -> String {
     let mut text = line;
     let errors = report.scorer_error.iter().chain(&report.execution_error);
     for error in errors {
-        text.push_str(&format!("            {}\n", words::one_line(error, 400)));
+        text.push_str(&format!("            {}\n", format::one_line(error, 400)));
     }
     if report.repeated_side_effects > 0 {
         text.push_str(&format!(
@@ -41,7 +41,7 @@ pub(crate) fn loop_report(report: &LoopReport) -> String {
 
 /// Renders the loop around a test case.
 pub(crate) fn loop_summary(summary: &LoopSummary) -> String {
-    let count = words::count(summary.scores.len(), "iteration");
+    let count = format::count(summary.scores.len(), "iteration");
     let mut text = format!(
         "loop {}, {} after {count}",
         scores(summary.scores.iter().copied()),
@@ -50,7 +50,7 @@ pub(crate) fn loop_summary(summary: &LoopSummary) -> String {
     if let Some(gain) = summary.gain().filter(|_| summary.scores.len() > 1) {
         text.push_str(&format!(", {gain:+.1} points"));
         if let Some(cost) = summary.cost_usd {
-            text.push_str(&format!(" for {}", words::cost(cost)));
+            text.push_str(&format!(" for {}", format::cost(cost)));
         }
     }
     if summary.repeated_side_effects > 0 {
@@ -60,7 +60,7 @@ pub(crate) fn loop_summary(summary: &LoopSummary) -> String {
 }
 
 fn repeated(answers: u32) -> String {
-    let count = words::count(usize::try_from(answers).unwrap_or(usize::MAX), "further answer");
+    let count = format::count(usize::try_from(answers).unwrap_or(usize::MAX), "further answer");
     format!("{count} called tools that may change something")
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn loop_replay(report: &LoopReport, replayed: &LoopReplay) -> String 
         Some(reason) => format!("{reason} after {count} of {of}"),
         None => format!(
             "would continue: the record ends after {}",
-            words::count(count, "iteration")
+            format::count(count, "iteration")
         ),
     };
     let recorded = scores(report.iterations.iter().map(|record| record.output_quality));

@@ -7,7 +7,7 @@ use holodeck::{
     RoutedPlan,
     model::ExecutorKind,
     orchestrator::{AttemptDetails, Execution, GateState},
-    runner::words,
+    reports::format,
 };
 
 /// Columns of a name at the beginning of a line.
@@ -70,7 +70,7 @@ pub(crate) fn attempt(details: &AttemptDetails, command: &str) -> String {
     if let Some(report) = &details.report {
         text.push_str(&loop_report(report));
     }
-    words::printable(&text).into_owned()
+    format::printable(&text).into_owned()
 }
 
 /// A plan for `--dry-run`.
@@ -100,14 +100,14 @@ pub(crate) fn routing_plan(plan: &RoutedPlan, command: &str) -> String {
             Some(cost) => format!("${cost:.4}"),
             None => "no price known".to_owned(),
         };
-        let tokens = words::tokens(usage.total_tokens);
+        let tokens = format::tokens(usage.total_tokens);
         line(
             &mut text,
             "estimate",
             &format!("{tokens} tokens · {cost} for one turn without tool calls"),
         );
     }
-    words::printable(&text).into_owned()
+    format::printable(&text).into_owned()
 }
 
 fn line(text: &mut String, name: &str, content: &str) {

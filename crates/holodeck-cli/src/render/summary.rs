@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use holodeck::{
     model::{NotRun, ReportHead},
-    runner::{words, words::Tone},
+    reports::format::{self, Tone},
 };
 
 use super::{
@@ -61,8 +61,8 @@ pub(crate) fn summary(run: &Summary<'_>, failures: FailureList, width: usize) ->
         .head
         .provenance()
         .into_iter()
-        .chain(words::doubts(&run.head.summary))
-        .chain(words::loops(&run.head.summary))
+        .chain(format::doubts(&run.head.summary))
+        .chain(format::loops(&run.head.summary))
     {
         shown.push_str(&one_line(&line));
         shown.push('\n');
@@ -72,12 +72,12 @@ pub(crate) fn summary(run: &Summary<'_>, failures: FailureList, width: usize) ->
             shown.push_str(&format!("{}\n", paint(DOUBTFUL, line)));
         }
     }
-    let mut spent = words::usage(&run.head.summary);
+    let mut spent = format::usage(&run.head.summary);
     if !spent.is_empty() {
         spent.push_str(" · ");
     }
     let took = u64::try_from(run.took.as_millis()).unwrap_or(u64::MAX);
-    spent.push_str(&words::duration(took));
+    spent.push_str(&format::duration(took));
     shown.push_str(&format!("{spent}\n"));
     for file in run.files {
         shown.push_str(&format!("{} {}\n", paint(DIM, "report  "), file.display()));
@@ -87,16 +87,16 @@ pub(crate) fn summary(run: &Summary<'_>, failures: FailureList, width: usize) ->
 
 /// `182 of 200 passed (91 %), 4 errors`.
 fn totals(run: &Summary<'_>, width: usize) -> String {
-    let style = match words::tone(run.head) {
+    let style = match format::tone(run.head) {
         Tone::Good => GOOD,
         Tone::Bad => BAD,
         Tone::Doubtful => DOUBTFUL,
     };
     let mut shown = String::new();
-    if let Some(early) = words::early(run.head) {
+    if let Some(early) = format::early(run.head) {
         shown.push_str(&format!("{}\n", paint(STRONG, early)));
     }
-    for line in text::wrap(&words::totals(&run.head.summary), width) {
+    for line in text::wrap(&format::totals(&run.head.summary), width) {
         shown.push_str(&format!("{}\n", paint(style.bold(), line)));
     }
     shown

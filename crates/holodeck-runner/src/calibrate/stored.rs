@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::{CalibrationRun, JudgedLabel, describe_shortfall, digest_item};
-use crate::ExitCode;
+use holodeck_runs::ExitCode;
 
 /// The version of the format.
 const FORMAT: u32 = 1;

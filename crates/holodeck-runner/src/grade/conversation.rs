@@ -9,8 +9,8 @@ use holodeck_model::{
 };
 use holodeck_turn::TurnRecord;
 
-use super::{AnswerView, Computed, Expectations, Graders, Known, Outcomes, Subject, state};
-use crate::record::{TurnGrade, UnitRecord, worse_state};
+use super::{AnswerView, Computed, Graders, Known, Outcomes, Subject, state};
+use holodeck_runs::{Expectations, TurnGrade, UnitRecord, worse_state};
 
 /// Stands on a line of its own between the answers that a check searches. It is neither a space nor ASCII punctuation,
 /// so that no option joins the ends of two answers.

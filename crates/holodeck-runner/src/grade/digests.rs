@@ -6,64 +6,15 @@
 use std::collections::HashMap;
 
 use holodeck_model::{
-    CaseDeciders, CheckIdentities, CheckIdentity, CheckReads, Digest, MetricConfig, OnTruncated, TestCase,
-    ToolOrder, check_label,
+    CaseDeciders, CheckIdentities, CheckIdentity, MetricConfig, OnTruncated, TestCase, check_label,
 };
-use serde_json::{Value, json};
+use holodeck_runs::{Expectations, of_conversation, of_turns};
+use serde_json::json;
 
-use super::{Expectations, conversation::whole_expectations, expectations};
+use super::conversation::whole_expectations;
 
 /// Between the part of a conversation and the name of its check.
 const OF_CONVERSATION: &str = "conversation: ";
-
-impl<'a> Expectations<'a> {
-    /// The texts that its checks may read.
-    pub(super) fn reads(self, goal: Option<&'a str>, conversation: bool) -> CheckReads<'a> {
-        CheckReads {
-            ground_truth: self.ground_truth,
-            retrieval_context: self.retrieval_context,
-            turn_config: self.turn_config,
-            goal,
-            conversation,
-        }
-    }
-
-    /// The rules about tools.
-    fn tool_rules(&self) -> Vec<(&'static str, Value)> {
-        let tools = self.expected_tools.filter(|tools| !tools.is_empty());
-        let order = tools.filter(|_| self.expected_tools_order != ToolOrder::default());
-        let forbidden = Some(self.forbidden_tools).filter(|tools| !tools.is_empty());
-        let rules = [
-            ("expected_tools", tools.map(|tools| json!(tools))),
-            (
-                "expected_tools_order",
-                order.map(|_| json!(self.expected_tools_order)),
-            ),
-            ("forbidden_tools", forbidden.map(|tools| json!(tools))),
-        ];
-        let rules = rules.into_iter().filter_map(|(name, rule)| Some((name, rule?)));
-        rules.collect()
-    }
-
-    /// The digest of the rules about tools, by which a verdict on masked arguments is found again; `None` without rules.
-    pub(super) fn tool_digest(&self) -> Option<Digest> {
-        let rules = self.tool_rules();
-        (!rules.is_empty()).then(|| Digest::of(&json!(rules)))
-    }
-
-    /// All rules beside its metrics.
-    fn rules(&self) -> Vec<(&'static str, Value)> {
-        let mut rules = self.tool_rules();
-        if !self.expected_approvals.is_empty() {
-            rules.push(("expected_approvals", json!(self.expected_approvals)));
-        }
-        if let Some(agent) = self.expected_agent {
-            // No agent is an expectation too.
-            rules.push(("expected_agent", json!([agent])));
-        }
-        rules
-    }
-}
 
 /// The enabled metrics of a turn.
 pub(super) fn enabled<'a>(
@@ -88,7 +39,7 @@ pub(crate) fn case_deciders(
     if on_truncated != OnTruncated::default() {
         deciders.add_rule("on_truncated".to_owned(), checks.rule(json!(on_truncated)));
     }
-    for (place, expected) in expectations::of_turns(case).into_iter().enumerate() {
+    for (place, expected) in of_turns(case).into_iter().enumerate() {
         let prefix = match case.turns.as_slice() {
             [] => String::new(),
             _ => format!("turn {}: ", place + 1),
@@ -98,7 +49,7 @@ pub(crate) fn case_deciders(
         let identities = configs.map(|config| (config, checks.check(config, expected.reads(None, false))));
         add_checks(&mut deciders, &prefix, identities);
     }
-    if let Some((user, whole)) = super::of_conversation(case) {
+    if let Some((user, whole)) = of_conversation(case) {
         add_rules(&mut deciders, checks, OF_CONVERSATION, whole);
         if let Some(end) = &user.expected_end {
             deciders.add_rule(format!("{OF_CONVERSATION}expected_end"), checks.rule(json!(end)));

@@ -5,8 +5,8 @@ use std::time::Duration;
 use holodeck_eval::{MetricError, MetricKind, MetricOutcome, Verdict};
 use holodeck_model::{CheckReads, Decider, MetricConfig, MetricResult, TestCase};
 
-use super::{Graders, OfUnit, asks, conversation::whole_expectations, expectations};
-use crate::record::{Grade, TurnGrade};
+use super::{Graders, OfUnit, asks, conversation::whole_expectations};
+use holodeck_runs::{Grade, TurnGrade, expectations};
 
 /// Which verdicts of judges and programs a regrade renews. Other checks cost nothing and are always computed again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

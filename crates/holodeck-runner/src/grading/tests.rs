@@ -19,7 +19,8 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use super::*;
-use crate::{Budget, JudgeSettings, Judges, OpenJudge, RunEnd, RunEndKind, budget::Meter};
+use crate::{Budget, JudgeSettings, Judges, OpenJudge, budget::Meter};
+use holodeck_runs::{RunEnd, RunEndKind};
 
 const KEY: &str = concat!("sk-", "proj-AbCdEf0123456789AbCdEf0123456789");
 

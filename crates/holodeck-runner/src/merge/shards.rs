@@ -10,9 +10,8 @@ use std::{
 use holodeck_model::{Combination, Shard};
 
 use super::{MergeError, display};
-use crate::{
-    Journal, JournalError, JournalHeader, RunEndKind, RunError, RunFlags, StoredShard, run::changed_parts,
-};
+use crate::RunError;
+use holodeck_runs::{Journal, JournalError, JournalHeader, RunEndKind, RunFlags, StoredShard, changed_parts};
 
 /// The journal of a shard.
 pub(super) struct ShardJournal {

@@ -2,7 +2,8 @@
 
 use holodeck_backend_api::BackendError;
 use holodeck_model::{CaseState, Replayed};
-use holodeck_runner::{Budget, OnFailure, RunControl, RunEvent, RunLock, RunStore, Selection, run_tests};
+use holodeck_runner::{Budget, OnFailure, RunControl, RunEvent, Selection, run_tests};
+use holodeck_runs::{RunLock, RunStore};
 use holodeck_testkit::{Gate, ScriptedBackend, ScriptedTurn};
 use pretty_assertions::assert_eq;
 

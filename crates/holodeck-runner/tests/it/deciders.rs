@@ -15,12 +15,12 @@ use holodeck_eval::{JUDGE_PROMPTS, Programs, VerdictFormat};
 use holodeck_model::{
     CheckIdentities, CodeMetric, Digest, GraderFiles, MetricConfig, ModelConfig, Redactor, Shard,
 };
+use holodeck_reports::{Comparison, GateOptions, GateReasonKind, RunReader, compare};
 use holodeck_runner::{
-    AgentRuns, Comparison, CurrentDeciders, FailedIn, GateOptions, GateReasonKind, Grade, Journal,
-    JudgeSettings, Judges, MergeError, MergeRequest, OpenJudge, Plan, Renew, RunControl, RunError, RunFlags,
-    RunOutcome, RunOwner, RunReader, RunStore, Selection, TestRequest, compare, merge_shards, regrade,
-    run_tests,
+    CurrentDeciders, FailedIn, JudgeSettings, Judges, MergeError, MergeRequest, OpenJudge, Plan, Renew,
+    RunControl, RunError, RunOutcome, Selection, TestRequest, merge_shards, regrade, run_tests,
 };
+use holodeck_runs::{AgentRuns, Grade, Journal, RunFlags, RunOwner, RunStore};
 use holodeck_testkit::{ScriptedBackend, ScriptedTurn};
 use holodeck_turn::{
     FileReader, Prices, TurnRunner,

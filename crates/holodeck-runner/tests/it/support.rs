@@ -14,9 +14,10 @@ use holodeck_model::{
     identify_cases,
 };
 use holodeck_runner::{
-    AgentRuns, CurrentDeciders, FailedIn, LATEST, Member, RegradeRequest, Renew, RunControl, RunError,
-    RunEvent, RunFlags, RunOutcome, RunSettings, RunSink, RunUse, Selection, TestRequest, regrade, run_tests,
+    CurrentDeciders, FailedIn, RegradeRequest, Renew, RunControl, RunError, RunEvent, RunOutcome,
+    RunSettings, RunSink, Selection, TestRequest, regrade, run_tests,
 };
+use holodeck_runs::{AgentRuns, LATEST, Member, RunFlags, RunUse};
 use holodeck_testkit::ScriptedBackend;
 use holodeck_turn::documents::{Converter, Isolation};
 use holodeck_turn::{FileReader, Prices, TurnRunner};
@@ -167,7 +168,9 @@ impl Run {
 
 /// The cases of a run, as in its run file.
 pub(crate) fn results(outcome: &RunOutcome) -> Vec<TestResult> {
-    let convert = |case| serde_json::from_value(serde_json::to_value(case).unwrap()).unwrap();
+    let convert = |case| {
+        serde_json::from_value(serde_json::to_value(holodeck_reports::test_result(&case)).unwrap()).unwrap()
+    };
     outcome.with_view(|view| view.cases().map(|case| convert(case.unwrap())).collect())
 }
 

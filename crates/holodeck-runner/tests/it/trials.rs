@@ -9,10 +9,9 @@ use std::{
 
 use holodeck_backend_api::BackendError;
 use holodeck_model::{CaseState, ExecutionState, TestResult, TokenUsage};
-use holodeck_runner::{
-    AgentRuns, Budget, Format, Journal, JournalError, OnFailure, PlanError, RunControl, RunError, RunEvent,
-    Selection, regrade, write_report,
-};
+use holodeck_reports::{Format, write_report};
+use holodeck_runner::{Budget, OnFailure, PlanError, RunControl, RunError, RunEvent, Selection, regrade};
+use holodeck_runs::{AgentRuns, Journal, JournalError};
 use holodeck_testkit::{ScriptedBackend, ScriptedTurn};
 use pretty_assertions::assert_eq;
 use serde_json::Value;

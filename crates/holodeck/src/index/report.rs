@@ -1,8 +1,8 @@
 //! Progress, results, status and errors of indexes.
 
 use holodeck_backend_api::Explanation;
+use holodeck_reports::format::count;
 use holodeck_retrieval::{IndexStats, IngestPlan, RetrievalError};
-use holodeck_runner::words::count;
 use serde::Serialize;
 
 /// Maximum number of failed sources in a message.

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use holodeck::{AnswerSource, OpenOptions, TestOptions, model::CaseState, runner::CaseReport};
+use holodeck::{AnswerSource, OpenOptions, TestOptions, model::CaseState, runs::CaseReport};
 use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::json;

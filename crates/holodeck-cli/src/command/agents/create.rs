@@ -2,7 +2,7 @@
 
 use std::{fs, io::Write as _, path::Path};
 
-use holodeck::{model::AgentDoc, runner::ExitCode};
+use holodeck::{model::AgentDoc, runs::ExitCode};
 
 use crate::{
     failure::{Failure, Problem},

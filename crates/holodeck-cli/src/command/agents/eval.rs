@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use holodeck::{evaluate_routing, load_task_file, runner::ExitCode};
+use holodeck::{evaluate_routing, load_task_file, runs::ExitCode};
 use serde_json::json;
 
 use super::PlaceArgs;

@@ -19,7 +19,8 @@ use holodeck::{
         events::{AgentEvent, CompleteReason, EventBody},
         printable,
     },
-    runner::{ExitCode, words::count},
+    reports::format::count,
+    runs::ExitCode,
 };
 use tokio::sync::mpsc;
 

@@ -7,7 +7,7 @@ use holodeck::{
         events::{AgentEvent, Complete, CompleteReason, EventBody, RunError, RunTotals, ToolResult},
         printable,
     },
-    runner::words::{cost, count, duration, tokens},
+    reports::format::{cost, count, duration, tokens},
 };
 use unicode_width::UnicodeWidthStr as _;
 

@@ -9,7 +9,8 @@ use holodeck::{
     orchestrator::{
         AttemptDetails, ExecuteOptions, Execution, FacadeError, FailureClass, LoopReport, Verdict,
     },
-    runner::{ExitCode, words},
+    reports::format,
+    runs::ExitCode,
     yaml::LoadedAgent,
 };
 use serde_json::{Value, json};
@@ -301,7 +302,7 @@ impl Run<'_> {
             self.write_json(result, executed.run_id.as_deref(), json!(attempt))?;
         } else if let Some(text) = answer(result) {
             let text = if self.terminal.stdout_is_terminal() {
-                words::printable(&text).into_owned()
+                format::printable(&text).into_owned()
             } else {
                 text
             };

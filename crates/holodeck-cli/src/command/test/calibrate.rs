@@ -7,7 +7,7 @@ use std::{
 
 use holodeck::{
     AnswerSource, CalibrateError, OpenOptions, RunInputs, TestOptions, prepare_calibration,
-    runner::{ExitCode, calibration_json},
+    runner::calibration_json, runs::ExitCode,
 };
 
 use super::targets::{Overwrite, Target, check, check_recording, read_beginning, replace};

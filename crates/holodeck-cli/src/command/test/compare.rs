@@ -8,10 +8,11 @@ use std::{
 use clap::ValueEnum;
 use holodeck::{
     CompareError, RunInputs, compare_runs,
-    runner::{
-        Comparison, ExitCode, GateOptions, ReadRunError, StoreError, comparison_json, write_comparison_html,
+    reports::{
+        Comparison, GateOptions, ReadRunError, comparison_json, write_comparison_html,
         write_comparison_markdown,
     },
+    runs::{ExitCode, StoreError},
 };
 
 use super::flags::parse_axis;

@@ -11,7 +11,9 @@ use holodeck::{
     AnswerSource, OpenOptions, TestOptions,
     index::Rebuild,
     model::{Combination, Env, Shard, ShardError, SideEffectGate},
-    runner::{Budget, DEFAULT_BASELINE, Format, MAX_TRIALS, OnFailure, RunStore, check_baseline_name},
+    reports::{DEFAULT_BASELINE, Format, check_baseline_name},
+    runner::{Budget, OnFailure},
+    runs::{MAX_TRIALS, RunStore},
 };
 
 use super::{

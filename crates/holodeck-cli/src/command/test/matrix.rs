@@ -5,7 +5,8 @@ use std::{path::PathBuf, time::Instant};
 use holodeck::{
     DryRun, MatrixGroup, TestOptions,
     model::{Combination, Matrix, ReportHead, TokenUsage, axis_value, closest},
-    runner::{Budget, ExitCode, FoundRun, OnFailure, RunEndKind, Sibling, SiblingState, new_group, siblings},
+    runner::{Budget, OnFailure},
+    runs::{ExitCode, FoundRun, RunEndKind, Sibling, SiblingState, new_group, siblings},
     shards_by_combination,
     yaml::LoadedAgent,
 };
@@ -483,7 +484,7 @@ pub(super) fn resume(
                 ExitCode::Failed,
                 format!(
                     "has {} that did not pass",
-                    holodeck::runner::words::count(*cases, "case")
+                    holodeck::reports::format::count(*cases, "case")
                 ),
                 format!("`holodeck test regrade {run_id}{argument}` grades its answers again"),
             ),

@@ -11,7 +11,9 @@ use std::{
 use holodeck::{
     RunInputs, check_target, is_recording,
     model::Redactor,
-    runner::{Format, ReportError, RunOutcome, RunOwner, is_baseline, other_baseline_owner, write_report},
+    reports::{Format, ReportError, is_baseline, other_baseline_owner, write_report},
+    runner::RunOutcome,
+    runs::RunOwner,
     target_reason,
 };
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use holodeck::{
     model::{CaseState, ExecutionState, MetricResult},
-    runner::{CaseReport, RunEvent, RunSink, explain},
+    reports::explain,
+    runner::{RunEvent, RunSink},
+    runs::CaseReport,
 };
 
 /// Failures shown again at the end; the report has all of them.

@@ -2,7 +2,10 @@
 
 use std::io::Write;
 
-use holodeck::runner::{RunEvent, RunSink};
+use holodeck::{
+    reports::test_result,
+    runner::{RunEvent, RunSink},
+};
 use serde_json::{Value, json};
 
 use crate::terminal::{add_combination, json_line};
@@ -78,7 +81,7 @@ fn event_json(event: &RunEvent) -> Option<Value> {
         RunEvent::CaseFinished { finished, case } => json!({
             "event": "case_finished",
             "finished": finished,
-            "result": &**case,
+            "result": test_result(case),
         }),
         RunEvent::Notice { message } => json!({"event": "notice", "message": message}),
         RunEvent::Draining { reason, running } => json!({

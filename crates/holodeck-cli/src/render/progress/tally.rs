@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use holodeck::{
     model::{CaseState, Replayed, ReportSummary},
-    runner::{CaseReport, RunEvent, words},
+    reports::format,
+    runner::RunEvent,
+    runs::CaseReport,
 };
 
 use crate::render::{case::one_line, text};
@@ -92,13 +94,13 @@ impl Tally {
         };
         let mut parts = vec![(0, format!("{} running", self.running))];
         if self.finished > 0 {
-            parts.extend(words::states(&states).into_iter().map(|part| (0, part)));
+            parts.extend(format::states(&states).into_iter().map(|part| (0, part)));
         }
         if let Some(tokens) = self.tokens {
-            parts.push((3, format!("{} tokens", words::tokens(tokens))));
+            parts.push((3, format!("{} tokens", format::tokens(tokens))));
         }
         if let Some(cost) = self.cost_usd {
-            parts.push((2, words::cost(cost)));
+            parts.push((2, format::cost(cost)));
         }
         if let Some(left) = self.estimate_remaining(elapsed) {
             parts.push((1, format!("about {left} left")));
@@ -150,9 +152,9 @@ pub(super) fn header(
         text.push_str(&one_line(&replayed.describe()));
         text.push('\n');
     }
-    let mut cases = words::count(total, "case");
+    let mut cases = format::count(total, "case");
     if trials > total {
-        cases.push_str(&format!(", {}", words::count(trials, "trial")));
+        cases.push_str(&format!(", {}", format::count(trials, "trial")));
     }
     if already > 0 {
         cases.push_str(&format!(", {already} already finished"));
@@ -171,7 +173,7 @@ pub(super) fn header(
 
 /// The message of a run that ends early.
 pub(super) fn draining(reason: &str, running: usize) -> String {
-    let running_cases = words::count(running, "running case");
+    let running_cases = format::count(running, "running case");
     if reason == "interrupted" {
         return match running {
             0 => "interrupted\n".to_owned(),

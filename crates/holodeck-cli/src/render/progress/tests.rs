@@ -9,7 +9,9 @@ use std::{
 
 use holodeck::{
     model::{NotRun, Replayed, ReportHead},
-    runner::{CaseReport, ExitCode, Expected, RunEvent, RunSink, SummaryFold},
+    reports::SummaryFold,
+    runner::{RunEvent, RunSink},
+    runs::{CaseReport, ExitCode, Expected},
 };
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use holodeck::{
         events::{AgentEvent, EventBody, RunTotals},
         printable,
     },
-    runner::words::count,
+    reports::format::count,
     save_conversation,
 };
 

@@ -1,0 +1,255 @@
+//! Writes one self-contained page that is readable without its script, case by case, failures first.
+
+mod case;
+mod charts;
+
+use std::{fmt, io::Write};
+
+use askama::Template;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use holodeck_model::{CaseState, ReportHead};
+use jiff::{Timestamp, tz::TimeZone};
+use sha2::{Digest as _, Sha256};
+
+use self::{
+    case::Case,
+    charts::{Charts, MetricChart, Ranking, StatePart, states},
+};
+use crate::{ReportError, RunView, format, format::Tone};
+
+pub(crate) const STYLE: &str = include_str!("../templates/page.css");
+pub(crate) const SCRIPT: &str = include_str!("../templates/page.js");
+
+/// Only the first failures are open, because a browser must lay out every open case.
+const MAX_OPEN: usize = 100;
+
+/// One self-contained page.
+pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
+    let mut charts = Charts::default();
+    for case in view.cases() {
+        charts.observe(&case?);
+    }
+    let summary = &view.head.summary;
+    write(&Head::new(view, &charts), out)?;
+    let mut open = MAX_OPEN;
+    section("Did not pass", summary.failed + summary.errors, out, |section| {
+        for case in view.cases() {
+            let case = case?;
+            if case.is_failure() {
+                section.case(&Case::new(&case, open > 0))?;
+                open = open.saturating_sub(1);
+            }
+        }
+        Ok(())
+    })?;
+    section("Not run", summary.not_run, out, |section| {
+        for case in view.not_run() {
+            section.case(&Case::not_run(&case?))?;
+        }
+        Ok(())
+    })?;
+    let rest = [
+        (CaseState::Unchecked, summary.unchecked, "Unchecked"),
+        (CaseState::Passed, summary.passed, "Passed"),
+    ];
+    for (state, count, title) in rest {
+        section(title, count, out, |section| {
+            for case in view.cases() {
+                let case = case?;
+                if case.state() == state {
+                    section.case(&Case::new(&case, false))?;
+                }
+            }
+            Ok(())
+        })?;
+    }
+    write(
+        &Tail {
+            head: view.head,
+            script: SCRIPT,
+        },
+        out,
+    )
+}
+
+/// Cases under one title, in groups that a browser lays out only when they become visible.
+struct Section<'o> {
+    out: &'o mut dyn Write,
+    count: usize,
+    written: usize,
+}
+
+const GROUP_SIZE: usize = 100;
+
+impl Section<'_> {
+    fn case(&mut self, case: &Case<'_>) -> Result<(), ReportError> {
+        if self.written.is_multiple_of(GROUP_SIZE) {
+            self.end()?;
+            // The style gives a group the estimated height of a full one.
+            let is_full = self.count.saturating_sub(self.written) >= GROUP_SIZE;
+            let class = if is_full { "group" } else { "rest" };
+            writeln!(self.out, "<div class=\"{class}\">")?;
+        }
+        self.written += 1;
+        write(case, self.out)
+    }
+
+    fn end(&mut self) -> Result<(), ReportError> {
+        if self.written > 0 {
+            writeln!(self.out, "</div>")?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a section if it has cases.
+fn section(
+    title: &str,
+    count: usize,
+    out: &mut dyn Write,
+    cases: impl FnOnce(&mut Section<'_>) -> Result<(), ReportError>,
+) -> Result<(), ReportError> {
+    if count == 0 {
+        return Ok(());
+    }
+    writeln!(out, "<h2>{title}</h2>")?;
+    let mut section = Section {
+        out,
+        count,
+        written: 0,
+    };
+    cases(&mut section)?;
+    section.end()
+}
+
+fn write(template: &impl Template, out: &mut dyn Write) -> Result<(), ReportError> {
+    Ok(Template::write_into(template, out)?)
+}
+
+/// The content security policy: the page may use only its own style and script, identified by their hashes. Content in
+/// an answer of a model is never loaded or executed.
+pub(crate) fn policy() -> String {
+    let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
+    format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
+        hash(STYLE),
+        hash(SCRIPT)
+    )
+}
+
+#[derive(Template)]
+#[template(path = "head.html")]
+struct Head<'a> {
+    agent: &'a str,
+    policy: String,
+    style: &'static str,
+    tone: &'static str,
+    verdict: String,
+    totals: String,
+    states: Vec<StatePart>,
+    facts: Vec<(&'static str, String)>,
+    share: Option<u32>,
+    /// Each with its CSS class.
+    notes: Vec<(&'static str, String)>,
+    metrics: Vec<MetricChart>,
+    more_metrics: usize,
+    rankings: Vec<Ranking>,
+}
+
+impl<'a> Head<'a> {
+    fn new(view: &RunView<'a>, charts: &Charts) -> Self {
+        let head = view.head;
+        let (metrics, more_metrics) = charts.metrics();
+        Self {
+            agent: &head.agent_name,
+            policy: policy(),
+            style: STYLE,
+            tone: match format::tone(head) {
+                Tone::Good => "passed",
+                Tone::Bad => "failed",
+                Tone::Doubtful => "error",
+            },
+            verdict: format::verdict(head),
+            totals: format::totals(&head.summary),
+            states: states(&head.summary),
+            facts: facts(view),
+            share: format::share(&head.summary),
+            notes: notes(head),
+            metrics,
+            more_metrics,
+            rankings: charts.rankings(),
+        }
+    }
+}
+
+fn facts(view: &RunView<'_>) -> Vec<(&'static str, String)> {
+    let summary = &view.head.summary;
+    let date = match view.head.timestamp.parse::<Timestamp>() {
+        Ok(at) => at
+            .to_zoned(TimeZone::UTC)
+            .strftime("%-d %b %Y, %H:%M UTC")
+            .to_string(),
+        Err(_) => view.head.timestamp.clone(),
+    };
+    let tokens = summary
+        .token_usage
+        .map(|usage| format::tokens(usage.total_tokens));
+    let facts = [
+        ("Date", Some(date)),
+        (
+            "Model",
+            Some(view.model.to_owned()).filter(|model| !model.is_empty()),
+        ),
+        ("Agent", Some(view.head.agent_config_path.clone())),
+        ("Tokens", tokens),
+        ("Cost", summary.cost_usd.map(format::cost)),
+        ("Time in cases", Some(format::duration(summary.total_duration_ms))),
+    ];
+    let known = facts.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    known.collect()
+}
+
+/// Notes and warnings that concern every verdict.
+fn notes(head: &ReportHead) -> Vec<(&'static str, String)> {
+    let summary = &head.summary;
+    let unknown = (summary.token_usage.is_some() && summary.usage_missing > 0).then(|| {
+        let cases = format::count(summary.usage_missing, "case");
+        format!("tokens and cost are unknown for {cases}")
+    });
+    let warnings = head.warnings.iter().map(|warning| format!("warning: {warning}"));
+    let provenance = head.provenance().into_iter().chain(unknown);
+    let because = head.ended_because.clone().into_iter();
+    let doubts = because.chain(format::doubts(summary)).chain(warnings);
+    let provenance = provenance.map(|note| ("unchecked", note));
+    provenance.chain(doubts.map(|note| ("error", note))).collect()
+}
+
+#[derive(Template)]
+#[template(path = "tail.html")]
+struct Tail<'a> {
+    head: &'a ReportHead,
+    script: &'static str,
+}
+
+/// Escapes text for HTML, in an element or a quoted attribute, and shows invisible and control characters.
+#[derive(Clone, Copy)]
+pub(crate) struct Printable;
+
+impl askama::filters::Escaper for Printable {
+    fn write_escaped_str<W: fmt::Write>(&self, mut out: W, text: &str) -> fmt::Result {
+        for c in format::printable(text).chars() {
+            match c {
+                '&' => out.write_str("&amp;")?,
+                '<' => out.write_str("&lt;")?,
+                '>' => out.write_str("&gt;")?,
+                '"' => out.write_str("&quot;")?,
+                '\'' => out.write_str("&#39;")?,
+                other => out.write_char(other)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

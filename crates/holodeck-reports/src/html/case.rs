@@ -1,0 +1,357 @@
+//! A case on the page: why it did not pass, then its turns with input, expectations, answer and tool calls.
+
+use std::borrow::Cow;
+
+use askama::Template;
+use holodeck_model::{MetricResult, NotRun};
+use serde_json::Value;
+
+use crate::{DiffLine, DiffSide, Difference, Reason, explain, format};
+use holodeck_runs::{CallReport, CaseReport, Expected, TurnGrade, TurnReport};
+
+/// Limits each text, so that a page with ten thousand cases still opens.
+const TEXT_CHARS: usize = 20_000;
+
+#[derive(Template)]
+#[template(path = "case.html")]
+pub(super) struct Case<'a> {
+    number: usize,
+    class: &'static str,
+    state: Cow<'static, str>,
+    label: String,
+    open: bool,
+    facts: Vec<String>,
+    reasons: Vec<CaseReason>,
+    turns: Vec<Turn<'a>>,
+    /// The expectations about a conversation as a whole.
+    tools: Vec<ExpectedTools>,
+    /// The metrics of a conversation as a whole.
+    metrics: Vec<Metric<'a>>,
+    notes: Vec<String>,
+}
+
+struct CaseReason {
+    turn: Option<usize>,
+    what: String,
+    text: String,
+    hint: Option<String>,
+}
+
+#[derive(Default)]
+struct Turn<'a> {
+    number: Option<usize>,
+    class: &'static str,
+    state: &'static str,
+    question: Cow<'a, str>,
+    panes: Vec<Pane<'a>>,
+    /// The whole answer, if only its beginning was compared.
+    whole: Option<Cow<'a, str>>,
+    tools: Vec<ExpectedTools>,
+    calls: Vec<Call<'a>>,
+    metrics: Vec<Metric<'a>>,
+}
+
+/// One of the texts shown side by side.
+struct Pane<'a> {
+    title: &'static str,
+    runs: Vec<Run<'a>>,
+}
+
+/// Lines of a pane with their CSS classes; unchanged lines are hidden behind a note with their number.
+struct Run<'a> {
+    hidden: Option<String>,
+    lines: Vec<(&'static str, Cow<'a, str>)>,
+}
+
+struct ExpectedTools {
+    name: &'static str,
+    text: String,
+    class: &'static str,
+    state: &'static str,
+}
+
+struct Call<'a> {
+    name: &'a str,
+    line: String,
+    time: String,
+    failed: bool,
+    arguments: String,
+    result: Cow<'a, str>,
+}
+
+struct Metric<'a> {
+    name: &'a str,
+    score: String,
+    needs: String,
+    class: &'static str,
+    verdict: &'static str,
+    why: Option<&'a str>,
+}
+
+impl<'a> Case<'a> {
+    pub(super) fn new(case: &'a CaseReport, open: bool) -> Self {
+        let explanations = explain(case);
+        let difference = |turn: &TurnReport<'_>| {
+            let mut of_turn = explanations.iter().filter(|other| other.turn == turn.number);
+            of_turn.find_map(|explanation| explanation.difference.as_ref())
+        };
+        let turns = case.turns().map(|turn| Turn::new(&turn, difference(&turn)));
+        let mut turns: Vec<Turn<'a>> = turns.collect();
+        if turns.is_empty() {
+            turns.push(Turn {
+                question: clip(&case.input),
+                ..Turn::default()
+            });
+        }
+        let usage = case.spent().tokens;
+        let tokens = usage.map(|usage| format!("{} tokens", format::tokens(usage.total_tokens)));
+        let failed_calls = case.calls().filter(|call| call.error().is_some()).count();
+        let calls =
+            (failed_calls > 0).then(|| format!("{} failed", format::count(failed_calls, "tool call")));
+        let facts = [
+            calls,
+            Some(format::duration(case.elapsed_ms())),
+            tokens,
+            case.spent().cost_usd.map(format::cost),
+        ];
+        Self {
+            number: case.index + 1,
+            class: format::class(case.state()),
+            state: format::case_state(case),
+            label: case.label(),
+            open,
+            facts: facts.into_iter().flatten().collect(),
+            reasons: explanations
+                .into_iter()
+                .flat_map(|explanation| {
+                    let turn = explanation.turn;
+                    let reasons = explanation.reasons.into_iter();
+                    reasons.map(move |Reason { what, text, hint }| CaseReason {
+                        turn,
+                        what,
+                        text,
+                        hint,
+                    })
+                })
+                .collect(),
+            turns,
+            tools: conversation_tools(case),
+            metrics: case.conversation_metrics().iter().map(Metric::new).collect(),
+            notes: format::notes(case),
+        }
+    }
+
+    pub(super) fn not_run(case: &NotRun) -> Self {
+        Self {
+            number: case.index + 1,
+            class: "skipped",
+            state: "not run".into(),
+            label: case.label(),
+            open: false,
+            facts: Vec::new(),
+            reasons: vec![CaseReason {
+                turn: None,
+                what: String::new(),
+                text: case.reason.clone(),
+                hint: None,
+            }],
+            turns: Vec::new(),
+            tools: Vec::new(),
+            metrics: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl<'a> Turn<'a> {
+    fn new(turn: &TurnReport<'a>, difference: Option<&Difference<'_>>) -> Self {
+        let is_clipped = difference.is_some_and(Difference::is_clipped);
+        Self {
+            number: turn.number,
+            class: format::class(turn.grade.state),
+            state: format::state(turn.grade.state),
+            question: clip(&turn.record.input),
+            panes: panes(turn, difference),
+            whole: turn.answer().filter(|_| is_clipped).map(clip),
+            tools: expected_tools(turn.expected, turn.grade),
+            calls: turn.calls().map(Call::new).collect(),
+            metrics: turn.grade.metrics.iter().map(Metric::new).collect(),
+        }
+    }
+}
+
+/// The expected text and the answer, with the lines that differ.
+fn panes<'a>(turn: &TurnReport<'a>, difference: Option<&Difference<'_>>) -> Vec<Pane<'a>> {
+    let plain = |title, text: Cow<'a, str>| Pane {
+        title,
+        runs: vec![Run {
+            hidden: None,
+            lines: vec![("", text)],
+        }],
+    };
+    let ground_truth = turn.expected.ground_truth.as_deref().map(clip);
+    let Some(difference) = difference else {
+        let answer = turn.answer().map_or("(no answer)".into(), clip);
+        let expected = ground_truth.map(|text| plain("Expected", text));
+        return expected.into_iter().chain([plain("Answer", answer)]).collect();
+    };
+    let side = |title, without| Pane {
+        title,
+        runs: side_runs(difference, without),
+    };
+    let (title, also) = if difference.is_part {
+        (
+            "Expected to contain",
+            ground_truth.filter(|text| *text != difference.expected),
+        )
+    } else {
+        ("Expected", None)
+    };
+    let sides = [side(title, DiffSide::Got), side("Got", DiffSide::Expected)];
+    sides
+        .into_iter()
+        .chain(also.map(|text| plain("Expected", text)))
+        .collect()
+}
+
+fn side_runs<'a>(difference: &Difference<'_>, without: DiffSide) -> Vec<Run<'a>> {
+    let runs = difference.runs().into_iter().map(|(unchanged, lines)| {
+        let hidden = unchanged.then(|| format!("{} unchanged lines", lines.len()));
+        let lines = lines.into_iter().filter(|line| line.side != without);
+        let lines = lines.map(|DiffLine { side, text }| (side.label(), text.into()));
+        Run {
+            hidden,
+            lines: lines.collect(),
+        }
+    });
+    runs.filter(|run| !run.lines.is_empty()).collect()
+}
+
+fn conversation_tools(case: &CaseReport) -> Vec<ExpectedTools> {
+    let conversation = case
+        .grade
+        .conversation
+        .as_deref()
+        .filter(|_| case.unit.user.is_some());
+    conversation.map_or_else(Vec::new, |grade| expected_tools(&case.expected, grade))
+}
+
+fn expected_tools(expected: &Expected, grade: &TurnGrade) -> Vec<ExpectedTools> {
+    let tools = expected.tools.iter().filter_map(Value::as_array).flatten();
+    let expected_tools: Vec<String> = tools.map(format_tool).collect();
+    let (class, state) = verdict(grade.tools_matched);
+    let fields = grade
+        .failures
+        .iter()
+        .filter_map(|failure| failure.field.as_deref());
+    let unmet: Vec<&str> = fields.filter(|field| field.contains("_tools")).collect();
+    let lists = [
+        ("Expected", expected_tools),
+        ("Forbidden", expected.forbidden_tools.clone()),
+    ];
+    let lists = lists.into_iter().filter(|(_, tools)| !tools.is_empty());
+    let fields = lists.map(|(name, tools)| {
+        let field = format!("{}_tools", name.to_lowercase());
+        // Older journals do not record the field; then neither list counts as met.
+        let is_met = !unmet.is_empty() && !unmet.iter().any(|other| other.starts_with(&field));
+        ExpectedTools {
+            name,
+            text: tools.join(", "),
+            class: if is_met { "passed" } else { class },
+            state: if is_met { "met" } else { state },
+        }
+    });
+    // Without details, as of a turn without an answer, the decisions were not compared.
+    let approvals = expected.approvals.iter().enumerate().map(|(place, approval)| {
+        let detail = grade.approvals.get(place);
+        let (class, state) = verdict(detail.map(|detail| detail.met));
+        let got = detail.map(|detail| match detail.got.as_slice() {
+            [] => ", got no call".to_owned(),
+            got => format!(", got {}", got.join(", ")),
+        });
+        ExpectedTools {
+            name: "Decision",
+            text: format!(
+                "{}: expected {}{}",
+                approval.tool,
+                approval.decision.as_str(),
+                got.unwrap_or_default()
+            ),
+            class,
+            state,
+        }
+    });
+    fields.chain(approvals).collect()
+}
+
+fn verdict(met: Option<bool>) -> (&'static str, &'static str) {
+    match met {
+        Some(true) => ("passed", "met"),
+        Some(false) => ("failed", "not met"),
+        None => ("unchecked", ""),
+    }
+}
+
+/// `lookup` or `lookup {"id":7} ×2`.
+fn format_tool(tool: &Value) -> String {
+    let Some(fields) = tool.as_object() else {
+        return tool.as_str().unwrap_or_default().to_owned();
+    };
+    let name = fields.get("name").and_then(Value::as_str).unwrap_or_default();
+    let arguments = fields
+        .get("args")
+        .filter(|args| args.as_object().is_some_and(|args| !args.is_empty()));
+    let arguments = arguments.map_or_else(String::new, |args| format!(" {args}"));
+    let times = fields
+        .get("count")
+        .and_then(Value::as_u64)
+        .filter(|count| *count > 1);
+    let times = times.map_or_else(String::new, |count| format!(" ×{count}"));
+    format!("{name}{arguments}{times}")
+}
+
+impl<'a> Call<'a> {
+    fn new(call: CallReport<'a>) -> Self {
+        let arguments = &call.call.arguments;
+        let pretty = serde_json::to_string_pretty(arguments).unwrap_or_else(|_| arguments.to_string());
+        let result = call.error().or(call.result.map(|result| result.result.as_str()));
+        Self {
+            name: &call.call.name,
+            line: format::one_line(&arguments.to_string(), 200),
+            time: call.duration_ms().map(format::duration).unwrap_or_default(),
+            failed: call.error().is_some(),
+            arguments: format::clip(&pretty, TEXT_CHARS).into_owned(),
+            result: clip(result.unwrap_or_default()),
+        }
+    }
+}
+
+impl<'a> Metric<'a> {
+    fn new(metric: &'a MetricResult) -> Self {
+        let (class, verdict) = match (metric.passed, &metric.error) {
+            (_, Some(_)) => ("error", "error"),
+            (Some(true), None) => ("passed", "passed"),
+            (Some(false), None) => ("failed", "failed"),
+            (None, None) if metric.skipped => ("unchecked", format::SKIPPED),
+            (None, None) => ("unchecked", "not gated"),
+        };
+        let (score, needs) = match metric.score {
+            None => ("–".to_owned(), None),
+            Some(score) => format::score(score, metric.threshold),
+        };
+        // The reasons of the case already explain a failed metric.
+        let is_reason = metric.passed == Some(false) || metric.error.is_some();
+        Self {
+            name: &metric.metric_name,
+            score,
+            needs: needs.map_or_else(String::new, |needs| format!("needs {needs}")),
+            class,
+            verdict,
+            why: metric.reasoning.as_deref().filter(|_| !is_reason),
+        }
+    }
+}
+
+fn clip(text: &str) -> Cow<'_, str> {
+    format::clip(text, TEXT_CHARS)
+}

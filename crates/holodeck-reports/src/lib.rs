@@ -1,0 +1,37 @@
+//! Reports of stored runs and comparisons between them, in every format.
+//!
+//! A report reads the cases one at a time from the journal. Formats only render: a verdict is never given here. This
+//! crate must not run or grade anything, print, or read the environment.
+//!
+//! Start reading at [`write_report`] and [`compare`].
+
+mod compare;
+mod difference;
+mod explain;
+pub mod format;
+mod html;
+mod json;
+mod jsonl;
+mod junit;
+mod markdown;
+mod recognition;
+#[cfg(test)]
+mod samples;
+mod summary;
+mod view;
+mod write;
+
+pub use compare::{
+    COMPARISON_VERSION, CaseSide, CaseTexts, Change, ChangeKind, ChangedDecider, ComparedRun, Comparison,
+    Counts, DEFAULT_NAME as DEFAULT_BASELINE, Gate, GateOptions, GateReason, GateReasonKind, GateResult,
+    MetricTest, Outcome, ReadRunError, RunInfo, RunKind, RunReader, ScoreSource, TestMethod, TrialTally,
+    UnpairedCase, VerdictTest, check_baseline_name, compare, comparison_json, describe_metric, describe_run,
+    describe_side, describe_verdicts, headline, is_baseline, other_owner as other_baseline_owner,
+    write_baseline, write_comparison_html, write_comparison_markdown,
+};
+pub use difference::{DiffLine, DiffSide, Difference};
+pub use explain::{Explanation, Reason, explain, explain_in_a_line};
+pub use json::{Totals, run_file, test_result};
+pub use summary::SummaryFold;
+pub use view::{Format, PlannedResult, ReportError, Results, RunView};
+pub use write::write_report;
