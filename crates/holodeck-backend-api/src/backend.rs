@@ -90,6 +90,8 @@ pub struct TurnRequest {
     pub images: Vec<Image>,
     /// The unit that the turn belongs to, such as a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
     pub unit: Option<String>,
+    /// Which trial of its test case the turn belongs to, from 0: what tools keep in one trial is hidden from the others.
+    pub trial: u32,
     /// Whether the model reasons before it answers; `None`: as configured. A backend that cannot choose it for one turn says
     /// so in a [`Notice`](crate::BackendEvent::Notice).
     pub thinking: Option<Thinking>,
@@ -115,6 +117,7 @@ impl TurnRequest {
             message: message.into(),
             images: Vec::new(),
             unit: None,
+            trial: 0,
             thinking: None,
             may_forget: false,
             number_odds: false,

@@ -43,4 +43,6 @@ pub use redacted::Redactions;
 pub use result::{ExecutionResult, MAX_TOOL_CALLS, Outcome, ToolCall, ToolResult};
 pub use session::{AgentSession, SessionControl, SessionCore, SessionState, TextStream};
 pub use spending::{Spending, ToolUsage, total_usage};
-pub use tool::{NoTools, Tool, ToolCx, ToolError, ToolFilter, ToolHost, ToolOutput, ToolSource, ToolSpec};
+pub use tool::{
+    NoTools, RequestPlace, Tool, ToolCx, ToolError, ToolFilter, ToolHost, ToolOutput, ToolSource, ToolSpec,
+};

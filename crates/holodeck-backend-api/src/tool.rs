@@ -41,16 +41,26 @@ pub trait ToolHost: Send + Sync {
         Cow::Borrowed(self.specs())
     }
 
-    /// The tools to offer with the model request number `message` of a turn; `unit` is the unit of the turn, such as a
-    /// test case. The offered tools are part of the key of a recorded request, so a replay needs the number of the
-    /// request to find them.
-    fn specs_for_request(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
-        let _ = (unit, message);
+    /// The tools to offer with a model request. They are part of the key of a recorded request.
+    fn specs_for_request(&self, request: RequestPlace<'_>) -> Cow<'_, [ToolSpec]> {
+        let _ = request;
         self.current()
     }
 
     /// Runs one call. An unknown name is an `Ok` with `is_error`, so that the model can correct it.
     async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError>;
+}
+
+/// Which request to the model is made: a replay finds the offered tools by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct RequestPlace<'a> {
+    /// The unit of the turn; see [`ToolCx::unit`].
+    pub unit: Option<&'a str>,
+    /// The trial of the turn; see [`ToolCx::trial`].
+    pub trial: u32,
+    /// The number of the request in its turn, from 0.
+    pub message: u32,
 }
 
 /// Tools that may change while an agent works.
@@ -82,6 +92,8 @@ pub struct ToolCx {
     pub cancel: CancellationToken,
     /// The unit that the call belongs to, such as a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
     pub unit: Option<String>,
+    /// Which trial of its test case the call belongs to, from 0.
+    pub trial: u32,
     /// The conversation of the call.
     pub conversation: Conversation,
     /// Collects the usage of model calls made for this call.

@@ -81,6 +81,7 @@ pub(crate) struct Caller(Arc<Mutex<TurnContext>>);
 #[derive(Clone, Default)]
 struct TurnContext {
     unit: Option<String>,
+    trial: u32,
     conversation: Conversation,
     spending: Spending,
     approver: Option<Arc<dyn Approver>>,
@@ -90,6 +91,7 @@ impl Caller {
     pub(crate) fn set(&self, request: &TurnRequest, conversation: Conversation) {
         *lock(&self.0) = TurnContext {
             unit: request.unit.clone(),
+            trial: request.trial,
             conversation,
             spending: request.spending.clone(),
             approver: request.approver.clone(),
@@ -101,6 +103,7 @@ impl Caller {
         ToolCx {
             cancel,
             unit: context.unit,
+            trial: context.trial,
             conversation: context.conversation,
             spending: context.spending,
             elicitation: None,

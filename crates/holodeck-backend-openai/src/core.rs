@@ -8,8 +8,8 @@ use std::{
 };
 
 use holodeck_backend_api::{
-    AnswerFormat, Approver, BackendError, ModelCalls, ModelRequest, TokenUsage, ToolFilter, ToolHost,
-    ToolSpec,
+    AnswerFormat, Approver, BackendError, ModelCalls, ModelRequest, RequestPlace, TokenUsage, ToolFilter,
+    ToolHost, ToolSpec,
 };
 use holodeck_model::{Location, ResolvedAgent, ToolAccess, ToolNames};
 use serde_json::{Map, Value};
@@ -175,11 +175,10 @@ impl Core {
     pub(crate) fn offered_tools(
         &self,
         selection: Option<&HashSet<String>>,
-        unit: Option<&str>,
-        message: u32,
+        place: RequestPlace<'_>,
     ) -> Vec<Value> {
         let changed;
-        let offered = match self.tools.specs_for_request(unit, message) {
+        let offered = match self.tools.specs_for_request(place) {
             Cow::Borrowed(_) => &self.offered_tools,
             // The tools of an MCP server have changed.
             Cow::Owned(specs) => {

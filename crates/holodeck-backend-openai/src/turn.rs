@@ -9,7 +9,7 @@ use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
     ApprovalDecision, BackendError, BackendEvent, Conversation, ExecutionResult, MAX_TOOL_CALLS, Outcome,
-    ResultFold, StopFamily, StopReason, ToolCx, TurnRequest,
+    RequestPlace, ResultFold, StopFamily, StopReason, ToolCx, TurnRequest,
 };
 use serde_json::Value;
 
@@ -50,6 +50,7 @@ pub(crate) fn run(
         let cx = ToolCx {
             cancel: request.cancel.clone(),
             unit: request.unit.clone(),
+            trial: request.trial,
             conversation,
             spending: request.spending.clone(),
             elicitation: None,
@@ -68,7 +69,8 @@ pub(crate) fn run(
             let mut too_long = None;
             {
                 let unit = request.unit.as_deref();
-                let tools = core.offered_tools(selection.as_ref(), unit, turn.model_calls);
+                let place = RequestPlace { unit, trial: request.trial, message: turn.model_calls };
+                let tools = core.offered_tools(selection.as_ref(), place);
                 let context = CallContext {
                     tools: &tools,
                     unit,

@@ -9,8 +9,8 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    CallDetails, Image, ModelRequest, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput,
-    ToolSpec,
+    CallDetails, Image, ModelRequest, RequestPlace, SideEffects, ToolCall, ToolCx, ToolError, ToolHost,
+    ToolOutput, ToolSpec,
 };
 use holodeck_model::Redactor;
 use serde::{Deserialize, Serialize};
@@ -90,10 +90,10 @@ impl ToolHost for RecordedTools {
         self.host.current()
     }
 
-    fn specs_for_request(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
-        let shown = self.host.specs_for_request(unit, message);
+    fn specs_for_request(&self, request: RequestPlace<'_>) -> Cow<'_, [ToolSpec]> {
+        let shown = self.host.specs_for_request(request);
         if *shown != *self.host.specs() {
-            let request = redact_request(&shown_request(unit, message), self.tape.redactor());
+            let request = redact_request(&shown_request(request), self.tape.redactor());
             self.tape.record(&request, list_response(&shown), 0);
         }
         shown
@@ -174,8 +174,8 @@ impl ToolHost for ReplayedTools {
     }
 
     /// The initial tools, unless the recording has others for this message.
-    fn specs_for_request(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
-        let entry = self.cursor.next(&shown_request(unit, message)).ok();
+    fn specs_for_request(&self, request: RequestPlace<'_>) -> Cow<'_, [ToolSpec]> {
+        let entry = self.cursor.next(&shown_request(request)).ok();
         match entry.and_then(|entry| read_list(&entry.response.text)) {
             Some(recorded) => Cow::Owned(merge_specs(recorded, self.host.specs(), &self.set.own)),
             None => Cow::Borrowed(&self.specs),
@@ -322,7 +322,7 @@ fn list_request(set: &ToolSet) -> ModelRequest {
     }
 }
 
-fn shown_request(unit: Option<&str>, message: u32) -> ModelRequest {
+fn shown_request(RequestPlace { unit, message, .. }: RequestPlace<'_>) -> ModelRequest {
     ModelRequest {
         provider: TOOLS_SHOWN.to_owned(),
         model: String::new(),

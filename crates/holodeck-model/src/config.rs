@@ -93,5 +93,6 @@ pub use simulated_user::{ConversationEnd, SimulatedUser};
 pub use standard_metric::{RougeVariant, StandardMetric, StandardMetricName};
 pub use test_case::{TestCase, Turn};
 pub use tool::{
-    FunctionTool, McpSampling, McpTool, McpTransport, PromptTool, ServerNeed, ToolConfig, parameters_schema,
+    FunctionTool, McpSampling, McpShare, McpTool, McpTransport, PromptTool, ServerNeed, ToolConfig,
+    parameters_schema,
 };

@@ -172,6 +172,8 @@ struct Work {
     grading: JoinSet<GradedUnit>,
     /// The place in the plan of each task in both sets.
     units: HashMap<Id, usize>,
+    /// Ends the resources of trials that no unit needs any more.
+    ending_trials: JoinSet<()>,
     /// Errors that will also affect other cases, by the unit that had them.
     blockers: HashMap<usize, Blocker>,
     to_grade: VecDeque<usize>,
@@ -210,6 +212,10 @@ impl Dispatcher<'_> {
             .clone()
             .filter(|&unit| self.executor.is_some() && !self.journal.has_answer(unit))
             .collect();
+        if let Some(executor) = &self.executor {
+            let trials = waiting.iter().filter_map(|&unit| self.journal.identity_of(unit));
+            trials.for_each(|(_, trial)| executor.trials.add_unit(trial));
+        }
         let mut waiting = waiting.into_iter();
         let mut work = Work {
             to_grade: units.filter(|&unit| self.needs_grading(unit)).collect(),
@@ -297,6 +303,7 @@ impl Dispatcher<'_> {
                     continue;
                 }
                 Some(joined) = work.running.join_next_with_id() => {
+                    self.finish_trial(&joined, &mut work);
                     let Some((unit, record, grade)) = self.take_record(joined, &mut work) else { continue };
                     let grade = grade.map(|grade| Box::new(self.with_trials_rule(unit, *grade)));
                     self.journal.record(unit, &record, grade.as_deref())?;
@@ -421,6 +428,21 @@ impl Dispatcher<'_> {
         let running = Arc::clone(executor).run(index, identity, cancel.child_token());
         let id = work.running.spawn(running).id();
         work.units.insert(id, unit);
+    }
+
+    /// Ends the resources of a trial if the unit that was executed is the last one that needs them.
+    fn finish_trial(&self, joined: &Result<(Id, CaseEnd), JoinError>, work: &mut Work) {
+        let id = joined.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        let unit = work
+            .units
+            .get(&id)
+            .and_then(|&unit| self.journal.identity_of(unit));
+        if let (Some((_, trial)), Some(executor)) = (unit, &self.executor)
+            && let Some(resources) = executor.trials.finish(trial)
+        {
+            work.ending_trials
+                .spawn(async move { resources.end(trial).await });
+        }
     }
 
     fn start_grading(

@@ -17,6 +17,7 @@ use crate::{
     grading::{Earlier, GradingStage},
     improve::AnswerLoop,
     judging::Judges,
+    trial_resources::TrialUses,
 };
 use holodeck_runs::{Grade, LoopRecord, UnitRecord, UserRecord};
 
@@ -31,6 +32,8 @@ pub(crate) struct Executor {
     pub(crate) router: Option<Arc<dyn TaskRouter>>,
     /// The quality loop that improves answers.
     pub(crate) answer_loop: Option<Arc<dyn AnswerLoop>>,
+    /// The resources of each trial.
+    pub(crate) trials: TrialUses,
     pub(crate) notices: tokio::sync::mpsc::UnboundedSender<String>,
 }
 
@@ -96,12 +99,9 @@ impl Executor {
         };
         let case = self.grading.case(index);
         let route = case.as_deref().and_then(|case| self.route(case));
-        let conversation = match case.as_deref().map(|case| (case, &case.user)) {
-            // Boxed, because most cases have no simulated user.
-            Some((case, Some(user))) => Box::pin(self.run_simulated(case, user, key, &cancel)).await,
-            Some((case, None)) if case.checks_only_selection() => Some(Conversation::without_answer(case)),
-            Some((case, None)) if case.turns.is_empty() => self.run_single(case, key, &cancel).await,
-            Some((case, None)) => self.run_conversation(case, key, &cancel).await,
+        let conversation = match case.as_deref() {
+            Some(case) if case.checks_only_selection() => Some(Conversation::without_answer(case)),
+            Some(case) => self.ask(case, key, &cancel).await,
             None => None,
         };
         let Some(Conversation {
@@ -176,6 +176,24 @@ impl Executor {
         Some(self.router.as_ref()?.route(task))
     }
 
+    /// Asks the agent with the resources of the trial. `None` if this run stopped it.
+    async fn ask(&self, case: &TestCase, key: UnitKey, cancel: &CancellationToken) -> Option<Conversation> {
+        let ready = cancel.run_until_cancelled(self.trials.begin(key.trial)).await?;
+        if let Err(error) = ready {
+            return Some(Conversation {
+                failures: vec![self.describe(&error)],
+                blocker: Blocker::from_error(&error),
+                ..Conversation::default()
+            });
+        }
+        match &case.user {
+            // Boxed, because most cases have no simulated user.
+            Some(user) => Box::pin(self.run_simulated(case, user, key, cancel)).await,
+            None if case.turns.is_empty() => self.run_single(case, key, cancel).await,
+            None => self.run_conversation(case, key, cancel).await,
+        }
+    }
+
     /// `None` if this run stopped it.
     async fn run_single(
         &self,
@@ -188,6 +206,7 @@ impl Executor {
             input: case.input.as_deref().unwrap_or_default(),
             files: &case.files,
             unit: Some(&unit),
+            trial: key.trial,
             ..TurnInput::default()
         };
         let start = |request| self.backend.start(request);
@@ -204,7 +223,7 @@ impl Executor {
             ..Conversation::default()
         };
         // Boxed, because most agents have no loop.
-        Box::pin(self.improve_answer(case, &unit, conversation, cancel)).await
+        Box::pin(self.improve_answer(case, (&unit, key.trial), conversation, cancel)).await
     }
 
     /// `None` if this run stopped it.
@@ -239,6 +258,7 @@ impl Executor {
                 input: &turn.input,
                 files: &turn.files,
                 unit: Some(&unit),
+                trial: key.trial,
                 ..TurnInput::default()
             };
             let end = self

@@ -40,6 +40,8 @@ pub struct FirstAnswer<'a> {
     pub files: &'a [FileInput],
     /// The unit in recordings.
     pub unit: &'a str,
+    /// The trial of the case, from 0.
+    pub trial: u32,
     /// The turn.
     pub turn: TurnRecord,
 }
@@ -60,7 +62,7 @@ impl Executor {
     pub(crate) async fn improve_answer(
         &self,
         case: &TestCase,
-        unit: &str,
+        (unit, trial): (&str, u32),
         mut conversation: Conversation,
         cancel: &CancellationToken,
     ) -> Option<Conversation> {
@@ -79,6 +81,7 @@ impl Executor {
             question: case.input.as_deref().unwrap_or_default(),
             files: &case.files,
             unit,
+            trial,
             turn,
         };
         let ImprovedAnswer { turn, record } = answer_loop.improve(first, cancel).await?;

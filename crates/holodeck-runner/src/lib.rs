@@ -23,6 +23,7 @@ mod regrade;
 mod run;
 mod simulate;
 mod steps;
+mod trial_resources;
 
 pub use budget::Budget;
 pub use calibrate::{
@@ -41,3 +42,4 @@ pub use plan_error::PlanError;
 pub use regrade::{RegradeRequest, regrade};
 pub use run::{RunError, RunOutcome, RunSettings, TestRequest, check_resumable, run_tests};
 pub use steps::derive_steps;
+pub use trial_resources::TrialResources;

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::{
     AnswerLoop, Budget, CurrentDeciders, JudgeSettings, Judges, OnFailure, Plan, PlanError, RunControl,
-    RunEvent, RunSink, Selection,
+    RunEvent, RunSink, Selection, TrialResources,
     deciders::RenewError,
     dispatch::Dispatcher,
     execute::Executor,
@@ -29,6 +29,7 @@ use crate::{
     grading::GradingStage,
     merge::MergeError,
     plan::{digest_cases, plan_trials},
+    trial_resources::TrialUses,
 };
 use holodeck_reports::{
     PlannedResult, ReportError, Results, RunView, Totals, format, run_file, write_baseline,
@@ -62,6 +63,8 @@ pub struct TestRequest {
     pub router: Option<Arc<dyn TaskRouter>>,
     /// The quality loop that improves the answers of cases, if the agent has one.
     pub answer_loop: Option<Arc<dyn AnswerLoop>>,
+    /// The resources that each trial has for itself, if there are any.
+    pub trial_resources: Option<Arc<dyn TrialResources>>,
     /// The programs that grade.
     pub programs: Arc<dyn Programs>,
     /// Everything that decides each check of the agent.
@@ -388,6 +391,7 @@ pub async fn run_tests(
         users: request.users.clone(),
         router: request.router.clone(),
         answer_loop: request.answer_loop.clone(),
+        trials: TrialUses::new(request.trial_resources.clone()),
         notices: notify,
     });
     let replayed = journal.header().replayed.is_some();

@@ -26,6 +26,8 @@ struct Player<'a> {
     redactor: &'a Redactor,
     /// The unit in recordings.
     label: &'a str,
+    /// The trial of the case, from 0.
+    trial: u32,
     cancel: &'a CancellationToken,
     /// The messages and answers so far, with secrets masked.
     exchanges: Vec<(String, String)>,
@@ -64,6 +66,7 @@ impl Executor {
             users: self.users.as_ref(),
             redactor: &self.grading.redactor,
             label: &label,
+            trial: key.trial,
             cancel,
             exchanges: Vec::new(),
             calls: 0,
@@ -117,6 +120,7 @@ impl Executor {
                 // The files belong to the question of the file.
                 files: if place == 0 { &case.files } else { &[] },
                 unit: Some(&unit),
+                trial: player.trial,
                 ..TurnInput::default()
             };
             let end = self

@@ -27,11 +27,11 @@ pub const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 /// How long a cancelled tool may take to stop.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// All tools of one agent, and the one place where time-outs, cancellation and limits apply.
-#[derive(Default)]
+/// All tools of one agent, and the one place where time-outs, cancellation and limits apply. Clones share the tools.
+#[derive(Clone, Default)]
 pub struct Toolbox {
     tools: Vec<Arc<Entry>>,
-    sources: Vec<Source>,
+    sources: Vec<Arc<Source>>,
     /// The specs of all tools when they were added.
     specs: Vec<ToolSpec>,
 }
@@ -100,14 +100,14 @@ impl Toolbox {
                 self.specs.push(entry.spec().clone());
             }
         }
-        self.sources.push(source);
+        self.sources.push(Arc::new(source));
     }
 
     fn entry(&self, name: &str) -> Option<Arc<Entry>> {
         let has_name = |entry: &&Arc<Entry>| entry.spec().name == name;
         let fixed = self.tools.iter().find(has_name).map(Arc::clone);
         fixed.or_else(|| {
-            let mut lists = self.sources.iter().map(Source::entries);
+            let mut lists = self.sources.iter().map(|source| source.entries());
             lists.find_map(|list| list.iter().find(has_name).map(Arc::clone))
         })
     }
@@ -258,7 +258,7 @@ impl ToolHost for Toolbox {
     }
 
     fn current(&self) -> Cow<'_, [ToolSpec]> {
-        if !self.sources.iter().any(Source::has_changed) {
+        if !self.sources.iter().any(|source| source.has_changed()) {
             return Cow::Borrowed(&self.specs);
         }
         let mut specs: Vec<ToolSpec> = self.tools.iter().map(|entry| entry.spec().clone()).collect();

@@ -41,6 +41,8 @@ pub struct TurnInput<'a> {
     pub files: &'a [FileInput],
     /// The unit that the turn belongs to, such as a test case.
     pub unit: Option<&'a str>,
+    /// Which trial of its test case the turn belongs to, from 0.
+    pub trial: u32,
     /// A time limit for this turn in place of the runner's, and the setting that defines it.
     pub limit: Option<(Duration, &'a str)>,
 }
@@ -82,6 +84,7 @@ impl TurnRunner {
             .limit
             .map_or(own_limit, |(limit, source)| (Some(limit), source));
         request.unit = turn.unit.map(ToOwned::to_owned);
+        request.trial = turn.trial;
         request.cancel = cancel.clone();
         let spending = request.spending.clone();
         let traceparent = Arc::clone(&request.traceparent);

@@ -33,8 +33,9 @@ use crate::{
     fingerprint::{IdentityError, files_of_tools},
     index::{IndexError, IndexSink, Indexes, Rebuild},
     inventory::{Inventory, OWN_MODEL},
-    mcp::McpServers,
+    mcp::{McpServers, McpSetup},
     prompts,
+    trial_tools::TrialTools,
     turn_key::turn_key,
 };
 
@@ -370,6 +371,7 @@ pub(crate) struct ToolSetup<'a> {
     pub(crate) agent: &'a LoadedAgent,
     /// For tools that ask a model.
     pub(crate) backends: &'a BackendSelector,
+    pub(crate) occasion: Occasion,
     pub(crate) preparing: Preparing,
     /// Whether indexes are rebuilt completely.
     pub(crate) rebuild: Rebuild,
@@ -381,6 +383,8 @@ pub(crate) struct ReadyTools {
     pub(crate) tools: Arc<dyn ToolHost>,
     /// The servers behind them.
     pub(crate) servers: McpServers,
+    /// The same tools for all trials of a test, if trials have servers of their own.
+    pub(crate) trials: Option<Arc<TrialTools>>,
     /// Warnings about the answers.
     pub(crate) warnings: Vec<String>,
 }
@@ -395,6 +399,7 @@ pub(crate) async fn prepare_tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, T
         return Ok(ReadyTools {
             tools: Arc::new(NoTools),
             servers: McpServers::default(),
+            trials: None,
             warnings: Vec::new(),
         });
     }
@@ -436,6 +441,7 @@ pub(crate) async fn prepare_tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, T
             .collect(),
     };
     let mut servers = McpServers::default();
+    let mut trials = None;
     let mut warnings = Vec::new();
     answers.check_files(&set)?;
     if !answers.can_replay_tools(&set) {
@@ -452,10 +458,13 @@ pub(crate) async fn prepare_tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, T
         add_prompts(&mut toolbox, setup).await?;
         warnings = add_searches(&mut toolbox, setup).await?;
         if setup.preparing == Preparing::Run {
-            servers = McpServers::connect(agent, backends, |server| {
+            let mcp = McpSetup::new(agent, backends, setup.occasion, |server| {
                 access.of_server(&names, server) != ServerAccess::None
-            })
-            .await?;
+            });
+            servers = mcp.connect().await?;
+            if setup.occasion == Occasion::Test {
+                trials = TrialTools::new(mcp, &servers, toolbox.clone()).map(Arc::new);
+            }
             servers.add_to(&mut toolbox);
         }
     }
@@ -469,7 +478,10 @@ pub(crate) async fn prepare_tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, T
             return Err(ToolSetupError::names(&unresolved));
         }
     }
-    let mut tools: Arc<dyn ToolHost> = Arc::new(toolbox);
+    let mut tools = match &trials {
+        Some(trials) => Arc::clone(trials) as Arc<dyn ToolHost>,
+        None => Arc::new(toolbox),
+    };
     if !by_turn {
         let result = answers.tools(tools, set);
         tools = result.map_err(|error| ToolSetupError::Tools(error.to_string().into()))?;
@@ -477,6 +489,7 @@ pub(crate) async fn prepare_tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, T
     Ok(ReadyTools {
         tools,
         servers,
+        trials,
         warnings,
     })
 }

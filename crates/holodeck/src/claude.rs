@@ -37,6 +37,7 @@ pub(crate) async fn backend(
     credentials.secret_names.extend(CLAUDE_SECRET_VARIABLES);
     let options = options(&AgentSetup {
         agent,
+        occasion,
         cli: &cli,
         managed: Path::new(machine::MANAGED),
         credentials: &credentials,

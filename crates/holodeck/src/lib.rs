@@ -47,6 +47,7 @@ mod targets;
 mod telemetry;
 mod test;
 mod tool_arguments;
+mod trial_tools;
 mod turn_key;
 mod unsupported;
 

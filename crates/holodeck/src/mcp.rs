@@ -6,46 +6,82 @@ use std::{collections::HashMap, sync::Arc};
 
 use futures::future::join_all;
 use holodeck_backend_api::ToolSource as _;
-use holodeck_mcp_bridge::{FailedServer, McpOptions, McpServer};
-use holodeck_model::{McpServerRecord, McpTool, Provider, Redactor, ServerNeed, ToolConfig};
+use holodeck_mcp_bridge::{McpOptions, McpServer};
+use holodeck_model::{
+    Location, McpServerRecord, McpTool, Occasion, Provider, Redactor, ServerNeed, ToolConfig,
+};
 use holodeck_tools::Toolbox;
 use holodeck_yaml::LoadedAgent;
 
 use crate::{ToolSetupError, backends::BackendSelector, sampling::AgentModel};
 
-/// The connected MCP servers of an agent. Dropping them ends their processes; closing them ends their sessions first.
-#[derive(Debug, Default)]
-pub(crate) struct McpServers(Vec<McpServer>);
+/// The MCP servers of the YAML that HoloDeck connects to, and how.
+pub(crate) struct McpSetup {
+    servers: Vec<ServerSetup>,
+    options: McpOptions,
+}
 
-impl McpServers {
-    /// Connects to the servers that `is_used` accepts and that the Claude CLI does not connect to itself. A failure is
-    /// an error for a required server, else a warning.
-    pub(crate) async fn connect(
+/// A server and its place in the YAML.
+struct ServerSetup {
+    config: McpTool,
+    at: Option<Location>,
+}
+
+impl McpSetup {
+    /// The servers without a mock that `is_used` accepts and that the Claude CLI does not connect to itself.
+    pub(crate) fn new(
         agent: &LoadedAgent,
         backends: &BackendSelector,
+        occasion: Occasion,
         is_used: impl Fn(&str) -> bool,
-    ) -> Result<Self, ToolSetupError> {
-        let mut tools = configured_servers(agent);
-        tools.retain(|(_, tool)| is_used(&tool.name));
-        if agent.config.model.provider == Provider::Anthropic {
-            tools.retain(|(_, tool)| tool.needs_own_client());
-        }
-        if tools.is_empty() {
-            return Ok(Self::default());
-        }
-        let configs: Vec<&McpTool> = tools.iter().map(|(_, tool)| *tool).collect();
+    ) -> Self {
+        let by_cli = agent.config.model.provider == Provider::Anthropic;
+        let is_own = |tool: &McpTool| {
+            tool.mock.is_none() && is_used(&tool.name) && (!by_cli || tool.needs_own_client(occasion))
+        };
+        let tools = agent.config.tools.iter().enumerate();
+        let servers = tools.filter_map(|(index, tool)| match tool {
+            ToolConfig::Mcp(tool) if is_own(tool) => Some(ServerSetup {
+                config: tool.clone(),
+                at: agent.locate(&format!("tools.{index}")),
+            }),
+            _ => None,
+        });
+        let servers = servers.collect();
         let mut options = McpOptions::new(&agent.dir, backends.env().clone());
         options.sampling = Some(AgentModel::of(agent, backends));
-        let connected = McpServer::connect_all(&configs, &options).await;
+        Self { servers, options }
+    }
+
+    /// The configurations of the servers.
+    pub(crate) fn configs(&self) -> impl Iterator<Item = &McpTool> {
+        self.servers.iter().map(|server| &server.config)
+    }
+
+    /// Keeps the servers that `is_needed` accepts, and makes them required.
+    pub(crate) fn retain_needed(&mut self, is_needed: impl Fn(&McpTool) -> bool) {
+        self.servers.retain(|server| is_needed(&server.config));
+        for server in &mut self.servers {
+            server.config.required = true;
+        }
+    }
+
+    /// Connects to the servers. A failure is an error for a required server, else a warning.
+    pub(crate) async fn connect(&self) -> Result<McpServers, ToolSetupError> {
+        if self.servers.is_empty() {
+            return Ok(McpServers::default());
+        }
+        let configs: Vec<&McpTool> = self.configs().collect();
+        let connected = McpServer::connect_all(&configs, &self.options).await;
         let mut errors = Vec::new();
         for failed in connected.failed {
-            let place = tools.get(failed.index).map(|(index, _)| format!("tools.{index}"));
-            let place = place.and_then(|pointer| agent.locate(&pointer));
+            let place = self
+                .servers
+                .get(failed.index)
+                .and_then(|server| server.at.as_ref());
             let place = place.map(|place| format!("{place}: ")).unwrap_or_default();
-            let FailedServer {
-                name, need, reason, ..
-            } = failed;
-            match need {
+            let (name, reason) = (failed.name, failed.reason);
+            match failed.need {
                 ServerNeed::Required => {
                     errors.push(format!("{place}MCP server `{name}` can't be used: {reason}"));
                 }
@@ -66,7 +102,7 @@ impl McpServers {
                 version = info.version
             );
         }
-        let servers = Self(connected.servers);
+        let servers = McpServers(connected.servers);
         if errors.is_empty() {
             Ok(servers)
         } else {
@@ -74,12 +110,24 @@ impl McpServers {
             Err(ToolSetupError::Tools(errors.join("\n").into()))
         }
     }
+}
 
+/// The connected MCP servers of an agent. Dropping them ends their processes; closing them ends their sessions first.
+#[derive(Debug, Default)]
+pub(crate) struct McpServers(Vec<McpServer>);
+
+impl McpServers {
     /// Adds their tools.
     pub(crate) fn add_to(&self, toolbox: &mut Toolbox) {
         for server in &self.0 {
             toolbox.add_source(Arc::new(server.clone()), server.request_timeout());
         }
+    }
+
+    /// Those whose names `is_wanted` accepts.
+    pub(crate) fn filtered(&self, is_wanted: impl Fn(&str) -> bool) -> Self {
+        let servers = self.0.iter().filter(|server| is_wanted(&server.info().tool));
+        Self(servers.cloned().collect())
     }
 
     /// Their names in the YAML.
@@ -139,15 +187,4 @@ fn unusable(servers: &[McpServer], configs: &[&McpTool]) -> Vec<String> {
         }
     }
     errors
-}
-
-/// The servers of the YAML without a mock, with their positions in the list of tools.
-fn configured_servers(agent: &LoadedAgent) -> Vec<(usize, &McpTool)> {
-    let tools = agent.config.tools.iter().enumerate();
-    tools
-        .filter_map(|(index, tool)| match tool {
-            ToolConfig::Mcp(tool) if tool.mock.is_none() => Some((index, tool)),
-            _ => None,
-        })
-        .collect()
 }

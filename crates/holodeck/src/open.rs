@@ -21,6 +21,7 @@ use crate::{
     inventory::{Inventory, ModelRole},
     mcp::McpServers,
     model_keys, prices, quality, telemetry,
+    trial_tools::TrialTools,
     unsupported::refuse_unsupported,
 };
 
@@ -239,6 +240,7 @@ impl CheckedAgent {
                 backend: Arc::new(NoBackend),
                 tools: Arc::new(NoTools),
                 servers: McpServers::default(),
+                trials: None,
                 telemetry,
                 warnings: Vec::new(),
             });
@@ -246,6 +248,7 @@ impl CheckedAgent {
         let setup = ToolSetup {
             agent: &agent,
             backends: &backends,
+            occasion,
             preparing: options.preparing,
             rebuild: options.rebuild,
             on_index: &options.on_index,
@@ -253,6 +256,7 @@ impl CheckedAgent {
         let ReadyTools {
             tools,
             servers,
+            trials,
             warnings,
         } = prepare_tools(&setup).await?;
         let backend = backends.create(Arc::clone(&agent.agent), occasion, Arc::clone(&tools));
@@ -270,6 +274,7 @@ impl CheckedAgent {
             backend,
             tools,
             servers,
+            trials,
             telemetry,
             warnings,
         })
@@ -325,6 +330,7 @@ pub struct OpenAgent {
     backend: Arc<dyn AgentBackend>,
     tools: Arc<dyn ToolHost>,
     servers: McpServers,
+    trials: Option<Arc<TrialTools>>,
     telemetry: Telemetry,
     warnings: Vec<String>,
 }
@@ -401,6 +407,11 @@ impl OpenAgent {
         &self.servers
     }
 
+    /// The tools for all trials of a test, if trials have servers of their own.
+    pub(crate) fn trials(&self) -> Option<&Arc<TrialTools>> {
+        self.trials.as_ref()
+    }
+
     /// The export of telemetry.
     pub(crate) fn telemetry(&self) -> &Telemetry {
         &self.telemetry
@@ -417,6 +428,9 @@ impl OpenAgent {
     /// As [`close`](Self::close), without the export of telemetry, which the caller ends.
     pub(crate) async fn close_traced(self) -> Result<(), BackendError> {
         let result = self.backend.teardown().await;
+        if let Some(trials) = &self.trials {
+            trials.close().await;
+        }
         self.servers.close().await;
         result
     }

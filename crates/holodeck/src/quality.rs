@@ -180,6 +180,7 @@ impl AgentLoop {
             question: first.question,
             files: first.files,
             unit: first.unit,
+            trial: first.trial,
             cancel,
             turns: Mutex::new(vec![Arc::clone(&turn)]),
         };
@@ -332,6 +333,7 @@ struct AgentImprover<'a> {
     question: &'a str,
     files: &'a [FileInput],
     unit: &'a str,
+    trial: u32,
     cancel: &'a CancellationToken,
     /// Every turn, also those without an answer.
     turns: Mutex<Vec<Arc<TurnRecord>>>,
@@ -354,6 +356,7 @@ impl Improver for AgentImprover<'_> {
             input: &prompt,
             files: self.files,
             unit: Some(&unit),
+            trial: self.trial,
             ..TurnInput::default()
         };
         let start = |request| self.agent.backend.start(request);

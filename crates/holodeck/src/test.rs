@@ -15,8 +15,8 @@ use holodeck_model::{
 use holodeck_otel_bridge::Telemetry;
 use holodeck_runner::{
     AnswerLoop, Budget, CurrentDeciders, FailedIn, MergeRequest, OnFailure, Plan, PlanError, RegradeRequest,
-    Renew, RunControl, RunError, RunOutcome, RunSettings, RunSink, Selection, TestRequest, VerdictSource,
-    check_resumable, plan_trials, run_tests,
+    Renew, RunControl, RunError, RunOutcome, RunSettings, RunSink, Selection, TestRequest, TrialResources,
+    VerdictSource, check_resumable, plan_trials, run_tests,
 };
 use holodeck_runs::{
     AgentRuns, CaseTrials, Journal, JournalHeader, Member, RunFlags, RunUse, StoreError, StoredCombination,
@@ -84,6 +84,9 @@ pub struct TestOptions {
     /// The command line, for the run file.
     pub cli_args: Vec<String>,
 }
+
+/// More processes of MCP servers than this at a time are worth a warning.
+const MANY_PROCESSES: usize = 50;
 
 /// The runs of a matrix that one command starts.
 #[derive(Clone, Debug)]
@@ -275,6 +278,7 @@ pub async fn prepare_test(
     };
     let (router, agent_warnings) = agents::task_router(open.agent(), planned);
     warnings.extend(agent_warnings);
+    warn_of_processes(&open, &trials);
     metadata.mcp_servers = open.servers().records(&redactor);
     let request = TestRequest {
         agent: Arc::clone(open.agent()),
@@ -285,6 +289,10 @@ pub async fn prepare_test(
         backend: Arc::clone(open.backend()),
         judge: AgentJudges::settings(open.agent(), Some(planned), open.backends(), &turns),
         answer_loop,
+        trial_resources: open
+            .trials()
+            .cloned()
+            .map(|trials| trials as Arc<dyn TrialResources>),
         users: AgentJudges::users(open.agent(), Some(planned), open.backends(), &turns),
         router,
         programs,
@@ -307,6 +315,19 @@ pub async fn prepare_test(
         every_case,
         partial,
     })
+}
+
+/// Warns if the servers of all trials together are so many processes that the machine may not have room for them.
+fn warn_of_processes(open: &OpenAgent, trials: &[CaseTrials]) {
+    let most = trials.iter().map(|trials| trials.count).max().unwrap_or(1);
+    let per_trial = open.trials().map_or(0, |trials| trials.processes());
+    let processes = per_trial.saturating_mul(usize::try_from(most).unwrap_or(usize::MAX));
+    if most > 1 && processes > MANY_PROCESSES {
+        tracing::warn!(
+            "each of the {most} trials has MCP servers of its own, up to {processes} processes at a time; with \
+             `share: trials` on an MCP tool all trials use the same server"
+        );
+    }
 }
 
 fn source_of_verdicts(answers: &Answers) -> VerdictSource {

@@ -10,6 +10,14 @@ use holodeck_backend_api::{TokenUsage, ToolUsage};
 use super::*;
 use crate::RecordMode;
 
+fn place(unit: &str, message: u32) -> RequestPlace<'_> {
+    RequestPlace {
+        unit: Some(unit),
+        trial: 0,
+        message,
+    }
+}
+
 /// Counts its calls and answers by the tool's name.
 #[derive(Default)]
 struct Live {
@@ -370,8 +378,8 @@ async fn a_replay_shows_each_message_its_recorded_tools() {
             &self.first
         }
 
-        fn specs_for_request(&self, _: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
-            if message == 0 {
+        fn specs_for_request(&self, request: RequestPlace<'_>) -> Cow<'_, [ToolSpec]> {
+            if request.message == 0 {
                 Cow::Borrowed(&self.first)
             } else {
                 Cow::Owned(self.grown.clone())
@@ -393,7 +401,7 @@ async fn a_replay_shows_each_message_its_recorded_tools() {
     let grown = growing.grown.clone();
     let host = RecordedTools::new(Arc::new(growing), Arc::clone(&tape), set(&[]));
     for (unit, message) in [("a", 0), ("a", 1), ("b", 0)] {
-        host.specs_for_request(Some(unit), message);
+        host.specs_for_request(place(unit, message));
     }
     let request = call_request(
         &ToolCall {
@@ -416,7 +424,7 @@ async fn a_replay_shows_each_message_its_recorded_tools() {
 
     let cassette = Arc::new(Cassette::open(&path).unwrap());
     let replayed = ReplayedTools::new(cassette, redactor(), Live::with(&[]), set(&[]));
-    assert_eq!(replayed.specs_for_request(Some("a"), 0).len(), 1);
-    assert_eq!(*replayed.specs_for_request(Some("a"), 1), *grown);
-    assert_eq!(replayed.specs_for_request(Some("b"), 1).len(), 1);
+    assert_eq!(replayed.specs_for_request(place("a", 0)).len(), 1);
+    assert_eq!(*replayed.specs_for_request(place("a", 1)), *grown);
+    assert_eq!(replayed.specs_for_request(place("b", 1)).len(), 1);
 }

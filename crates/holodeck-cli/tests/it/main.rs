@@ -82,6 +82,7 @@ mod surface;
 mod survivors;
 mod templates;
 mod terminal;
+mod trial_servers;
 mod trials;
 mod validate;
 mod verdicts;

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{HierarchicalDocumentTool, McpMockConfig, MockConfig, ModelOverrides, VectorstoreTool};
-use crate::SideEffects;
 use crate::value::{JsonMap, PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets};
+use crate::{Occasion, SideEffects};
 
 /// A tool.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -219,6 +219,9 @@ pub struct McpTool {
     /// Whether it may call the agent's model while one of its tools runs (sampling); calls count as the agent's own.
     #[serde(default, skip_serializing_if = "McpSampling::is_denied")]
     pub sampling: McpSampling,
+    /// Which trials of a test use the same server: `trials` means all of them; if absent, each trial has its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<McpShare>,
     /// Its name in the MCP registry.
     pub registry_name: Option<String>,
     /// Answers instead of the server, which is then not started.
@@ -249,9 +252,10 @@ impl McpTool {
         self.configured_time_limit().unwrap_or(Duration::from_mins(1))
     }
 
-    /// Whether HoloDeck connects to it with every provider: the Claude Code CLI does not support sampling.
-    pub fn needs_own_client(&self) -> bool {
-        self.sampling == McpSampling::Allow
+    /// Whether HoloDeck connects to it with every provider: the Claude Code CLI does not support sampling, and starts
+    /// servers anew for each case of a test.
+    pub fn needs_own_client(&self, occasion: Occasion) -> bool {
+        self.sampling == McpSampling::Allow || self.share.is_some() && occasion == Occasion::Test
     }
 
     /// How long a request may take, if that is configured.
@@ -280,6 +284,14 @@ impl McpSampling {
     fn is_denied(&self) -> bool {
         *self == Self::Deny
     }
+}
+
+/// Which trials of a test use the same MCP server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum McpShare {
+    /// All trials.
+    Trials,
 }
 
 /// How an MCP server is reached.

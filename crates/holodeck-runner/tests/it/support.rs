@@ -72,6 +72,7 @@ impl Project {
             users: None,
             router: None,
             answer_loop: None,
+            trial_resources: None,
             programs: Arc::new(NoPrograms),
             checks: self.checks(),
             replayed: None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    SideEffects, Tool, ToolCx, ToolError, ToolHost as _, ToolOutput, ToolSource, ToolSpec,
+    RequestPlace, SideEffects, Tool, ToolCx, ToolError, ToolHost as _, ToolOutput, ToolSource, ToolSpec,
 };
 use holodeck_tools::Toolbox;
 use pretty_assertions::assert_eq;
@@ -106,7 +106,10 @@ async fn added_tools_are_offered_and_called_and_removed_ones_are_not() {
 
     server.set_names(&["b", "c"]);
     assert_eq!(names(&toolbox.current()), ["own", "b", "c"]);
-    assert_eq!(names(&toolbox.specs_for_request(None, 3)), ["own", "b", "c"]);
+    assert_eq!(
+        names(&toolbox.specs_for_request(RequestPlace::default())),
+        ["own", "b", "c"]
+    );
     // The original list does not change.
     assert_eq!(names(toolbox.specs()), ["own", "a", "b"]);
     assert_eq!(call_tool(&toolbox, "c", json!({})).await, "c of server");

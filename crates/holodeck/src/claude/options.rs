@@ -10,7 +10,7 @@ use holodeck_backend_api::{
 use holodeck_backend_claude::{ClaudeOptions, Edits, Limits, McpServer, McpServers, Reuse};
 use holodeck_mcp_bridge::ClaudeServers;
 use holodeck_model::{
-    ApprovalPolicy, ClaudeConfig, Effort, Env, HOLODECK_SERVER, McpTool, PathRef, ServerAccess,
+    ApprovalPolicy, ClaudeConfig, Effort, Env, HOLODECK_SERVER, McpTool, Occasion, PathRef, ServerAccess,
     SubagentConfig, SubagentModel, ToolAccess, ToolConfig, ToolNames, mcp_tool_name, path_access,
     read_text_input, without_pattern,
 };
@@ -49,6 +49,8 @@ const MAX_PROMPT_BYTES: u64 = 1024 * 1024;
 pub(super) struct AgentSetup<'a> {
     /// The agent.
     pub agent: &'a LoadedAgent,
+    /// What it is opened for.
+    pub occasion: Occasion,
     /// The program.
     pub cli: &'a ClaudeCli,
     /// Its credentials.
@@ -338,18 +340,19 @@ fn wire_name(spec: &ToolSpec) -> String {
     mcp_tool_name(HOLODECK_SERVER, &spec.name)
 }
 
-/// Servers whose tools run in this process, but look as if the CLI ran them: those with a mock, and those that need
-/// more client features than the CLI has.
+/// Servers whose tools run in this process, but look as if the CLI ran them: those with a mock, and those to which
+/// HoloDeck connects itself.
 fn local_servers<'a>(setup: &AgentSetup<'a>) -> impl Iterator<Item = &'a str> {
     let tools = setup.agent.config.tools.iter();
-    tools.filter_map(|tool| match tool {
-        ToolConfig::Mcp(server) if is_local(server) => Some(server.name.as_str()),
+    let occasion = setup.occasion;
+    tools.filter_map(move |tool| match tool {
+        ToolConfig::Mcp(server) if is_local(server, occasion) => Some(server.name.as_str()),
         _ => None,
     })
 }
 
-fn is_local(server: &McpTool) -> bool {
-    server.mock.is_some() || server.needs_own_client()
+fn is_local(server: &McpTool, occasion: Occasion) -> bool {
+    server.mock.is_some() || server.needs_own_client(occasion)
 }
 
 fn strip_prefix(spec: &ToolSpec, prefix: &str) -> Option<ToolSpec> {
@@ -467,7 +470,7 @@ fn servers(setup: &AgentSetup<'_>) -> Result<McpServers, BackendError> {
         .tools
         .iter()
         .filter_map(|tool| match tool {
-            ToolConfig::Mcp(tool) if !is_local(tool) && is_used(tool) => Some(tool),
+            ToolConfig::Mcp(tool) if !is_local(tool, setup.occasion) && is_used(tool) => Some(tool),
             _ => None,
         })
         .collect();

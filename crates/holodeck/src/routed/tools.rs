@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    CallRefusal, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
+    CallRefusal, RequestPlace, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
 };
 use holodeck_model::{
     Agent, AgentMode, ClaudeConfig, Glob, NameMatch, Provider, ToolConfig, ToolNames, without_pattern,
@@ -44,8 +44,8 @@ impl ToolHost for WithSkills {
         self.add(self.host.current())
     }
 
-    fn specs_for_request(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
-        self.add(self.host.specs_for_request(unit, message))
+    fn specs_for_request(&self, request: RequestPlace<'_>) -> Cow<'_, [ToolSpec]> {
+        self.add(self.host.specs_for_request(request))
     }
 
     async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
@@ -150,8 +150,8 @@ impl ToolHost for NamedTools {
         self.only_named(&self.host.current())
     }
 
-    fn specs_for_request(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
-        self.only_named(&self.host.specs_for_request(unit, message))
+    fn specs_for_request(&self, request: RequestPlace<'_>) -> Cow<'_, [ToolSpec]> {
+        self.only_named(&self.host.specs_for_request(request))
     }
 
     async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {

@@ -46,6 +46,7 @@ fn options_of_yaml(rest: &str, side_effects: BuiltinChanges, kind: ClaudeCliKind
     let policy = ApprovalPolicy::new(&agent.config);
     let options = options(&AgentSetup {
         agent: &agent,
+        occasion: Occasion::Test,
         cli: &ClaudeCli {
             path: PathBuf::from("/opt/claude"),
             version: CliVersion::new(2, 1, 330),

@@ -130,6 +130,7 @@ impl Yaml {
         let options = options(&AgentSetup {
             managed: std::path::Path::new("/nowhere"),
             agent: &self.agent,
+            occasion,
             cli: &cli,
             credentials: &ClaudeEnv::for_agent(&self.agent, &self.env).unwrap(),
             env: &self.env,
