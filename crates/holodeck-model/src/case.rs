@@ -378,7 +378,7 @@ macro_rules! hexadecimal {
 
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
+                serializer.serialize_str(&$crate::hex(&self.0))
             }
         }
 
@@ -401,13 +401,16 @@ hexadecimal!(CaseId, CaseContent);
 pub struct InvalidCaseId;
 
 pub(crate) fn parse_hexadecimal(text: &str) -> Option<[u8; 16]> {
-    if text.len() != 32 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return None;
-    }
+    let value = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    };
+    let digits: &[u8; 32] = text.as_bytes().try_into().ok()?;
     let mut bytes = [0; 16];
-    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-        let digits = std::str::from_utf8(digits).ok()?;
-        *byte = u8::from_str_radix(digits, 16).ok()?;
+    for (byte, [high, low]) in bytes.iter_mut().zip(digits.as_chunks().0) {
+        *byte = value(*high)? << 4 | value(*low)?;
     }
     Some(bytes)
 }

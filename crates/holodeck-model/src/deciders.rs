@@ -7,7 +7,7 @@
 mod check;
 mod steps;
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr, sync::LazyLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::Value;
@@ -15,7 +15,10 @@ use serde_json::Value;
 pub use check::{CheckIdentities, CheckReads, GraderFiles, check_label};
 pub use steps::DerivedSteps;
 
-use crate::{case::hexadecimal, digest_json};
+use crate::{
+    case::hexadecimal,
+    identity::{digest_text, sorted_text},
+};
 
 /// The beginning of the SHA-256 of a canonical JSON value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,9 +29,12 @@ hexadecimal!(Digest);
 impl Digest {
     /// The digest of a JSON value, whose order of keys does not count.
     pub fn of(value: &Value) -> Self {
-        let text = digest_json(value);
-        let digits = text.rsplit(':').next().unwrap_or_default();
-        digits.parse().unwrap_or(Self([0; 16]))
+        Self::of_text(&sorted_text(value))
+    }
+
+    /// The digest of the JSON value with this text, whose keys are in order.
+    fn of_text(text: &str) -> Self {
+        Self(digest_text(text))
     }
 
     /// The digest of several digests: the same for every order, and for every number of equal ones.
@@ -106,9 +112,10 @@ pub const TRIALS_RULE: &str = "min_passes";
 impl CaseDeciders {
     /// Those of a case without checks and rules.
     pub fn known() -> Self {
+        static OF_FORMAT: LazyLock<Digest> =
+            LazyLock::new(|| Digest::of(&Value::from(crate::IDENTITY_FORMAT)));
         let mut deciders = Self::default();
-        let format = Digest::of(&Value::from(crate::IDENTITY_FORMAT));
-        deciders.add_rule(FORMAT.to_owned(), format);
+        deciders.add_rule(FORMAT.to_owned(), *OF_FORMAT);
         deciders
     }
 

@@ -7,7 +7,6 @@
 use std::{
     any::TypeId,
     collections::HashMap,
-    fmt::Write as _,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -16,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::hex::hex_prefix;
+use crate::hex::hex;
 
 /// The version of the canonical form. A change of the form, or of a default, changes digests of unchanged files; it
 /// needs a new version, so that reports can name the cause.
@@ -44,9 +43,20 @@ pub fn canonical<T: ConfigPart>(value: &T, name_path: NamePath<'_>) -> Value {
 
 /// The digest of a JSON value, whose order of keys does not count: the beginning of the SHA-256 of its text.
 pub fn digest_json(value: &Value) -> String {
+    format!("sha256:{}", hex(&digest_text(&sorted_text(value))))
+}
+
+/// The text of a JSON value with the keys of objects in order.
+pub(crate) fn sorted_text(value: &Value) -> String {
     let mut text = String::new();
     write_sorted(value, &mut text);
-    format!("sha256:{}", hex_prefix(&Sha256::digest(text.as_bytes()), 16))
+    text
+}
+
+/// The beginning of the SHA-256 of a text.
+pub(crate) fn digest_text(text: &str) -> [u8; 16] {
+    let digest: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+    std::array::from_fn(|place| digest.get(place).copied().unwrap_or_default())
 }
 
 fn write_sorted(value: &Value, text: &mut String) {
@@ -59,7 +69,7 @@ fn write_sorted(value: &Value, text: &mut String) {
                 if index > 0 {
                     text.push(',');
                 }
-                write_scalar(&Value::from(name.as_str()), text);
+                write_scalar(name, text);
                 text.push(':');
                 write_sorted(value, text);
             }
@@ -79,9 +89,9 @@ fn write_sorted(value: &Value, text: &mut String) {
     }
 }
 
-fn write_scalar(value: &Value, text: &mut String) {
-    // Writing to a string cannot fail.
-    let _ = write!(text, "{value}");
+fn write_scalar<T: Serialize + ?Sized>(value: &T, text: &mut String) {
+    // A scalar can always be written as JSON.
+    text.push_str(&serde_json::to_string(value).unwrap_or_default());
 }
 
 /// The JSON Schema of a type; it is generated once.

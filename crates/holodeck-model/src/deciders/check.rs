@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 use super::{CheckIdentity, Digest, Digests};
 use crate::{
     CodeMetric, EvalParam, GevalMetric, JsonMap, MetricConfig, ModelConfig, OnMasked, RagMetricType,
-    Redactor, ResolvedAgent, RougeVariant, StandardMetric, canonical, variable_secrets,
+    Redactor, ResolvedAgent, RougeVariant, StandardMetric, canonical, identity::sorted_text,
+    variable_secrets,
 };
 
 /// The digest of the files of each grader program, by [`CheckIdentities::program`].
@@ -75,9 +76,17 @@ pub struct CheckIdentities {
 /// The parts that depend on the configuration of a metric only.
 #[derive(Clone, Debug)]
 struct Known {
-    expectation: Value,
-    judge: Option<Value>,
+    /// Its text with the keys in order.
+    expectation: String,
+    judge: Option<Judge>,
     grader: Option<Digest>,
+}
+
+/// Who judges an answer, and who a whole conversation.
+#[derive(Clone, Copy, Debug)]
+struct Judge {
+    of_answer: Digest,
+    of_conversation: Digest,
 }
 
 impl CheckIdentities {
@@ -132,17 +141,15 @@ impl CheckIdentities {
             || Cow::Owned(self.know(config)),
             |(_, known)| Cow::Borrowed(known),
         );
-        let expectation = json!([known.expectation, self.reads(config, reads)]);
-        let judge = known.judge.as_ref().map(|judge| {
-            if reads.conversation {
-                Digest::of(&json!([judge, "conversation"]))
-            } else {
-                Digest::of(judge)
-            }
-        });
+        let read = sorted_text(&self.reads(config, reads));
+        // As the text of an array of both.
+        let expectation = format!("[{},{read}]", known.expectation);
         CheckIdentity {
-            expectation: Some(Digest::of(&expectation)),
-            judge,
+            expectation: Some(Digest::of_text(&expectation)),
+            judge: known.judge.map(|judge| match reads.conversation {
+                true => judge.of_conversation,
+                false => judge.of_answer,
+            }),
             grader: known.grader,
         }
     }
@@ -180,7 +187,11 @@ impl CheckIdentities {
             }
             asked.insert("models".to_owned(), models.iter().map(juror).collect());
             asked.insert("prompts".to_owned(), self.prompts.into());
-            judge = Some(self.masked(asked));
+            let asked = self.masked(asked);
+            judge = Some(Judge {
+                of_answer: Digest::of(&asked),
+                of_conversation: Digest::of(&json!([asked, "conversation"])),
+            });
         }
         if let MetricConfig::Code(code) = config {
             fields.retain(|name, _| !PROGRAM.contains(&name.as_str()));
@@ -202,7 +213,7 @@ impl CheckIdentities {
             fields.insert("on_masked".to_owned(), json!(OnMasked::Accept));
         }
         Known {
-            expectation: self.masked(fields),
+            expectation: sorted_text(&self.masked(fields)),
             judge,
             grader,
         }
