@@ -10,6 +10,7 @@ mod claude;
 mod database;
 mod deployment;
 mod embedding;
+mod embedding_settings;
 mod evaluation;
 mod execution;
 mod expected_approval;
@@ -18,6 +19,7 @@ mod files;
 mod global;
 mod goal_success;
 mod instructions;
+mod judging;
 mod matrix;
 mod mock;
 mod model;
@@ -52,10 +54,11 @@ pub use deployment::{
     AwsTarget, AzureTarget, CloudProvider, DeploymentConfig, DeploymentTarget, GcpTarget, RegistryConfig,
     Runtime, ServeProtocol, TagStrategy,
 };
-pub use embedding::{EmbeddingConfig, EmbeddingProvider, EmbeddingSettings};
+pub use embedding::{EmbeddingConfig, EmbeddingProvider};
+pub use embedding_settings::EmbeddingSettings;
 pub use evaluation::{
-    Aggregate, CodeMetric, EvalParam, EvaluationConfig, GevalMetric, Judging, MetricCondition, MetricConfig,
-    OnMasked, RagMetric, RagMetricType, RubricLevel,
+    CodeMetric, EvalParam, EvaluationConfig, GevalMetric, Judging, MetricConfig, RagMetric, RagMetricType,
+    RubricLevel,
 };
 pub use execution::{ExecutionConfig, OnTruncated};
 pub use expected_approval::{CallDecision, ExpectedApproval};
@@ -64,6 +67,7 @@ pub use files::{FileInput, FileType};
 pub use global::{GlobalConfig, VectorstoreEntry};
 pub use goal_success::GoalSuccessMetric;
 pub use instructions::InstructionsConfig;
+pub use judging::{Aggregate, MetricCondition, OnMasked};
 pub use matrix::{Combination, Matrix, axis_value};
 pub use mock::{McpMockConfig, MockAnswer, MockConfig, MockOutcome, MockUsedUp, MockedMcpTool};
 pub use model::{ModelConfig, ModelOverrides, Provider, ReasoningInContent};
@@ -93,6 +97,6 @@ pub use simulated_user::{ConversationEnd, SimulatedUser};
 pub use standard_metric::{RougeVariant, StandardMetric, StandardMetricName};
 pub use test_case::{TestCase, Turn};
 pub use tool::{
-    FunctionTool, McpSampling, McpShare, McpTool, McpTransport, PromptTool, ServerNeed, ToolConfig,
-    parameters_schema,
+    FunctionTool, McpSampling, McpShare, McpTool, McpTransport, PromptTool, ServerNeed, SideEffects,
+    ToolConfig, parameters_schema,
 };

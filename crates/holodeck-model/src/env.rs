@@ -6,8 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::substitute;
-
 /// The user's home directory, which contains `~/.holodeck`.
 pub const HOME: &str = "HOME";
 /// Seconds a file may take to be processed.
@@ -114,16 +112,6 @@ impl Env {
         self.variables
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
-    }
-
-    /// Replaces `${NAME}`, `${NAME:-default}` and `$${NAME}` (literal) in `text`, as in YAML values; the error lists
-    /// the names that are not set.
-    pub fn expand(&self, text: &str) -> Result<String, Vec<String>> {
-        match substitute(text, self) {
-            None => Ok(text.to_owned()),
-            Some(replaced) if replaced.missing.is_empty() => Ok(replaced.text),
-            Some(replaced) => Err(replaced.missing),
-        }
     }
 
     /// The user's home directory.

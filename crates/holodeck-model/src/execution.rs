@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{TokenUsage, value::JsonMap};
+use crate::{UsageMetadata, value::JsonMap};
 
 /// A command to execute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -254,15 +254,6 @@ pub struct ExecutionAttempt {
     /// Tokens and cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage_metadata: Option<UsageMetadata>,
-}
-
-/// The tokens, cost and calls of an attempt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct UsageMetadata {
-    /// Tokens; absent if unknown.
-    pub usage: Option<TokenUsage>,
-    /// US dollars; absent if unknown.
-    pub cost_usd: Option<f64>,
 }
 
 /// The result of a command for its caller; it does not show how the command was routed.

@@ -71,7 +71,7 @@ pub use endpoint::{EndpointConfig, EndpointError, EndpointOrigin, EndpointRoute,
 pub use env::Env;
 pub use execution::{
     Command, CommandContext, CommandResult, ExecutionAttempt, IterationRecord, RESERVED_FIELDS,
-    RoutingDecision, TerminationReason, UsageMetadata,
+    RoutingDecision, TerminationReason,
 };
 pub use files::{
     DiskFiles, FileKind, Files, MemoryFiles, absolute_path, create_private_folder, io_reason, private_file,
@@ -95,12 +95,12 @@ pub use source::{Source, Sources};
 pub use substitute::{Substitution, substitute};
 pub use suggest::closest;
 pub use tool_names::{
-    DeclaredTool, HOLODECK_SERVER, NameMatch, ServerAccess, SideEffects, ToolAccess, ToolIdentity, ToolKind,
-    ToolNames, ToolOrigin, UnresolvedName, mcp_tool_name, reserved_server_keys, server_key,
-    shorten_tool_name, without_pattern,
+    DeclaredTool, HOLODECK_SERVER, NameMatch, ServerAccess, ToolAccess, ToolIdentity, ToolKind, ToolNames,
+    ToolOrigin, UnresolvedName, mcp_tool_name, reserved_server_keys, server_key, shorten_tool_name,
+    without_pattern,
 };
 pub use tool_pattern::{CallPattern, ToolPattern};
-pub use usage::{Spent, TokenUsage};
+pub use usage::{Spent, TokenUsage, UsageMetadata};
 pub use value::{
     Decimal, Glob, JsonMap, OneOrMany, PathBases, PathGlob, PathRef, Pattern, PatternError, SecretMap,
     has_lost_digits, python_str,

@@ -93,6 +93,18 @@ impl<'t> Reference<'t> {
     }
 }
 
+impl Env {
+    /// Replaces `${NAME}`, `${NAME:-default}` and `$${NAME}` (literal) in `text`, as in YAML values; the error lists
+    /// the names that are not set.
+    pub fn expand(&self, text: &str) -> Result<String, Vec<String>> {
+        match substitute(text, self) {
+            None => Ok(text.to_owned()),
+            Some(replaced) if replaced.missing.is_empty() => Ok(replaced.text),
+            Some(replaced) => Err(replaced.missing),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -45,16 +45,6 @@ pub enum ToolKind {
     Builtin,
 }
 
-/// Whether a tool may change something outside the conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum SideEffects {
-    /// It only reads.
-    None,
-    /// It may change something, or its effects are unknown.
-    Possible,
-}
-
 /// Where a tool comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolOrigin {

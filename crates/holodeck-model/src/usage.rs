@@ -9,8 +9,6 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::UsageMetadata;
-
 /// Tokens of a model call. If the provider reports none, the `TokenUsage` is absent, not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -149,6 +147,15 @@ impl From<Spent> for UsageMetadata {
             cost_usd: spent.cost_usd,
         }
     }
+}
+
+/// The tokens, cost and calls of an attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UsageMetadata {
+    /// Tokens; absent if unknown.
+    pub usage: Option<TokenUsage>,
+    /// US dollars; absent if unknown.
+    pub cost_usd: Option<f64>,
 }
 
 #[cfg(test)]

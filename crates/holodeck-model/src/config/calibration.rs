@@ -8,8 +8,6 @@ use serde::{
     de::{self, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
-use super::MetricConfig;
-
 /// Whether a run needs a calibration of the judge: `true`, or what the calibration must reach.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -58,20 +56,6 @@ impl RequireCalibrated {
             Self::Flag(required) => required.then(CalibrationMinimum::default),
             Self::AtLeast(minimum) => Some(minimum),
         }
-    }
-}
-
-impl MetricConfig {
-    /// The calibration that its judge needs; `None` if it needs none.
-    pub fn required_calibration(&self) -> Option<CalibrationMinimum> {
-        let required = match self {
-            Self::Standard(metric) => metric.require_calibrated,
-            Self::Geval(metric) => metric.require_calibrated,
-            Self::Rag(metric) => metric.require_calibrated,
-            Self::GoalSuccess(metric) => metric.require_calibrated,
-            Self::Code(_) => None,
-        };
-        required?.minimum()
     }
 }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-use super::{Agent, AuthProvider, Provider, ToolConfig};
+use super::{AuthProvider, Provider, ToolConfig};
 use crate::value::{read_secret, write_secret};
 
 /// The model that makes embeddings.
@@ -69,7 +69,7 @@ impl EmbeddingProvider {
     }
 
     /// The model if the YAML names none.
-    fn default_model(self) -> &'static str {
+    pub(super) fn default_model(self) -> &'static str {
         match self {
             Self::Openai | Self::AzureOpenai => "text-embedding-3-small",
             Self::Ollama => "nomic-embed-text:latest",
@@ -78,7 +78,7 @@ impl EmbeddingProvider {
     }
 
     /// The same provider, if it makes embeddings.
-    fn of(provider: Provider) -> Option<Self> {
+    pub(super) fn of(provider: Provider) -> Option<Self> {
         match provider {
             Provider::Openai => Some(Self::Openai),
             Provider::AzureOpenai => Some(Self::AzureOpenai),
@@ -91,93 +91,6 @@ impl EmbeddingProvider {
 impl std::fmt::Display for EmbeddingProvider {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-/// The embedding settings of a retrieval tool, with defaults for everything that the agent file omits.
-#[derive(Clone, Debug)]
-pub struct EmbeddingSettings {
-    /// Who makes them.
-    pub provider: EmbeddingProvider,
-    /// The model's name, or the deployment's.
-    pub model: String,
-    /// The server, if the YAML names one.
-    pub endpoint: Option<String>,
-    /// Its key, if the YAML contains one.
-    pub api_key: Option<SecretString>,
-    /// Azure API version.
-    pub api_version: Option<String>,
-    /// Maximum number of requests per minute.
-    pub rpm: Option<u32>,
-    /// The requested length of the vectors.
-    pub dimensions: Option<u32>,
-    /// The block that defines the server and key: `embedding_provider` or `model`.
-    pub block: &'static str,
-}
-
-impl Agent {
-    /// The settings of `embedding_provider`, if present.
-    pub fn own_embedding_settings(&self) -> Option<EmbeddingSettings> {
-        let config = self.embedding_provider.as_ref()?;
-        Some(EmbeddingSettings {
-            provider: config.provider,
-            model: config
-                .name
-                .clone()
-                .unwrap_or_else(|| config.provider.default_model().to_owned()),
-            endpoint: config.endpoint.clone(),
-            api_key: config.api_key.clone(),
-            api_version: config.api_version.clone(),
-            rpm: config.rpm,
-            dimensions: None,
-            block: "embedding_provider",
-        })
-    }
-
-    /// The embedding settings of a retrieval tool: from `embedding_provider`, else from `model`. The embedding model is
-    /// the one that the tools name, else that of `embedding_provider`. `None` if nothing computes embeddings.
-    pub fn embedding_settings(&self, tool: &ToolConfig) -> Option<EmbeddingSettings> {
-        // All tools share one model: a tool that names none uses that of the others.
-        let named = self.tools.iter().find_map(ToolConfig::embedding_model);
-        let dimensions = match tool {
-            ToolConfig::Vectorstore(tool) => tool.embedding_dimensions,
-            _ => None,
-        };
-        let settings = if let Some(config) = &self.embedding_provider {
-            EmbeddingSettings {
-                provider: config.provider,
-                model: named
-                    .or(config.name.as_deref())
-                    .unwrap_or(config.provider.default_model())
-                    .to_owned(),
-                endpoint: config.endpoint.clone(),
-                api_key: config.api_key.clone(),
-                api_version: config.api_version.clone(),
-                rpm: config.rpm,
-                dimensions,
-                block: "embedding_provider",
-            }
-        } else {
-            let provider = EmbeddingProvider::of(self.model.provider)?;
-            EmbeddingSettings {
-                provider,
-                model: named.unwrap_or(provider.default_model()).to_owned(),
-                endpoint: self.model.endpoint.clone(),
-                api_key: self.model.api_key.clone(),
-                api_version: self.model.api_version.clone(),
-                rpm: self.model.rpm,
-                dimensions,
-                block: "model",
-            }
-        };
-        Some(if settings.provider == EmbeddingProvider::Hash {
-            EmbeddingSettings {
-                model: EmbeddingProvider::Hash.default_model().to_owned(),
-                ..settings
-            }
-        } else {
-            settings
-        })
     }
 }
 

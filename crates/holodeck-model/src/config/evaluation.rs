@@ -3,7 +3,10 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::{GoalSuccessMetric, ModelConfig, OptimizerConfig, RequireCalibrated, StandardMetric};
+use super::{
+    Aggregate, CalibrationMinimum, GoalSuccessMetric, MetricCondition, ModelConfig, OnMasked,
+    OptimizerConfig, RequireCalibrated, StandardMetric,
+};
 use crate::value::{PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets};
 
 /// The metrics of the agent's tests.
@@ -279,36 +282,6 @@ pub struct RubricLevel {
     pub expected_outcome: String,
 }
 
-/// How the scores of several judges are combined.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Aggregate {
-    /// The median.
-    #[default]
-    Median,
-    /// The mean.
-    Mean,
-}
-
-/// When a metric is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum MetricCondition {
-    /// After every gate that needs no judge was met.
-    GatesPassed,
-}
-
-/// How to handle a judged metric or a code grader that reads a masked text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnMasked {
-    /// It is an error: what decides may be in the part that it cannot see.
-    #[default]
-    Error,
-    /// It grades the text without the masked part.
-    Accept,
-}
-
 /// How a judged metric asks.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "it is only read")]
@@ -498,4 +471,18 @@ fn one_half() -> f64 {
 
 fn actual_output() -> Vec<EvalParam> {
     vec![EvalParam::ActualOutput]
+}
+
+impl MetricConfig {
+    /// The calibration that its judge needs; `None` if it needs none.
+    pub fn required_calibration(&self) -> Option<CalibrationMinimum> {
+        let required = match self {
+            Self::Standard(metric) => metric.require_calibrated,
+            Self::Geval(metric) => metric.require_calibrated,
+            Self::Rag(metric) => metric.require_calibrated,
+            Self::GoalSuccess(metric) => metric.require_calibrated,
+            Self::Code(_) => None,
+        };
+        required?.minimum()
+    }
 }

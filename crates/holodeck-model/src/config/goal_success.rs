@@ -3,10 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Aggregate, MetricCondition, MetricConfig, ModelConfig, OnMasked, RequireCalibrated, StandardMetricName,
-    TestCase,
-};
+use super::{Aggregate, MetricCondition, ModelConfig, OnMasked, RequireCalibrated, StandardMetricName};
 
 /// A judge of whether the user's goal was reached in a conversation; only in `conversation_evaluations`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -86,20 +83,5 @@ impl StandardMetricName {
                 | Self::Latency
                 | Self::Cost
         )
-    }
-}
-
-impl TestCase {
-    /// The goal of this case's user, for a metric that does not state it.
-    pub fn goal(&self) -> Option<&str> {
-        let user = self.user.as_deref().map(|user| user.goal.as_str());
-        user.or(self.ground_truth.as_deref())
-    }
-
-    /// The enabled metrics of its whole conversation.
-    pub fn conversation_metrics(&self) -> impl Iterator<Item = &MetricConfig> {
-        self.conversation_evaluations
-            .iter()
-            .filter(|metric| metric.enabled())
     }
 }

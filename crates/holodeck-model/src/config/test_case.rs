@@ -137,3 +137,18 @@ pub struct Turn {
     /// Passed to code graders unchanged.
     pub turn_config: Option<JsonMap>,
 }
+
+impl TestCase {
+    /// The goal of this case's user, for a metric that does not state it.
+    pub fn goal(&self) -> Option<&str> {
+        let user = self.user.as_deref().map(|user| user.goal.as_str());
+        user.or(self.ground_truth.as_deref())
+    }
+
+    /// The enabled metrics of its whole conversation.
+    pub fn conversation_metrics(&self) -> impl Iterator<Item = &MetricConfig> {
+        self.conversation_evaluations
+            .iter()
+            .filter(|metric| metric.enabled())
+    }
+}

@@ -339,3 +339,13 @@ pub struct PromptTool {
 fn yes() -> bool {
     true
 }
+
+/// Whether a tool may change something outside the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SideEffects {
+    /// It only reads.
+    None,
+    /// It may change something, or its effects are unknown.
+    Possible,
+}
