@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::{
     Agent, AgentFolders, ApprovalPriority, ApprovalRule, ApprovalsConfig, ArgMatcher, AskReason, CallPath,
-    CallPattern, ClaudeConfig, NonInteractive, OnApprovalTimeout, PathAccess, PermissionMode, Provider,
-    RuleDecision, ToolIdentity, ToolKind, ToolNames, ToolOrigin, ToolPattern, Zone, path_access,
+    CallPattern, ClaudeConfig, NonInteractive, Occasion, OnApprovalTimeout, PathAccess, PermissionMode,
+    Provider, RuleDecision, ToolIdentity, ToolKind, ToolNames, ToolOrigin, ToolPattern, Zone, path_access,
     tool_pattern::{matches_any, matches_real},
     value::{Glob, PathBases, PathGlob, is_within},
     without_pattern,
@@ -16,19 +16,6 @@ use crate::{
 
 /// Built-in tools that change files.
 const EDITS: [&str; 4] = ["Edit", "MultiEdit", "NotebookEdit", "Write"];
-
-/// The occasion on which an agent runs. Backends, policies and telemetry all receive it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Occasion {
-    /// Test cases. A person is never asked.
-    Test,
-    /// One question.
-    Run,
-    /// A server.
-    Serve,
-    /// A conversation.
-    Chat,
-}
 
 /// Who can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

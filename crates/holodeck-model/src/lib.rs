@@ -26,6 +26,7 @@ mod input;
 mod json_mend;
 mod json_strict;
 mod label;
+mod occasion;
 mod printable;
 mod real_path;
 pub mod redact;
@@ -47,8 +48,8 @@ pub use agent_doc::{
 };
 pub use agent_folders::{AgentFolders, TEMPORARY_PREFIX, Zone};
 pub use approval::{
-    ApprovalContext, ApprovalPolicy, Occasion, PolicyCall, PolicyDecision, PolicyRuling, Presence,
-    RulingBasis, SideEffectGate,
+    ApprovalContext, ApprovalPolicy, PolicyCall, PolicyDecision, PolicyRuling, Presence, RulingBasis,
+    SideEffectGate,
 };
 pub use call_details::{CallDetails, CallRefusal, Passage};
 pub use call_paths::{
@@ -83,6 +84,7 @@ pub use input::{open_input, read_input, read_text_input};
 pub use json_mend::mend_json;
 pub use json_strict::parse_json_strictly;
 pub use label::{LabelledCall, LabelledContent, LabelledItem, LabelledTurn};
+pub use occasion::Occasion;
 pub use printable::{is_hidden, printable, printable_json};
 pub use real_path::resolve_links;
 pub use redact::{RedactedStream, Redactor, variable_secrets, without_digests, without_digests_in};

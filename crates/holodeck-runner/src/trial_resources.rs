@@ -1,7 +1,7 @@
 //! The resources that each trial number has for itself, such as MCP servers with state: prepared before the first case
 //! of a trial asks the agent, released after the last one.
 //!
-//! Must not know what the resources are; whoever requests a run has them.
+//! Must not know what the resources are; the request for a run has them.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use std::{
 use async_trait::async_trait;
 use holodeck_backend_api::BackendError;
 
-/// What the cases of one trial number share, and no other trial sees.
+/// The resources that the cases of one trial number share, and no other trial sees.
 #[async_trait]
 pub trait TrialResources: Send + Sync {
     /// Prepares the resources of a trial, from 0; does nothing if they are ready.

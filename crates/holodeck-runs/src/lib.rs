@@ -37,4 +37,4 @@ pub use run_end::{RunEnd, RunEndKind};
 pub use run_flags::RunFlags;
 pub use run_owner::RunOwner;
 pub use store::{RunStore, StoreError, new_run_id};
-pub use trials::{CaseTrials, MAX_TRIALS, TrialCounts, Trials};
+pub use trials::{CaseTrials, MAX_TRIALS, Trials};

@@ -7,7 +7,8 @@ use holodeck_model::{
 };
 
 use crate::{
-    CaseReport, Grade, Journal, JournalError, TrialCounts, Trials, UnitRecord, record::worse_execution,
+    CaseReport, Grade, Journal, JournalError, Trials, UnitRecord, record::worse_execution,
+    trials::TrialCounts,
 };
 
 /// Folds the trials of a case into its report.

@@ -69,20 +69,20 @@ impl From<CaseTrials> for (u32, u32) {
 
 /// How the trials of a case ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TrialCounts {
+pub(crate) struct TrialCounts {
     /// How many passed.
-    pub passed: u32,
+    pub(crate) passed: u32,
     /// How many failed.
-    pub failed: u32,
+    pub(crate) failed: u32,
     /// How many ended with an error.
-    pub errors: u32,
+    pub(crate) errors: u32,
     /// How many check nothing.
-    pub unchecked: u32,
+    pub(crate) unchecked: u32,
 }
 
 impl TrialCounts {
     /// Counts a trial that ended like this.
-    pub fn add(&mut self, state: CaseState) {
+    pub(crate) fn add(&mut self, state: CaseState) {
         match state {
             CaseState::Passed => self.passed += 1,
             // No trial is flaky by itself.
@@ -94,7 +94,7 @@ impl TrialCounts {
 
     /// The verdict on a case: passed if `min_passes` trials passed; failed or flaky if it cannot be reached even if
     /// every error had been a pass; otherwise an error.
-    pub fn verdict(self, min_passes: u32) -> CaseState {
+    pub(crate) fn verdict(self, min_passes: u32) -> CaseState {
         let Self {
             passed,
             failed,

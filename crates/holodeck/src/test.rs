@@ -317,7 +317,7 @@ pub async fn prepare_test(
     })
 }
 
-/// Warns if the servers of all trials together are so many processes that the machine may not have room for them.
+/// Warns if the servers of all trials together are more processes than the machine may have room for.
 fn warn_of_processes(open: &OpenAgent, trials: &[CaseTrials]) {
     let most = trials.iter().map(|trials| trials.count).max().unwrap_or(1);
     let per_trial = open.trials().map_or(0, |trials| trials.processes());

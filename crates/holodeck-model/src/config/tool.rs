@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{HierarchicalDocumentTool, McpMockConfig, MockConfig, ModelOverrides, VectorstoreTool};
+use crate::Occasion;
 use crate::value::{JsonMap, PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets};
-use crate::{Occasion, SideEffects};
 
 /// A tool.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -253,7 +253,7 @@ impl McpTool {
     }
 
     /// Whether HoloDeck connects to it with every provider: the Claude Code CLI does not support sampling, and starts
-    /// servers anew for each case of a test.
+    /// servers again for each case of a test.
     pub fn needs_own_client(&self, occasion: Occasion) -> bool {
         self.sampling == McpSampling::Allow || self.share.is_some() && occasion == Occasion::Test
     }

@@ -49,7 +49,7 @@ const MAX_PROMPT_BYTES: u64 = 1024 * 1024;
 pub(super) struct AgentSetup<'a> {
     /// The agent.
     pub agent: &'a LoadedAgent,
-    /// What it is opened for.
+    /// The occasion on which it is opened.
     pub occasion: Occasion,
     /// The program.
     pub cli: &'a ClaudeCli,
