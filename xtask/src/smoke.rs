@@ -224,7 +224,7 @@ mod tests {
     use super::{Facts, Seen, base};
 
     #[test]
-    fn c20_a_renamed_result_ends_the_gate_at_once_and_the_row_is_named() {
+    fn a_renamed_result_ends_the_gate_at_once_and_the_row_is_named() {
         let fake = FakeClaude::new(&ClaudeFault::None);
         let script = std::fs::read_to_string(fake.path()).unwrap();
         let renamed = script.replace(r#"\"type\":\"result\""#, r#"\"type\":\"outcome\""#);

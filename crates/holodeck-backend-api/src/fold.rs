@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn d05_a_structured_answer_is_its_compact_json_text() {
+    fn a_structured_answer_is_its_compact_json_text() {
         for (written, response) in [
             ("{ \"n\": 1 }", "{\"n\":1}"),
             ("```json\n{\"n\": 1}\n```", "{\"n\":1}"),

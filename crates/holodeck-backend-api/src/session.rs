@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn e12_a_session_has_the_states_of_the_contract() {
+    async fn a_session_has_the_states_of_the_contract() {
         let core = SessionCore::new();
         let control = core.control();
         assert_eq!(control.state(), SessionState::Ready);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn e12_dropping_a_turn_makes_its_session_ready() {
+    async fn dropping_a_turn_makes_its_session_ready() {
         let core = SessionCore::new();
         let mut turn = core.turn(TurnRequest::new("go"), |_| {
             Box::pin(futures::stream::iter([Ok(text("a"))]).chain(futures::stream::pending()))

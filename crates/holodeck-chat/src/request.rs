@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn e17_budgets_outside_the_range_are_refused() {
+    fn budgets_outside_the_range_are_refused() {
         for (tokens, accepted) in [(1023, false), (1024, true), (100_000, true), (100_001, false)] {
             let request = RunRequest {
                 thinking: Some(Thinking::Budget(tokens)),

@@ -499,7 +499,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn b11_links_out_of_the_source_are_followed_only_if_allowed() {
+    fn links_out_of_the_source_are_followed_only_if_allowed() {
         use std::os::unix::fs::symlink;
 
         let folder = folder(&["docs/sub/a.md", "other/b.md"]);

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn e13_the_reason_of_an_error_has_no_system_number() {
+    fn the_reason_of_an_error_has_no_system_number() {
         assert_eq!(
             io_reason(&io::Error::from_raw_os_error(2)),
             "no such file or directory"

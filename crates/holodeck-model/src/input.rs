@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn c16_inputs_have_a_limit() {
+    fn inputs_have_a_limit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("input");
         fs::write(&path, "12345").unwrap();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn c16_a_device_without_an_end_is_rejected() {
+    fn a_device_without_an_end_is_rejected() {
         let zeros = Path::new("/dev/zero");
         let error = read_input(zeros, 1_000).unwrap_err();
         assert_eq!(error.to_string(), "it is larger than the 1000 bytes allowed");

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b06_hidden_characters_are_escaped() {
+    fn hidden_characters_are_escaped() {
         assert_eq!(printable("a\tb\r\nc"), "a\tb\nc");
         assert_eq!(
             printable("\u{1b}[2J\u{85}\u{9b}\u{0}\r"),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn b06_escaped_json_has_the_same_value() {
+    fn escaped_json_has_the_same_value() {
         let value = serde_json::json!({"a": "x\u{9b}31m\u{202e}\u{e0041}\n"});
         let shown = printable_json(&value.to_string()).into_owned();
         assert_eq!(shown, r#"{"a":"x\u009b31m\u202e\udb40\udc41\n"}"#);

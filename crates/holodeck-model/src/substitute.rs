@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn b09_values_of_variables_with_names_of_secrets_are_collected() {
+    fn values_of_variables_with_names_of_secrets_are_collected() {
         let env = Env::from_iter([("API_TOKEN", "abc"), ("HOST", "db")]);
         let result = substitute("${HOST} ${API_TOKEN} ${DB_PASSWORD:-def} ${NO_KEY}", &env).unwrap();
         assert_eq!(result.secrets, ["abc", "def"]);

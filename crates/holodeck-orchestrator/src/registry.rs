@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn r35_of_duplicates_the_first_path_is_used_in_any_order() {
+    fn of_duplicates_the_first_path_is_used_in_any_order() {
         for order in [["z/a.md", "b/a.md"], ["b/a.md", "z/a.md"]] {
             let docs = order.iter().map(|path| doc("a", path));
             let (registry, diagnostics) = AgentRegistry::new(docs.chain([doc("c", "a.md")]).collect());

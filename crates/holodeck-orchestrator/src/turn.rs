@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r26_the_output_is_the_last_result_else_the_last_text() {
+    fn the_output_is_the_last_result_else_the_last_text() {
         let text = |text: &str| Message::Text(text.to_owned());
         let result = |value| Message::Result(value);
         assert_eq!(

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn e02_lines_say_expected_and_got() {
+    fn lines_say_expected_and_got() {
         assert_eq!(
             lines("a\nb\n", "a\nc"),
             ["          a", "expected  b", "got       c"]
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn e02_unchanged_lines_are_collapsed() {
+    fn unchanged_lines_are_collapsed() {
         let before: String = (1..=20)
             .flat_map(|line| [line.to_string(), "\n".to_owned()])
             .collect();

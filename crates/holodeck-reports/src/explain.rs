@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn e02_what_should_be_contained_is_compared() {
+    fn what_should_be_contained_is_compared() {
         let mut case = samples::failed();
         case.grade.turns[0].metrics.remove(0);
         case.expected.values = vec![(

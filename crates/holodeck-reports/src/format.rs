@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn e04_a_small_cost_fits_its_column() {
+    fn a_small_cost_fits_its_column() {
         assert_eq!(cost(0.000_12), "$0.00012");
         assert_eq!(cost(0.000_099), "<$0.0001");
         assert_eq!(cost(0.000_000_001), "<$0.0001");
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn e04_totals_show_passed_of_checked_cases() {
+    fn totals_show_passed_of_checked_cases() {
         let summary = |passed, failed, errors, unchecked| {
             let checked = passed + failed + errors;
             ReportSummary {

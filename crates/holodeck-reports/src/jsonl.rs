@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn a15_a_stopped_run_lists_what_was_not_run() {
+    fn a_stopped_run_lists_what_was_not_run() {
         insta::assert_snapshot!(samples::stopped_report(Format::Jsonl, &[samples::passed()]));
     }
 }

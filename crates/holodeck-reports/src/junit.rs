@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn e05_a_failed_tool_call_of_a_passed_case_is_shown() {
+    fn a_failed_tool_call_of_a_passed_case_is_shown() {
         let report = samples::report(Format::Junit, &[samples::passed_with_failed_call()], None);
         samples::assert_well_formed(&report);
         assert!(
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a15_a_stopped_run_lists_what_was_not_run() {
+    fn a_stopped_run_lists_what_was_not_run() {
         insta::assert_snapshot!(samples::stopped_report(Format::Junit, &[samples::passed()]));
     }
 }

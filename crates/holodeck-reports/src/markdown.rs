@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn e05_a_failed_tool_call_of_a_passed_case_is_shown() {
+    fn a_failed_tool_call_of_a_passed_case_is_shown() {
         let report = samples::report(Format::Markdown, &[samples::passed_with_failed_call()], None);
         assert!(
             report.contains("search\\_docs failed: connection refused (12 ms) |"),
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a15_a_stopped_run_lists_what_was_not_run() {
+    fn a_stopped_run_lists_what_was_not_run() {
         insta::assert_snapshot!(samples::stopped_report(Format::Markdown, &[samples::passed()]));
     }
 }

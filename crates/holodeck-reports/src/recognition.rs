@@ -24,7 +24,7 @@ mod tests {
     use crate::{Format, samples};
 
     #[test]
-    fn b07_each_format_recognises_its_own_reports_and_no_others() {
+    fn each_format_recognises_its_own_reports_and_no_others() {
         for format in Format::ALL {
             let report = samples::report(format, &[samples::failed(), samples::hostile()], None);
             let begin = &report[..report.floor_char_boundary(4096)];

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn c03_a_timeout_between_attempts_reports_the_error_of_the_last_one() {
+    async fn a_timeout_between_attempts_reports_the_error_of_the_last_one() {
         let stream = |answer: bool| -> EventStream<'static> {
             Box::pin(async_stream::stream! {
                 yield Ok(BackendEvent::Retrying { cause: "HTTP 429\nhint".to_owned(), wait: Duration::from_secs(9) });

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn d03_current_claude_models_have_prices() {
+    fn current_claude_models_have_prices() {
         let prices = Prices::embedded();
         let million = usage(1_000_000, 0, 0);
         for (model, input) in [

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a01_a_turn_that_was_cancelled_elsewhere_is_an_error() {
+    async fn a_turn_that_was_cancelled_elsewhere_is_an_error() {
         let end = run(BackendError::Cancelled, &CancellationToken::new()).await;
         let TurnEnd::Ended { record, error } = end else {
             panic!("{end:?}")
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a01_a_turn_is_stopped_only_by_its_own_token() {
+    async fn a_turn_is_stopped_only_by_its_own_token() {
         let cancel = CancellationToken::new();
         cancel.cancel();
         for error in [BackendError::Cancelled, BackendError::ended_early()] {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a11_only_the_last_message_makes_an_answer_truncated() {
+    async fn only_the_last_message_makes_an_answer_truncated() {
         let message = |reason: StopReason| {
             Ok(BackendEvent::TurnEnd {
                 stop_reason: reason,

@@ -439,7 +439,7 @@ async fn a_process_that_died_while_idle_is_replaced() {
 
 /// The CLI reports SIGINT like an interrupt. A turn only counts as cancelled if this program cancelled it.
 #[tokio::test]
-async fn a01_a_turn_that_the_cli_ends_by_itself_is_an_error() {
+async fn a_turn_that_the_cli_ends_by_itself_is_an_error() {
     let fake = FakeClaude::new(&ClaudeFault::InterruptsItself);
     for reuse in [Reuse::Never, Reuse::WhereSafe] {
         let error = error(&fake, options(&fake).reuse(reuse)).await;
@@ -455,7 +455,7 @@ async fn a01_a_turn_that_the_cli_ends_by_itself_is_an_error() {
 
 /// The CLI sends collected data, for example telemetry, when its input ends.
 #[tokio::test]
-async fn c01_every_process_ends_by_itself_before_the_backend_is_closed() {
+async fn every_process_ends_by_itself_before_the_backend_is_closed() {
     let fake = FakeClaude::new(&ClaudeFault::FlushesAtExit);
     let patient = |reuse| {
         options(&fake).reuse(reuse).limits(Limits {

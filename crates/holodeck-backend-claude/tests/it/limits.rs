@@ -55,7 +55,7 @@ async fn turn(calls: usize, limit: usize) -> (ExecutionResult, Arc<Counts>) {
 }
 
 #[tokio::test]
-async fn c13_no_more_own_tools_run_at_once_than_configured() {
+async fn no_more_own_tools_run_at_once_than_configured() {
     let (result, counts) = turn(20, 3).await;
     assert_eq!(result.error_reason(), None);
     assert_eq!(counts.calls.load(Ordering::SeqCst), 20);
@@ -63,7 +63,7 @@ async fn c13_no_more_own_tools_run_at_once_than_configured() {
 }
 
 #[tokio::test]
-async fn c13_more_than_128_calls_in_one_answer_end_the_turn() {
+async fn more_than_128_calls_in_one_answer_end_the_turn() {
     let (result, _) = turn(128, 8).await;
     assert_eq!(result.error_reason(), None);
     let (result, _) = turn(129, 8).await;

@@ -348,13 +348,13 @@ async fn answer_after(wait: Duration) {
 }
 
 #[tokio::test]
-async fn e71_an_answer_that_takes_a_while_is_accepted() {
+async fn an_answer_that_takes_a_while_is_accepted() {
     answer_after(Duration::from_secs(3)).await;
 }
 
 /// `cargo xtask soak` runs it.
 #[tokio::test]
 #[ignore = "takes ten minutes"]
-async fn e71_an_answer_that_takes_ten_minutes_is_accepted() {
+async fn an_answer_that_takes_ten_minutes_is_accepted() {
     answer_after(Duration::from_secs(605)).await;
 }

@@ -155,7 +155,7 @@ async fn an_error_of_the_endpoint_leaves_no_process() {
 
 /// The agent's own shell can send the CLI the signal of Ctrl-C.
 #[tokio::test]
-async fn a01_an_agent_that_interrupts_its_own_cli_does_not_look_cancelled() {
+async fn an_agent_that_interrupts_its_own_cli_does_not_look_cancelled() {
     let folder = tempfile::tempdir().unwrap();
     let server = AnthropicServer::answering(|request| {
         if request.tool_results().is_empty() {

@@ -135,7 +135,7 @@ async fn half_a_stream_in_its_three_forms() {
 
 /// A failure that the endpoint reports is a provider's error, even if it also sends text.
 #[tokio::test]
-async fn a12_an_answer_that_reports_its_own_failure_is_an_error() {
+async fn an_answer_that_reports_its_own_failure_is_an_error() {
     let text = r#"{"choices": [{"index": 0, "delta": {"content": "30 days"}}]}"#;
     let stop = r#"{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}"#;
     let in_choice =

@@ -70,7 +70,7 @@ fn calls(count: usize) -> Reply {
 }
 
 #[tokio::test]
-async fn c13_as_many_calls_run_at_once_as_the_yaml_says_and_the_model_gets_results_in_order() {
+async fn as_many_calls_run_at_once_as_the_yaml_says_and_the_model_gets_results_in_order() {
     for (yaml, limit) in [("", 8), ("execution: {parallel_tool_calls: 3}\n", 3)] {
         let server = ModelServer::replies([calls(20), Reply::text("done")]);
         let tools = ConcurrencyTool::new(limit);
@@ -84,7 +84,7 @@ async fn c13_as_many_calls_run_at_once_as_the_yaml_says_and_the_model_gets_resul
 }
 
 #[tokio::test]
-async fn c13_more_than_128_calls_in_one_answer_end_the_turn_and_none_is_run() {
+async fn more_than_128_calls_in_one_answer_end_the_turn_and_none_is_run() {
     let server = ModelServer::replies([calls(129)]);
     let tools = ConcurrencyTool::new(1);
     let backend = equipped(&agent_of(&server, ""), Arc::clone(&tools) as _);
@@ -106,7 +106,7 @@ async fn c13_more_than_128_calls_in_one_answer_end_the_turn_and_none_is_run() {
 }
 
 #[tokio::test]
-async fn c18_half_a_character_is_replaced_wherever_it_is() {
+async fn half_a_character_is_replaced_wherever_it_is() {
     // As text of the answer, in one piece and in a stream, and inside the arguments of a call.
     let chunk = r#"{"id":"1","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"half \ud83d!"},"finish_reason":"stop"}]}"#;
     let whole = r#"{"id":"1","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"half \ud83d!"},"finish_reason":"stop"}]}"#;

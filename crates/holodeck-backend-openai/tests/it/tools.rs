@@ -98,7 +98,7 @@ async fn calls_in_fragments_with_text_beside_them() {
 /// E-05: results are emitted as they arrive, and sent to the model in the order of its calls, with the pictures after
 /// them.
 #[tokio::test]
-async fn e05_results_are_emitted_as_they_arrive_and_sent_in_the_order_of_the_calls() {
+async fn results_are_emitted_as_they_arrive_and_sent_in_the_order_of_the_calls() {
     let calls = Reply::nothing()
         .and_tool_call("c1", "last", "{\"text\": \"1\"}")
         .and_tool_call("c2", "picture", "{\"text\": \"2\"}")

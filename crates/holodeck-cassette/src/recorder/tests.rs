@@ -273,7 +273,7 @@ async fn a_wait_for_the_configured_rate_limit_is_not_latency() {
 }
 
 #[tokio::test]
-async fn c18_a_recording_that_cannot_be_written_leaves_no_file() {
+async fn a_recording_that_cannot_be_written_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
     let recorder = recorder(&path);
@@ -285,7 +285,7 @@ async fn c18_a_recording_that_cannot_be_written_leaves_no_file() {
 }
 
 #[tokio::test]
-async fn c18_a_recording_that_cannot_be_sorted_keeps_its_calls_and_leaves_no_second_file() {
+async fn a_recording_that_cannot_be_sorted_keeps_its_calls_and_leaves_no_second_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
     let recorder = recorder(&path);

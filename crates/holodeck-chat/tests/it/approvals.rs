@@ -123,7 +123,7 @@ fn approve(id: &str) -> ApprovalAnswer {
 }
 
 #[tokio::test]
-async fn e62_an_approved_call_runs() {
+async fn an_approved_call_runs() {
     let asking = Asking::patient();
     let result = asking.run("hello", approve).await.unwrap();
     assert_eq!(result.response, "done");
@@ -134,7 +134,7 @@ async fn e62_an_approved_call_runs() {
 }
 
 #[tokio::test]
-async fn e63_a_rejected_call_does_not_run_and_the_model_learns_why() {
+async fn a_rejected_call_does_not_run_and_the_model_learns_why() {
     let asking = Asking::patient();
     let reject = |id: &str| {
         let mut answer = ApprovalAnswer::new(id, Resolution::Reject);
@@ -171,7 +171,7 @@ impl CheckArguments for TextOnly {
 }
 
 #[tokio::test]
-async fn e67_arguments_that_the_tool_does_not_accept_leave_the_question_open() {
+async fn arguments_that_the_tool_does_not_accept_leave_the_question_open() {
     let options = ServiceOptions {
         tools: Some(Arc::new(TextOnly)),
         ..ServiceOptions::default()
@@ -205,7 +205,7 @@ async fn e67_arguments_that_the_tool_does_not_accept_leave_the_question_open() {
 }
 
 #[tokio::test]
-async fn e67_a_modified_call_runs_with_the_new_arguments() {
+async fn a_modified_call_runs_with_the_new_arguments() {
     let asking = Asking::patient();
     let modify = |id: &str| ApprovalAnswer::new(id, Resolution::Modify(json!({"text": "other"})));
     asking.run("hello", modify).await.unwrap();
@@ -234,7 +234,7 @@ async fn a_person_may_end_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn e64_nobody_answers() {
+async fn a_question_that_nobody_answers_expires() {
     for (then, end) in [
         (OnApprovalTimeout::Reject, "complete: success"),
         (
@@ -257,7 +257,7 @@ async fn e64_nobody_answers() {
 }
 
 #[tokio::test]
-async fn e66_the_first_answer_counts() {
+async fn the_first_answer_counts() {
     let asking = Asking::patient();
     let mut run = asking
         .service
@@ -286,7 +286,7 @@ async fn e66_the_first_answer_counts() {
 
 /// Another user's answer is refused as if there were no question.
 #[tokio::test]
-async fn e66_a_stranger_cannot_answer() {
+async fn a_stranger_cannot_answer() {
     let asking = Asking::patient();
     let request = RunRequest {
         user_id: Some("alice".to_owned()),
@@ -333,7 +333,7 @@ async fn an_answer_may_come_from_another_process() {
 }
 
 #[tokio::test]
-async fn e59_a_question_is_withdrawn_when_the_run_is_stopped() {
+async fn a_question_is_withdrawn_when_the_run_is_stopped() {
     let asking = Asking::patient();
     let mut run = asking
         .service

@@ -31,7 +31,7 @@ fn busy(concurrency: Concurrency) -> (World, Gate) {
 }
 
 #[tokio::test]
-async fn e56_a_message_that_is_sent_ten_times_is_answered_once() {
+async fn a_message_that_is_sent_ten_times_is_answered_once() {
     let (world, gate) = busy(Concurrency::Reject);
     let request = || RunRequest {
         client_message_id: Some("c-1".to_owned()),
@@ -62,7 +62,7 @@ async fn e56_a_message_that_is_sent_ten_times_is_answered_once() {
 }
 
 #[tokio::test]
-async fn e57_a_second_message_is_refused() {
+async fn a_second_message_is_refused() {
     let (world, gate) = busy(Concurrency::Reject);
     let mut first = world
         .service
@@ -83,7 +83,7 @@ async fn e57_a_second_message_is_refused() {
 }
 
 #[tokio::test]
-async fn e57_further_messages_wait_in_their_order() {
+async fn further_messages_wait_in_their_order() {
     let (world, gate) = busy(Concurrency::Enqueue);
     let mut runs = Vec::new();
     for message in 0..17 {
@@ -125,7 +125,7 @@ async fn e57_further_messages_wait_in_their_order() {
 }
 
 #[tokio::test]
-async fn e57_a_second_message_stops_the_first() {
+async fn a_second_message_stops_the_first() {
     let (world, _gate) = busy(Concurrency::Interrupt);
     let mut first = world
         .service

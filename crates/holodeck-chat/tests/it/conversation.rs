@@ -90,7 +90,7 @@ async fn a_failed_message_is_not_part_of_what_follows() {
 
 /// E-41 without the real CLI: a process that ends is an error of its run, and the next message works.
 #[tokio::test]
-async fn e41_after_a_process_ended_the_next_message_works() {
+async fn after_a_process_ended_the_next_message_works() {
     let world = World::new(|asked| match asked.index {
         0 => ScriptedTurn::nothing()
             .and_text("half")
@@ -107,7 +107,7 @@ async fn e41_after_a_process_ended_the_next_message_works() {
 }
 
 #[tokio::test]
-async fn e58_a_stopped_answer_keeps_its_text_and_the_model_sees_it() {
+async fn a_stopped_answer_keeps_its_text_and_the_model_sees_it() {
     let gate = Gate::new();
     let script_gate = gate.clone();
     let world = World::new(move |asked| match asked.index {
@@ -141,7 +141,7 @@ async fn e58_a_stopped_answer_keeps_its_text_and_the_model_sees_it() {
 }
 
 #[tokio::test]
-async fn e61_stopping_a_run_that_is_over_changes_nothing() {
+async fn stopping_a_run_that_is_over_changes_nothing() {
     let world = World::new(echo);
     let mut run = world
         .service
@@ -161,7 +161,7 @@ async fn e61_stopping_a_run_that_is_over_changes_nothing() {
 
 /// The user of a request is the one that its transport knows; a session of another user does not exist for it.
 #[tokio::test]
-async fn e53_a_message_in_the_conversation_of_another_user_is_refused() {
+async fn a_message_in_the_conversation_of_another_user_is_refused() {
     let world = World::new(echo);
     let of = |user: Option<&str>| RunRequest {
         user_id: user.map(str::to_owned),
@@ -181,7 +181,7 @@ async fn e53_a_message_in_the_conversation_of_another_user_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn e58_a_backend_that_does_not_stop_is_dropped() {
+async fn a_backend_that_does_not_stop_is_dropped() {
     let world = World::new(|_| ScriptedTurn::nothing().and_text("half").and_hang());
     let mut run = world
         .service
@@ -195,7 +195,7 @@ async fn e58_a_backend_that_does_not_stop_is_dropped() {
 }
 
 #[tokio::test]
-async fn e59_a_call_that_runs_is_closed_before_the_end() {
+async fn a_call_that_runs_is_closed_before_the_end() {
     let gate = Gate::new();
     let script_gate = gate.clone();
     let world = World::new(move |_| {
@@ -290,7 +290,7 @@ impl AgentSession for Remembering {
 
 /// The log leaves out a message that was stopped before any output, so a live session that knows it is not used again.
 #[tokio::test]
-async fn e58_after_a_stop_before_any_output_the_log_is_what_counts() {
+async fn after_a_stop_before_any_output_the_log_is_what_counts() {
     let (gate, store) = (Gate::new(), Arc::new(MemoryStore::new()));
     let backend = Arc::new(RememberingBackend(gate.clone()));
     let service = AgentRunService::new(backend, store, ServiceOptions::default());
@@ -309,7 +309,7 @@ async fn e58_after_a_stop_before_any_output_the_log_is_what_counts() {
 
 /// E-60: without a listener, the run continues.
 #[tokio::test]
-async fn e60_a_run_goes_on_when_its_handle_is_dropped() {
+async fn a_run_goes_on_when_its_handle_is_dropped() {
     let gate = Gate::new();
     let script_gate = gate.clone();
     let world = World::new(move |_| ScriptedTurn::text("late").and_wait_for(&script_gate));
@@ -326,7 +326,7 @@ async fn e60_a_run_goes_on_when_its_handle_is_dropped() {
 }
 
 #[tokio::test]
-async fn e79_the_fold_of_the_stored_events_is_the_result_of_the_turn() {
+async fn the_fold_of_the_stored_events_is_the_result_of_the_turn() {
     let turn = || {
         ScriptedTurn::nothing()
             .and_thinking("hm")

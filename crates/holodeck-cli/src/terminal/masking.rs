@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b06_json_on_a_terminal_steers_nothing() {
+    fn json_on_a_terminal_steers_nothing() {
         let value = json!({"answer": "\u{9b}31mred\u{202e}"});
         assert_eq!(
             json_line(value.clone(), true),

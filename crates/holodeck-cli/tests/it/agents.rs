@@ -50,7 +50,7 @@ fn agents_are_listed_by_name() {
 }
 
 #[test]
-fn r30_two_processes_and_two_locales_select_alike() {
+fn two_processes_and_two_locales_select_alike() {
     let project = folder();
     project.write("agents/c.md", agent("älter", "review, überprüfen"));
     let select = |locale: &str| {
@@ -85,7 +85,7 @@ fn r30_two_processes_and_two_locales_select_alike() {
 }
 
 #[test]
-fn r35_of_two_agents_with_one_name_the_first_path_is_used() {
+fn of_two_agents_with_one_name_the_first_path_is_used() {
     let project = folder();
     project.write("agents/z/a.md", agent("reviewer", "other"));
     let listed = project
@@ -103,7 +103,7 @@ fn r35_of_two_agents_with_one_name_the_first_path_is_used() {
 }
 
 #[test]
-fn r36_a_broken_file_is_skipped_with_its_line() {
+fn a_broken_file_is_skipped_with_its_line() {
     let project = folder();
     project.write("agents/broken.md", "---\nname: broken\ndescription: a: b\n---\n");
     let listed = project.run(&["agents", "list", "--dir", "agents"]).exits(0);

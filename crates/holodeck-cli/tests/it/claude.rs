@@ -1,5 +1,6 @@
 //! Agents of provider anthropic, on the real Claude Code CLI.
 
+mod answers;
 mod chat;
 mod ends;
 mod fixtures;

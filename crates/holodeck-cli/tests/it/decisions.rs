@@ -215,7 +215,7 @@ fn claude_decides_alike() {
 
 /// A person must decide about `pay`, and there is none: the setting decides at once, though an answer has no time limit.
 #[test]
-fn e69_a_test_without_a_person_applies_its_rule_and_does_not_wait() {
+fn a_test_without_a_person_applies_its_rule_and_does_not_wait() {
     let yaml = |model: &str, answer: &str| {
         format!(
             "name: desk\nmodel: {{{model}}}\ninstructions: {{inline: Be kind.}}\n\

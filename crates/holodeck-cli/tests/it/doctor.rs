@@ -109,7 +109,7 @@ fn what_is_there_is_0() {
 }
 
 #[test]
-fn c06_a_server_that_is_down_is_1() {
+fn a_server_that_is_down_is_1() {
     let server = EndpointServer::replies([]);
     let project = project(&server);
     server.finish();
@@ -125,7 +125,7 @@ fn a_wrong_file_is_2() {
 }
 
 #[test]
-fn c06_a_refused_key_is_a_failure_and_not_shown() {
+fn a_refused_key_is_a_failure_and_not_shown() {
     for (status, provider) in [
         (401, "openai"),
         (403, "openai"),
@@ -151,7 +151,7 @@ fn carries_key(request: &ReceivedRequest) -> bool {
 }
 
 #[test]
-fn c06_a_server_without_a_list_is_a_warning() {
+fn a_server_without_a_list_is_a_warning() {
     for reply in [
         Reply::openai_error(404, "Invalid URL", None, None),
         Reply::openai_error(405, "Method not allowed", None, None),
@@ -173,7 +173,7 @@ fn c06_a_server_without_a_list_is_a_warning() {
 }
 
 #[test]
-fn c06_a_server_that_fails_or_redirects_is_a_failure() {
+fn a_server_that_fails_or_redirects_is_a_failure() {
     for reply in [
         Reply::openai_error(500, "Oops", None, None),
         Reply::raw(302, "text/plain", "").header("location", "/elsewhere"),
@@ -184,7 +184,7 @@ fn c06_a_server_that_fails_or_redirects_is_a_failure() {
 }
 
 #[test]
-fn c06_a_server_that_hangs_is_a_failure() {
+fn a_server_that_hangs_is_a_failure() {
     for reply in [Reply::hang(), Reply::events(["[DONE]"]).hang_after(0)] {
         let server = EndpointServer::replies([reply]);
         let (state, found) = check(&project(&server), &["--timeout", "0.3"], 1, "endpoint");
@@ -194,7 +194,7 @@ fn c06_a_server_that_hangs_is_a_failure() {
 }
 
 #[test]
-fn c06_a_server_that_speaks_no_tls_is_a_failure() {
+fn a_server_that_speaks_no_tls_is_a_failure() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     let server = thread::spawn(move || {
@@ -209,7 +209,7 @@ fn c06_a_server_that_speaks_no_tls_is_a_failure() {
 }
 
 #[test]
-fn c06_a_model_that_is_not_listed_is_a_warning_that_names_others() {
+fn a_model_that_is_not_listed_is_a_warning_that_names_others() {
     let server = EndpointServer::replies([list(&["test-model-2", "unrelated", "test-mode"])]);
     assert_output!(project(&server).run(&["doctor"]).exits(0));
     server.finish();
@@ -220,7 +220,7 @@ fn c06_a_model_that_is_not_listed_is_a_warning_that_names_others() {
 }
 
 #[test]
-fn c06_names_are_compared_as_each_provider_means_them() {
+fn names_are_compared_as_each_provider_means_them() {
     for (provider, name, listed, expected) in [
         ("openai", "gemini-2", "models/gemini-2", "ok"),
         ("openai", "gpt-4o", "gpt-4o-mini", "warning"),
@@ -262,7 +262,7 @@ fn c06_names_are_compared_as_each_provider_means_them() {
 }
 
 #[test]
-fn c06_without_an_own_credential_no_request_is_made() {
+fn without_an_own_credential_no_request_is_made() {
     let server = EndpointServer::replies([]);
     for (model, variables) in [
         ("provider: azure_openai", &[][..]),
@@ -295,7 +295,7 @@ fn c06_without_an_own_credential_no_request_is_made() {
 }
 
 #[test]
-fn c06_folders_that_cannot_be_written_are_failures() {
+fn folders_that_cannot_be_written_are_failures() {
     let server = serving(&["test-model"], || Reply::text("Yes."));
     for place in [".holodeck", ".holodeck/runs", "results"] {
         let project = project(&server);
@@ -312,7 +312,7 @@ fn c06_folders_that_cannot_be_written_are_failures() {
 }
 
 #[test]
-fn c06_live_makes_one_short_request() {
+fn live_makes_one_short_request() {
     let server = serving(&["test-model"], || Reply::text("Yes."));
     let project = project(&server);
     assert_output!(project.run(&["doctor", "--live"]).exits(0));
@@ -334,7 +334,7 @@ fn c06_live_makes_one_short_request() {
 }
 
 #[test]
-fn c06_a_live_request_that_fails_is_3() {
+fn a_live_request_that_fails_is_3() {
     let server = serving(&["test-model"], || {
         Reply::openai_error(
             404,

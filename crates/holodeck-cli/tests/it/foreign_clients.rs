@@ -115,7 +115,7 @@ fn the_client_of_openai_gets_answers_and_errors() {
 }
 
 #[test]
-fn e78_the_client_of_ag_ui_approves_and_resumes() {
+fn the_client_of_ag_ui_approves_and_resumes() {
     let seen = seen_by("agui");
     assert_eq!(seen["warnings"], json!([]));
     assert_eq!(seen["pending"], json!([]));

@@ -172,7 +172,7 @@ fn what_is_there_is_not_overwritten_unasked() {
 }
 
 #[test]
-fn e09_the_current_folder_can_be_the_project() {
+fn the_current_folder_can_be_the_project() {
     let project = Project::empty();
     project.write(".gitignore", "mine\n");
     let ran = project.run(&["init", "."]).exits(0);

@@ -1,4 +1,4 @@
-//! Tests of Ctrl-C during a run. The signals that end a run at once are tested in `defects_processes`.
+//! Tests of Ctrl-C during a run. The signals that end a run at once are tested in `processes`.
 
 use std::process::{Child, Command, Stdio};
 

@@ -131,7 +131,7 @@ fn json_is_the_command_result_and_the_attempt_only_with_explain() {
 }
 
 #[test]
-fn r55_a_stored_loop_is_replayed_without_a_model() {
+fn a_stored_loop_is_replayed_without_a_model() {
     let server = ModelServer::answering(improving);
     let project = Project::with(&agent(&server.url(), BY_METRICS));
     let result = project.run(&["run", "--json", "The capital?"]).exits(0).json();
@@ -323,7 +323,7 @@ fn nothing_that_could_be_scored_is_4_and_never_0_points() {
 }
 
 #[tokio::test]
-async fn r57_an_interrupt_in_the_third_iteration_prints_the_best_answer() {
+async fn an_interrupt_in_the_third_iteration_prints_the_best_answer() {
     let gate = Gate::new();
     let blocked = Reply::text("Paris, France").behind(&gate);
     let server = ModelServer::answering(move |request| {
@@ -462,7 +462,7 @@ fn an_endpoint_that_is_down_is_3() {
 }
 
 #[test]
-fn r53_rules_outside_their_range_are_configuration_errors() {
+fn rules_outside_their_range_are_configuration_errors() {
     for (rule, says) in [
         ("max_iterations: 0", "`max_iterations`"),
         ("max_iterations: 51", "`max_iterations`"),

@@ -165,7 +165,7 @@ fn a_dry_run_asks_nothing() {
 }
 
 #[test]
-fn r01_to_r14_through_the_command_line() {
+fn every_gate_is_met_through_the_command_line() {
     let server = server(|| Reply::text("x"));
     let legacy = "  legacy: {command: [sh, -c, 'echo by legacy']}\n";
     let project = project(&server.url(), legacy, "");
@@ -234,7 +234,7 @@ fn a_default_agent_executes_what_no_other_agent_fits_if_it_may() {
 }
 
 #[test]
-fn r08_r22_an_error_falls_back_unless_something_may_have_changed() {
+fn an_error_falls_back_unless_something_may_have_changed() {
     // An error of the model's side.
     let failing = server(|| Reply::openai_error(400, "no", None, None));
     let legacy = "  legacy: {command: [sh, -c, 'echo by legacy']}\n";
@@ -289,7 +289,7 @@ fn r08_r22_an_error_falls_back_unless_something_may_have_changed() {
 }
 
 #[test]
-fn r21_nothing_left_is_3_and_names_what_is_missing() {
+fn nothing_left_is_3_and_names_what_is_missing() {
     let server = server(|| Reply::text("x"));
     let project = project(&server.url(), "", "");
     let ran = project.run(&with(&["--disable-sdk"])).exits(3);
@@ -478,7 +478,7 @@ fn a_cut_answer_is_marked_whatever_executed_the_command() {
 }
 
 #[test]
-fn r66_missing_evidence_fails_and_the_answer_is_shown() {
+fn missing_evidence_fails_and_the_answer_is_shown() {
     let server = server(|| Reply::text("Looks fine."));
     let project = project(&server.url(), "", "");
     let ran = project.run(&with(&["--requires-evidence"])).exits(1);

@@ -206,7 +206,7 @@ impl Given {
 }
 
 #[test]
-fn e37_e38_what_clients_were_given_survives_kills_of_the_server() {
+fn what_clients_were_given_survives_kills_of_the_server() {
     let rounds = 2 * number_from_env(ROUNDS).unwrap_or(4);
     let seed = number_from_env(SEED).unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);

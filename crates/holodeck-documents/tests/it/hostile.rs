@@ -297,7 +297,7 @@ async fn a_pdf_whose_pages_loop_is_refused() {
 }
 
 #[tokio::test]
-async fn c18_a_pdf_without_the_fonts_it_uses_says_so() {
+async fn a_pdf_without_the_fonts_it_uses_says_so() {
     let text = stream("", "BT /F 12 Tf (words) Tj ET");
     let without = pdf(&[
         "<< /Type /Catalog /Pages 2 0 R >>",

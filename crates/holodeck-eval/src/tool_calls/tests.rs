@@ -102,7 +102,7 @@ fn met(names: &ToolNames, expected: &str, called: &[CalledTool<'_>]) -> (bool, b
 }
 
 #[test]
-fn a10_part_of_a_name_is_not_the_name() {
+fn part_of_a_name_is_not_the_name() {
     let none = json!({});
     for provider in ["openai", "anthropic"] {
         let names = names(provider);
@@ -134,7 +134,7 @@ fn a10_part_of_a_name_is_not_the_name() {
 }
 
 #[test]
-fn a10_a_bare_name_of_two_servers_is_refused() {
+fn a_bare_name_of_two_servers_is_refused() {
     let none = json!({});
     let mut names = names("openai");
     let calls = [CalledTool::new("mcp__shop__lookup", &none)];
@@ -160,7 +160,7 @@ fn a10_a_bare_name_of_two_servers_is_refused() {
 }
 
 #[test]
-fn a09_only_a_call_that_ran_meets_an_expectation() {
+fn only_a_call_that_ran_meets_an_expectation() {
     let none = json!({});
     let ran = CalledTool::new("deny_refund", &none);
     let names = names("openai");
@@ -439,7 +439,7 @@ fn matchers() {
 }
 
 #[test]
-fn a14_integers_in_arguments_are_compared_exactly() {
+fn integers_in_arguments_are_compared_exactly() {
     const ODD: u64 = 9_007_199_254_740_993;
     let approx = |value: Value, tolerance: u64| json!({"approx": {"value": value, "tolerance": tolerance}});
     for (matcher, found, expected) in [
@@ -478,7 +478,7 @@ fn a14_integers_in_arguments_are_compared_exactly() {
 }
 
 #[test]
-fn d06_two_matchers_in_one_map_are_an_error() {
+fn two_matchers_in_one_map_are_an_error() {
     for matcher in [
         json!({"fuzzy": "a", "regex": "b"}),
         json!({"regex": "a", "path": "b"}),

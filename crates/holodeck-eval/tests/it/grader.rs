@@ -229,7 +229,7 @@ fn numbers() {
 }
 
 #[test]
-fn a14_numbers_are_compared_as_exact_decimals() {
+fn numbers_are_compared_as_exact_decimals() {
     let exact = || json!({"metric": "numeric", "absolute_tolerance": 0});
     for (response, expected, met) in [
         ("9007199254740993", "9007199254740992", false),
@@ -259,7 +259,7 @@ fn a14_numbers_are_compared_as_exact_decimals() {
 }
 
 #[test]
-fn a14_a_path_keeps_every_digit_of_an_integer() {
+fn a_path_keeps_every_digit_of_an_integer() {
     let response = r#" {"a": {"id": 1, "list": [{"x]": "}"}, -36893488147419103233]}, "id": 9007199254740993,
         "large": 18446744073709551617, "b\u0069g2": 18446744073709551618, "big": 18446744073709551619, "zero": -0} "#;
     let equal = |path: &str, expected: &str, met| {
@@ -278,7 +278,7 @@ fn a14_a_path_keeps_every_digit_of_an_integer() {
 }
 
 #[test]
-fn a17_a_negated_list_means_none_of_them() {
+fn a_negated_list_means_none_of_them() {
     let leak = answer("the key is KEY-17", "");
     let safe = answer("I cannot show that", "");
     for metric in ["contains", "contains_any", "icontains", "regex", "starts_with"] {
@@ -296,7 +296,7 @@ fn a17_a_negated_list_means_none_of_them() {
 }
 
 #[test]
-fn a17_formats_are_checked() {
+fn formats_are_checked() {
     let schema =
         |format: &str| json!({"metric": "json_schema", "schema": {"type": "string", "format": format}});
     check(schema("date"), &answer("\"2026-02-28\"", ""), true);

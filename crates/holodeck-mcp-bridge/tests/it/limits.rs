@@ -18,7 +18,7 @@ async fn refusal(how: &str, more: &str) -> String {
 }
 
 #[tokio::test]
-async fn c14_lists_have_limits_and_the_error_names_the_one_that_was_exceeded() {
+async fn lists_have_limits_and_the_error_names_the_one_that_was_exceeded() {
     for (how, limit) in [
         ("endless", "the list has more than 100 pages"),
         ("many", "more than 2000 tools and prompts"),
@@ -30,7 +30,7 @@ async fn c14_lists_have_limits_and_the_error_names_the_one_that_was_exceeded() {
 }
 
 #[tokio::test]
-async fn c14_a_silent_server_is_given_up_after_its_own_limit() {
+async fn a_silent_server_is_given_up_after_its_own_limit() {
     assert_eq!(
         refusal("silent", "request_timeout: 1").await,
         "no answer within 1 s"
@@ -39,7 +39,7 @@ async fn c14_a_silent_server_is_given_up_after_its_own_limit() {
 }
 
 #[tokio::test]
-async fn c14_a_longer_limit_holds_for_the_start_too() {
+async fn a_longer_limit_holds_for_the_start_too() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path());
     options.startup = Duration::from_millis(1);
@@ -47,7 +47,7 @@ async fn c14_a_longer_limit_holds_for_the_start_too() {
 }
 
 #[tokio::test]
-async fn c14_a_flood_of_changes_is_one_refresh_at_a_time() {
+async fn a_flood_of_changes_is_one_refresh_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let server = connect(&scripted("fine", folder.path(), ""), &options(folder.path())).await;
     let before = peak_memory();

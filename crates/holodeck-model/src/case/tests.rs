@@ -26,7 +26,7 @@ fn match_yaml(earlier: &str, today: &str) -> Vec<Option<usize>> {
 }
 
 #[test]
-fn a05_cases_with_the_same_question_differ_by_the_content_of_their_files() {
+fn cases_with_the_same_question_differ_by_the_content_of_their_files() {
     let earlier = "
         - {input: Summarise, files: [{path: a.txt, type: text}]}
         - {input: Summarise, files: [{path: b.txt, type: text}]}";

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b05_configuration_is_written_without_secrets() {
+    fn configuration_is_written_without_secrets() {
         let redactor = Redactor::new(["tiny".to_owned()]);
         let mut value = json!({
             "model": {"provider": "openai", "name": "gpt", "max_tokens": 100, "api_key": "x",

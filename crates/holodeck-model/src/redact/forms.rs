@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b09_a_secret_is_found_wherever_it_is_in_a_base64_text() {
+    fn a_secret_is_found_wherever_it_is_in_a_base64_text() {
         let secret = "hunter2/horse+ä";
         for before in ["", "a", "ab", "abc", "user:"] {
             for after in ["", "z", "zz"] {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn b09_secrets_inside_secrets_are_found() {
+    fn secrets_inside_secrets_are_found() {
         let has = |secret: &str, part: &str| {
             let parts = parts(secret);
             assert!(parts.iter().any(|found| found == part), "{part} in {parts:?}");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn b09_the_forms_of_json_and_urls_are_covered() {
+    fn the_forms_of_json_and_urls_are_covered() {
         let forms = text_forms("a\"b/ä c");
         for form in [
             "a\"b/ä c",

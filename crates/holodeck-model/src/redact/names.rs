@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(role("token", Names::Serve), Role::Secret);
     }
     #[test]
-    fn b09_names_of_secrets_are_recognised_and_others_are_not() {
+    fn names_of_secrets_are_recognised_and_others_are_not() {
         for name in [
             "api_key",
             "api_keyy",

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn b09_credentials_are_found_by_their_shape() {
+    fn credentials_are_found_by_their_shape() {
         let none: [&str; 0] = [];
         assert_eq!(
             find_shapes("curl -H 'Authorization: Bearer abc.def-123'"),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn b09_every_query_value_of_a_configured_url_is_found() {
+    fn every_query_value_of_a_configured_url_is_found() {
         let url = "https://host/v1?deployment=blue&x=&bare#y=1";
         let mut found = Vec::new();
         find_in_configured_urls(url, &mut found);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn b09_secrets_in_arguments_are_found_by_their_names() {
+    fn secrets_in_arguments_are_found_by_their_names() {
         let line = [
             "run",
             "--api-key",

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b09_a_secret_in_pieces_is_masked() {
+    fn a_secret_in_pieces_is_masked() {
         let key = format!("sk-{}", "a1B2".repeat(8));
         let text = format!(
             "It is {key}, correct horse battery, Ünd: Authorization: Basic dXNlcjpw\nor 日本correct horse battery. Bye"

@@ -26,7 +26,7 @@ fn given_secrets_and_known_shapes_are_masked_and_other_texts_are_not() {
 }
 
 #[test]
-fn b09_encoded_secrets_are_masked() {
+fn encoded_secrets_are_masked() {
     let redactor = redactor();
     for text in [
         "pass \"word/ä",

@@ -80,7 +80,7 @@ fn the_kind_of_a_call_follows_from_its_identity() {
 }
 
 #[test]
-fn a10_names_are_exact() {
+fn names_are_exact() {
     for provider in ["anthropic", "openai"] {
         let names = names(provider);
         for (written, called, refers) in [
@@ -144,7 +144,7 @@ fn a_name_of_a_server_is_resolved_once_it_has_listed_its_tools() {
 }
 
 #[test]
-fn a10_namesakes_on_other_servers_are_found() {
+fn namesakes_on_other_servers_are_found() {
     let names = names("openai");
     let all = [
         "mcp__wiki__lookup",
@@ -195,7 +195,7 @@ fn allows(access: &(ToolNames, ToolAccess), called: &str) -> bool {
 }
 
 #[test]
-fn b02_a_declared_name_denies_the_tool_on_every_provider() {
+fn a_declared_name_denies_the_tool_on_every_provider() {
     for (provider, block) in [
         ("anthropic", "claude: {disallowed_tools: [kb, files, lookup]}"),
         ("openai", "openai: {disallowed_tools: [kb, files, lookup]}"),
@@ -224,7 +224,7 @@ fn b02_a_declared_name_denies_the_tool_on_every_provider() {
 }
 
 #[test]
-fn b03_an_allowlist_leaves_only_what_it_names() {
+fn an_allowlist_leaves_only_what_it_names() {
     for (provider, block) in [
         ("anthropic", "claude: {allowed_tools: [kb, wiki__lookup]}"),
         (

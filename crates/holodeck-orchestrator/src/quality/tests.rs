@@ -166,7 +166,7 @@ impl Script {
 }
 
 #[tokio::test]
-async fn r41_a_good_first_output_is_returned_without_a_second_one() {
+async fn a_good_first_output_is_returned_without_a_second_one() {
     let script = Script::new(assessed(&[75.0]), LoopRules::default());
     let (output, assessment, report) = script.run().await;
     assert_eq!(report.termination_reason, TerminationReason::ThresholdMet);
@@ -175,7 +175,7 @@ async fn r41_a_good_first_output_is_returned_without_a_second_one() {
 }
 
 #[tokio::test]
-async fn r42_the_last_allowed_iteration_ends_the_loop() {
+async fn the_last_allowed_iteration_ends_the_loop() {
     let script = Script::new(assessed(&[40.0, 45.0, 50.0, 55.0, 60.0]), LoopRules::default());
     let (output, assessment, report) = script.run().await;
     assert_eq!(report.termination_reason, TerminationReason::MaxIterations);
@@ -185,7 +185,7 @@ async fn r42_the_last_allowed_iteration_ends_the_loop() {
 }
 
 #[tokio::test]
-async fn r43_a_small_improvement_is_stagnation() {
+async fn a_small_improvement_is_stagnation() {
     let script = Script::new(assessed(&[40.0, 41.0]), LoopRules::default());
     let (_, _, report) = script.run().await;
     assert_eq!(report.termination_reason, TerminationReason::Stagnation);
@@ -193,7 +193,7 @@ async fn r43_a_small_improvement_is_stagnation() {
 }
 
 #[tokio::test]
-async fn r44_up_and_down_is_oscillation_and_the_best_output_is_returned() {
+async fn up_and_down_is_oscillation_and_the_best_output_is_returned() {
     let script = Script::new(assessed(&[50.0, 60.0, 50.0]), LoopRules::default());
     let (output, _, report) = script.run().await;
     assert_eq!(report.termination_reason, TerminationReason::Oscillation);
@@ -201,7 +201,7 @@ async fn r44_up_and_down_is_oscillation_and_the_best_output_is_returned() {
 }
 
 #[tokio::test]
-async fn r45_an_output_that_returns_is_oscillation() {
+async fn an_output_that_returns_is_oscillation() {
     let script = Script::new(assessed(&[50.0, 53.0, 56.0]), LoopRules::default());
     *script.outputs.list.lock().unwrap() = [Ok("B"), Ok("o0")].into();
     let (_, _, report) = script.run().await;
@@ -218,7 +218,7 @@ async fn r45_an_output_that_returns_is_oscillation() {
 }
 
 #[tokio::test]
-async fn r46_without_stop_on_only_the_limits_end_the_loop() {
+async fn without_stop_on_only_the_limits_end_the_loop() {
     let rules = LoopRules {
         stop_on: Vec::new(),
         ..LoopRules::default()
@@ -250,7 +250,7 @@ impl Clock for LateClock {
 }
 
 #[tokio::test]
-async fn r47_no_time_at_the_start_returns_the_initial_output_unscored() {
+async fn no_time_at_the_start_returns_the_initial_output_unscored() {
     let script = Script::new(Vec::new(), limited(10.0));
     let quality = QualityLoop::new(script.rules.clone()).unwrap();
     let control = LoopControl::default().timed_by(Arc::new(LateClock(AtomicU32::new(0))));
@@ -265,7 +265,7 @@ async fn r47_no_time_at_the_start_returns_the_initial_output_unscored() {
 }
 
 #[tokio::test]
-async fn r48_time_up_during_the_first_scoring_keeps_its_score() {
+async fn time_up_during_the_first_scoring_keeps_its_score() {
     let mut script = Script::new(assessed(&[50.0]), limited(10.0));
     script.scores.takes = 11.0;
     let (output, assessment, report) = script.run().await;
@@ -275,7 +275,7 @@ async fn r48_time_up_during_the_first_scoring_keeps_its_score() {
 }
 
 #[tokio::test]
-async fn r48_a_score_that_arrives_late_still_passes() {
+async fn a_score_that_arrives_late_still_passes() {
     let mut script = Script::new(assessed(&[90.0]), limited(10.0));
     script.scores.takes = 11.0;
     let (_, assessment, report) = script.run().await;
@@ -284,7 +284,7 @@ async fn r48_a_score_that_arrives_late_still_passes() {
 }
 
 #[tokio::test]
-async fn r49_time_up_during_an_improvement_discards_it() {
+async fn time_up_during_an_improvement_discards_it() {
     let mut script = Script::new(assessed(&[50.0]), limited(10.0));
     script.outputs.takes = 11.0;
     let (output, _, report) = script.run().await;
@@ -304,7 +304,7 @@ async fn a_time_out_returns_the_last_scored_output_also_if_another_was_better() 
 }
 
 #[tokio::test]
-async fn r50_an_invalid_score_counts_as_zero() {
+async fn an_invalid_score_counts_as_zero() {
     for invalid in [Some(f64::NAN), Some(f64::INFINITY), Some(f64::NEG_INFINITY), None] {
         let first = Assessment {
             score: invalid,
@@ -333,7 +333,7 @@ async fn an_invalid_score_never_meets_a_threshold_of_zero() {
 }
 
 #[tokio::test]
-async fn r51_a_scorer_failure_falls_back_only_if_nothing_was_scored() {
+async fn a_scorer_failure_falls_back_only_if_nothing_was_scored() {
     let script = Script::new(vec![Err("broken")], LoopRules::default());
     let (output, assessment, report) = script.run().await;
     assert_eq!(report.termination_reason, TerminationReason::ScorerError);
@@ -364,7 +364,7 @@ async fn r51_a_scorer_failure_falls_back_only_if_nothing_was_scored() {
 }
 
 #[tokio::test]
-async fn r52_a_failed_improvement_returns_the_best_scored_output() {
+async fn a_failed_improvement_returns_the_best_scored_output() {
     let rules = LoopRules {
         stop_on: Vec::new(),
         ..LoopRules::default()
@@ -409,7 +409,7 @@ async fn panics_are_errors_of_the_call() {
 }
 
 #[tokio::test]
-async fn r57_a_cancelled_loop_returns_the_best_output() {
+async fn a_cancelled_loop_returns_the_best_output() {
     let script = Script::new(Vec::new(), LoopRules::default());
     let cancel = script.cancel.clone();
     let scored = AtomicU32::new(0);
@@ -435,7 +435,7 @@ async fn r57_a_cancelled_loop_returns_the_best_output() {
 }
 
 #[tokio::test]
-async fn r58_a_used_up_budget_ends_the_loop_after_the_paid_output_is_scored() {
+async fn a_used_up_budget_ends_the_loop_after_the_paid_output_is_scored() {
     let rules = LoopRules {
         budget: LoopBudget {
             max_total_tokens: Some(1_000),

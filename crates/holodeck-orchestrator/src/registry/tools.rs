@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn r34_tasks_mention_tools_by_their_short_names() {
+    fn tasks_mention_tools_by_their_short_names() {
         let doc = doc(&["git", "Read", "mcp__docs__search", "Bash(npm run *)", "Bash"]);
         assert_eq!(written_names(&doc), ["Bash", "git", "npm", "Read", "search"]);
     }

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn r32_a_phrase_matches_only_whole_words() {
+    fn a_phrase_matches_only_whole_words() {
         for (task, phrase, expected) in [
             ("good morning", "go", false),
             ("let's go!", "go", true),

@@ -36,7 +36,7 @@ fn select(docs: Vec<AgentDoc>, text: &str) -> Selection {
 }
 
 #[test]
-fn r27_one_eligible_agent_is_selected_with_its_score() {
+fn one_eligible_agent_is_selected_with_its_score() {
     let selection = select(
         vec![agent("a", &["review"]), agent("b", &["deploy"])],
         "please review this",
@@ -50,7 +50,7 @@ fn r27_one_eligible_agent_is_selected_with_its_score() {
 }
 
 #[test]
-fn r28_of_equal_scores_the_first_name_is_selected_in_any_order() {
+fn of_equal_scores_the_first_name_is_selected_in_any_order() {
     for names in [["alpha", "beta"], ["beta", "alpha"]] {
         let selection = select(names.map(|name| agent(name, &["review"])).into(), "review");
         assert_eq!(selection.agent.as_deref(), Some("alpha"));
@@ -64,7 +64,7 @@ fn r28_of_equal_scores_the_first_name_is_selected_in_any_order() {
 }
 
 #[test]
-fn r31_without_a_match_the_default_agent_has_no_confidence() {
+fn without_a_match_the_default_agent_has_no_confidence() {
     let selection = select(
         vec![agent("general-purpose", &[]), agent("a", &["review"])],
         "good morning",
@@ -95,13 +95,13 @@ fn without_a_default_agent_the_selection_declines() {
 }
 
 #[test]
-fn r32_a_trigger_does_not_match_a_part_of_a_word() {
+fn a_trigger_does_not_match_a_part_of_a_word() {
     let ranking = selector(vec![agent("a", &["go"])], &AgentsConfig::default()).rank(&task("good morning"));
     assert_eq!(ranking[0].breakdown.triggers.to_bits(), 0.0_f64.to_bits());
 }
 
 #[test]
-fn r33_many_triggers_are_no_handicap() {
+fn many_triggers_are_no_handicap() {
     let many: Vec<String> = (0..11).map(|number| format!("word{number}")).collect();
     let mut many: Vec<&str> = many.iter().map(String::as_str).collect();
     many.push("review");
@@ -116,7 +116,7 @@ fn r33_many_triggers_are_no_handicap() {
 }
 
 #[test]
-fn r34_a_task_can_mention_tools_by_name() {
+fn a_task_can_mention_tools_by_name() {
     let doc = AgentDoc {
         tools: Some(texts(&["Read", "git"])),
         ..agent("a", &[])
@@ -126,7 +126,7 @@ fn r34_a_task_can_mention_tools_by_name() {
 }
 
 #[test]
-fn r37_excluded_agents_are_never_selected() {
+fn excluded_agents_are_never_selected() {
     let config = AgentsConfig {
         exclude: texts(&["best"]),
         ..AgentsConfig::default()
@@ -151,7 +151,7 @@ fn r37_excluded_agents_are_never_selected() {
 }
 
 #[test]
-fn r40_files_of_the_working_directory_raise_an_agent_with_globs() {
+fn files_of_the_working_directory_raise_an_agent_with_globs() {
     let docs = || {
         let terraform = AgentDoc {
             globs: texts(&["*.tf", "/infra/*.json"]),
@@ -453,7 +453,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn r29_the_order_of_the_files_does_not_matter(
+    fn the_order_of_the_files_does_not_matter(
         docs in prop::collection::vec(any_agent(), 0..6),
         seed in any::<prop::sample::Index>(),
         task in any_task(),
@@ -472,7 +472,7 @@ proptest! {
     }
 
     #[test]
-    fn r38_any_registry_and_any_task_have_a_selection(
+    fn any_registry_and_any_task_have_a_selection(
         docs in prop::collection::vec(any_agent(), 0..12),
         task in any_task(),
         config in any_config(),
@@ -501,7 +501,7 @@ proptest! {
     }
 
     #[test]
-    fn r39_the_parts_of_a_score_sum_to_it(
+    fn the_parts_of_a_score_sum_to_it(
         docs in prop::collection::vec(any_agent(), 0..6),
         task in any_task(),
         config in any_config(),

@@ -39,7 +39,7 @@ fn legacy() -> Arc<ScriptedLegacy> {
 }
 
 #[tokio::test]
-async fn r18_a_skill_takes_over() {
+async fn a_skill_takes_over() {
     let mut settings = failing().facade();
     settings.skills = Some(Arc::new(ScriptedSkill(Ok("by skill"))));
     let legacy = legacy();
@@ -55,7 +55,7 @@ async fn r18_a_skill_takes_over() {
 }
 
 #[tokio::test]
-async fn r19_a_skill_that_fails_ends_the_command_unless_the_yaml_says_otherwise() {
+async fn a_skill_that_fails_ends_the_command_unless_the_yaml_says_otherwise() {
     for (fallback_on_error, calls) in [(false, 0), (true, 1)] {
         let mut settings = failing().facade();
         settings.skills = Some(Arc::new(ScriptedSkill(Err(ExecutorFailure::failed("broken")))));
@@ -89,7 +89,7 @@ async fn a_skill_that_may_have_changed_something_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn r20_legacy_answers_and_its_mode_is_stamped_only_if_absent() {
+async fn legacy_answers_and_its_mode_is_stamped_only_if_absent() {
     let mut own = JsonMap::new();
     own.insert("execution_mode".to_owned(), json!("mine"));
     for (output, mode) in [
@@ -113,7 +113,7 @@ async fn r20_legacy_answers_and_its_mode_is_stamped_only_if_absent() {
 }
 
 #[tokio::test]
-async fn r21_nothing_left_names_what_is_missing() {
+async fn nothing_left_names_what_is_missing() {
     let error = execute(failing().facade()).await.unwrap_err();
     assert_eq!(error.to_string(), "nothing executes the command `review`");
     let FacadeError::NoExecutor {
@@ -141,7 +141,7 @@ async fn r21_nothing_left_names_what_is_missing() {
 }
 
 #[tokio::test]
-async fn r22_a_failed_attempt_with_side_effects_is_not_repeated() {
+async fn a_failed_attempt_with_side_effects_is_not_repeated() {
     for (policy, calls) in [(AfterSideEffects::Block, 0), (AfterSideEffects::Allow, 1)] {
         let mut settings = failing_after_edit().facade();
         let legacy = legacy();
@@ -163,7 +163,7 @@ async fn r22_a_failed_attempt_with_side_effects_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn r22_only_calls_that_may_change_something_block() {
+async fn only_calls_that_may_change_something_block() {
     let mut bench = Bench::new(|_| {
         ScriptedTurn::nothing()
             .and_called("Read", json!({"file_path": "a.rs"}), "ok")
@@ -223,7 +223,7 @@ fn paths() -> Vec<(&'static str, FacadeSettings, &'static [&'static str])> {
 }
 
 #[tokio::test]
-async fn r23_every_path_has_its_events_once_and_in_order() {
+async fn every_path_has_its_events_once_and_in_order() {
     for (path, mut settings, expected) in paths() {
         let kept = Arc::new(Kept::default());
         settings.telemetry = vec![Arc::clone(&kept) as _];
@@ -243,7 +243,7 @@ async fn r23_every_path_has_its_events_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn r23_a_dropped_execution_is_completed_too() {
+async fn a_dropped_execution_is_completed_too() {
     let kept = Arc::new(Kept::default());
     let bench = Bench::new(|_| ScriptedTurn::hanging());
     let mut settings = bench.facade();
@@ -285,7 +285,7 @@ impl TelemetrySink for PanickingSink {
 }
 
 #[tokio::test]
-async fn r24_a_sink_that_fails_changes_nothing() {
+async fn a_sink_that_fails_changes_nothing() {
     let plain: Vec<_> = paths().into_iter().map(|(_, settings, _)| settings).collect();
     for ((path, mut settings, _), plain) in paths().into_iter().zip(plain) {
         settings.telemetry = vec![Arc::new(Failing), Arc::new(PanickingSink)];
@@ -306,7 +306,7 @@ async fn r24_a_sink_that_fails_changes_nothing() {
 }
 
 #[tokio::test]
-async fn r25_the_result_shows_nothing_of_the_routing() {
+async fn the_result_shows_nothing_of_the_routing() {
     fn keys(value: &Value, found: &mut Vec<String>) {
         match value {
             Value::Object(fields) => {

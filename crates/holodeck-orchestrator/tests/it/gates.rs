@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::bench::{Bench, context, forced, selection, selects};
 
 #[tokio::test]
-async fn r01_a_flag_that_is_off() {
+async fn a_flag_that_is_off_falls_back_without_a_turn() {
     let mut bench = Bench::answering("done");
     bench.settings.enabled = false;
     let attempt = bench.execute().await;
@@ -26,7 +26,7 @@ async fn r01_a_flag_that_is_off() {
 }
 
 #[tokio::test]
-async fn r02_a_command_that_passes() {
+async fn a_command_that_passes_every_gate_is_executed() {
     let bench = Bench::answering("done");
     let attempt = bench.execute().await;
     assert!(attempt.success && !attempt.should_fallback);
@@ -47,7 +47,7 @@ async fn r02_a_command_that_passes() {
 }
 
 #[tokio::test]
-async fn r03_a_command_that_is_not_in_the_list() {
+async fn a_command_that_is_not_in_the_list_is_not_allowed() {
     let bench = Bench::answering("done");
     let mut other = context();
     other.command.name = "deploy".to_owned();
@@ -58,7 +58,7 @@ async fn r03_a_command_that_is_not_in_the_list() {
 }
 
 #[tokio::test]
-async fn r04_an_empty_list_allows_nothing() {
+async fn an_empty_list_allows_nothing() {
     let mut bench = Bench::answering("done");
     bench.settings.commands = Vec::new();
     assert_eq!(
@@ -74,7 +74,7 @@ async fn r04_an_empty_list_allows_nothing() {
 }
 
 #[tokio::test]
-async fn r05_commands_are_compared_without_case() {
+async fn commands_are_compared_without_case() {
     let bench = Bench::answering("done");
     let mut upper = context();
     upper.command.name = "REVIEW".to_owned();
@@ -87,7 +87,7 @@ async fn r05_commands_are_compared_without_case() {
 }
 
 #[tokio::test]
-async fn r06_a_backend_that_fails_before_its_first_message() {
+async fn a_backend_that_fails_before_its_first_message_is_an_exception() {
     let errors: [(BackendError, &str); 5] = [
         (BackendError::init("no program"), "Init"),
         (BackendError::session("gone"), "Session"),
@@ -130,7 +130,7 @@ async fn r06_a_backend_that_fails_before_its_first_message() {
 }
 
 #[tokio::test]
-async fn r07_the_evidence_of_a_failed_attempt_is_kept() {
+async fn the_evidence_of_a_failed_attempt_is_kept() {
     let bench = Bench::new(|_| {
         ScriptedTurn::nothing()
             .and_called("Edit", json!({"file_path": "src/a.rs"}), "ok")
@@ -147,7 +147,7 @@ async fn r07_the_evidence_of_a_failed_attempt_is_kept() {
 }
 
 #[tokio::test]
-async fn r08_an_error_message_in_the_stream() {
+async fn an_error_message_in_the_stream_keeps_the_partial_answer() {
     let bench = Bench::new(|_| {
         ScriptedTurn::nothing()
             .and_text("half an ans")
@@ -177,7 +177,7 @@ async fn r08_an_error_message_in_the_stream() {
 }
 
 #[tokio::test]
-async fn r09_the_confidence_must_reach_the_threshold() {
+async fn the_confidence_must_reach_the_threshold() {
     for (confidence, decision) in [
         (0.5, RoutingDecision::LowConfidence),
         (0.7, RoutingDecision::SdkExecuted),
@@ -212,7 +212,7 @@ async fn a_default_agent_needs_no_confidence_if_it_may_route() {
 }
 
 #[tokio::test]
-async fn r10_a_selection_that_declines() {
+async fn a_selection_that_declines_falls_back_with_its_confidence() {
     let mut bench = Bench::answering("done");
     bench.choice = selects(selection(false, 0.9));
     let attempt = bench.execute().await;
@@ -221,7 +221,7 @@ async fn r10_a_selection_that_declines() {
 }
 
 #[tokio::test]
-async fn r11_no_selector_also_with_force() {
+async fn without_a_selector_nothing_is_executed_also_with_force() {
     let mut bench = Bench::answering("done");
     bench.choice = AgentChoice::Selected(None);
     for options in [ExecuteOptions::default(), forced()] {
@@ -231,7 +231,7 @@ async fn r11_no_selector_also_with_force() {
 }
 
 #[tokio::test]
-async fn r12_an_agent_without_a_definition() {
+async fn an_agent_without_a_definition_is_not_executed() {
     let mut bench = Bench::answering("done");
     bench.specialists.defined = false;
     for options in [ExecuteOptions::default(), forced()] {
@@ -243,7 +243,7 @@ async fn r12_an_agent_without_a_definition() {
 }
 
 #[tokio::test]
-async fn r13_force_skips_what_asks_whether_to_use_the_backend() {
+async fn force_skips_what_asks_whether_to_use_the_backend() {
     let mut bench = Bench::answering("done");
     bench.settings.enabled = false;
     bench.settings.commands = Vec::new();
@@ -255,7 +255,7 @@ async fn r13_force_skips_what_asks_whether_to_use_the_backend() {
 }
 
 #[tokio::test]
-async fn r14_disable_comes_before_force() {
+async fn disable_comes_before_force() {
     let bench = Bench::answering("done");
     let options = ExecuteOptions {
         disable_sdk: true,
@@ -267,7 +267,7 @@ async fn r14_disable_comes_before_force() {
 }
 
 #[tokio::test]
-async fn r15_a_missing_program_also_with_force() {
+async fn a_missing_program_is_unavailable_also_with_force() {
     let mut bench = Bench::answering("done");
     bench.specialists.unavailable = Some("no `claude` is on the path".to_owned());
     let attempt = bench.execute_with(&context(), &forced()).await;
@@ -291,7 +291,7 @@ impl Selector for Panicking {
 }
 
 #[tokio::test]
-async fn r16_a_selector_that_panics() {
+async fn a_selector_that_panics_is_an_exception() {
     let mut bench = Bench::answering("done");
     bench.choice = AgentChoice::Selected(Some(Arc::new(Panicking)));
     let attempt = bench.execute().await;
@@ -308,7 +308,7 @@ async fn r16_a_selector_that_panics() {
 }
 
 #[tokio::test]
-async fn r17_a_backend_that_panics_keeps_what_was_observed() {
+async fn a_backend_that_panics_keeps_what_was_observed() {
     let bench = Bench::new(|asked| {
         assert!(asked.index > 5, "the backend is broken");
         ScriptedTurn::nothing()

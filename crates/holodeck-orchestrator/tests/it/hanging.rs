@@ -19,7 +19,7 @@ fn is_alive(pid: &str) -> bool {
 }
 
 #[tokio::test]
-async fn r56_the_hard_limit_ends_a_hanging_program_and_its_group() {
+async fn the_hard_limit_ends_a_hanging_program_and_its_group() {
     let dir = tempfile::tempdir().unwrap();
     let pids = dir.path().join("pids");
     let script = format!(

@@ -43,7 +43,7 @@ impl Hook for Panicking {
 }
 
 #[tokio::test]
-async fn r59_a_hook_that_panics_changes_nothing() {
+async fn a_hook_that_panics_changes_nothing() {
     let plain = execute(&editing(), Vec::new(), &context()).await;
     let hooked = execute(&editing(), vec![Arc::new(Panicking)], &context()).await;
     assert_eq!(plain.result.output, hooked.result.output);
@@ -62,7 +62,7 @@ impl Hook for Slow {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r60_a_slow_hook_does_not_hold_up_the_run_beyond_the_flush() {
+async fn a_slow_hook_does_not_hold_up_the_run_beyond_the_flush() {
     let (release, blocked) = std::sync::mpsc::channel();
     let started = tokio::time::Instant::now();
     let execution = execute(&editing(), vec![Arc::new(Slow(Mutex::new(blocked)))], &context()).await;
@@ -83,7 +83,7 @@ impl Hook for Named {
 }
 
 #[tokio::test]
-async fn r61_hooks_are_called_in_the_order_of_their_registration() {
+async fn hooks_are_called_in_the_order_of_their_registration() {
     let order = Arc::default();
     let hooks = ["a", "b", "c"].map(|name| Arc::new(Named(name, Arc::clone(&order))) as Arc<dyn Hook>);
     execute(&editing(), hooks.to_vec(), &context()).await;
@@ -122,7 +122,7 @@ fn scripted(events: Vec<BackendEvent>) -> Bench {
 }
 
 #[tokio::test]
-async fn r62_an_event_that_is_delivered_twice_counts_once() {
+async fn an_event_that_is_delivered_twice_counts_once() {
     let edit = || call("c1", "Edit", json!({"file_path": "a.rs"}));
     let done = || result("c1", "Edit", "ok", 5);
     let bench = scripted(vec![edit(), edit(), done(), done()]);
@@ -132,7 +132,7 @@ async fn r62_an_event_that_is_delivered_twice_counts_once() {
 }
 
 #[tokio::test]
-async fn r63_parallel_tools_are_kept_apart() {
+async fn parallel_tools_are_kept_apart() {
     let bench = scripted(vec![
         call("c1", "Read", json!({"file_path": "1"})),
         call("c2", "Read", json!({"file_path": "2"})),
@@ -158,7 +158,7 @@ async fn r63_parallel_tools_are_kept_apart() {
 }
 
 #[tokio::test]
-async fn r64_test_runs_add_up() {
+async fn test_runs_add_up() {
     let bash = |id, command: &str| call(id, "Bash", json!({"command": command}));
     let bench = scripted(vec![
         bash("c1", "cargo test -p a"),
@@ -188,7 +188,7 @@ async fn r64_test_runs_add_up() {
 }
 
 #[tokio::test]
-async fn r66_missing_evidence_is_an_issue_only_if_it_is_required() {
+async fn missing_evidence_is_an_issue_only_if_it_is_required() {
     let reading = || {
         scripted(vec![
             call("c1", "Read", json!({"file_path": "1"})),

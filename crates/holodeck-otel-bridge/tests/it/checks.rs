@@ -55,7 +55,7 @@ fn a_grpc_port_without_a_protocol_is_doubtful() {
 }
 
 #[tokio::test]
-async fn d01_grpc_is_always_there() {
+async fn grpc_is_always_available() {
     for fields in [
         json!({"protocol": "grpc"}),
         json!({"protocol": "grpc", "endpoint": "http://localhost:4317", "insecure": true}),
@@ -72,7 +72,7 @@ async fn d01_grpc_is_always_there() {
 }
 
 #[test]
-fn c07_insecure_without_effect_is_a_warning() {
+fn insecure_without_effect_is_a_warning() {
     for fields in [
         json!({"endpoint": "http://collector:4318", "insecure": false}),
         json!({"endpoint": "https://collector:4318", "insecure": true}),
@@ -90,7 +90,7 @@ fn c07_insecure_without_effect_is_a_warning() {
 }
 
 #[tokio::test]
-async fn d01_what_cannot_be_exported_is_a_warning_at_load_and_at_the_end() {
+async fn what_cannot_be_exported_is_a_warning_at_load_and_at_the_end() {
     for (fields, message) in [
         (
             json!({"endpoint": "ftp://collector:4318"}),

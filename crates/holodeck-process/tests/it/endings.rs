@@ -126,7 +126,7 @@ while [ ! -s daemon ]; do :; done
 ";
 
 #[tokio::test]
-async fn c12_a_descendant_with_its_own_session_ends_with_the_child() {
+async fn a_descendant_with_its_own_session_ends_with_the_child() {
     let ends = script(DAEMON);
     run(&ends.spec, &CancellationToken::new()).await.unwrap();
     gone(file(&ends, "daemon").await.parse().unwrap()).await;

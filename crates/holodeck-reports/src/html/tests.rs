@@ -56,12 +56,12 @@ fn tags_are_closed_in_order() {
 }
 
 #[test]
-fn a15_a_stopped_run_lists_what_was_not_run() {
+fn a_stopped_run_lists_what_was_not_run() {
     insta::assert_snapshot!(body(&samples::stopped_report(Format::Html, &[samples::passed()])));
 }
 
 #[test]
-fn e01_the_top_shows_the_agent_the_date_and_the_result() {
+fn the_top_shows_the_agent_the_date_and_the_result() {
     let page = page(&samples::cases());
     let (top, _) = page.split_once("<main>").unwrap();
     for wanted in [
@@ -77,7 +77,7 @@ fn e01_the_top_shows_the_agent_the_date_and_the_result() {
 }
 
 #[test]
-fn e01_failures_come_first_and_passes_are_closed() {
+fn failures_come_first_and_passes_are_closed() {
     let page = page(&samples::cases());
     let states: Vec<&str> = page
         .split("<details class=\"case\"")
@@ -101,7 +101,7 @@ fn e01_failures_come_first_and_passes_are_closed() {
 }
 
 #[test]
-fn e01_a_reason_is_shown_once_and_the_expected_text_beside_the_answer() {
+fn a_reason_is_shown_once_and_the_expected_text_beside_the_answer() {
     let page = page(&[samples::failed()]);
     assert_eq!(page.matches("does not contain &quot;30 days&quot;").count(), 1);
     assert_eq!(page.matches("<h4>Expected</h4>").count(), 1);
@@ -111,7 +111,7 @@ fn e01_a_reason_is_shown_once_and_the_expected_text_beside_the_answer() {
 }
 
 #[test]
-fn e01_expected_tools_that_were_called_are_shown_as_met() {
+fn expected_tools_that_were_called_are_shown_as_met() {
     let mut case = samples::passed();
     case.expected.tools =
         Some(serde_json::json!(["get_order", {"name": "pay", "args": {"id": 7}, "count": 2}]));
@@ -127,7 +127,7 @@ fn e01_expected_tools_that_were_called_are_shown_as_met() {
 }
 
 #[test]
-fn e01_a_list_of_tools_is_met_only_where_another_was_not() {
+fn a_list_of_tools_is_met_only_where_another_was_not() {
     let mut case = samples::failed();
     case.expected.forbidden_tools = vec!["delete_order".to_owned()];
     let shown = page(&[case.clone()]);
@@ -140,7 +140,7 @@ fn e01_a_list_of_tools_is_met_only_where_another_was_not() {
 }
 
 #[test]
-fn e05_a_failed_tool_call_of_a_passed_case_is_shown_with_result_and_time() {
+fn a_failed_tool_call_of_a_passed_case_is_shown_with_result_and_time() {
     let page = page(&[samples::passed_with_failed_call()]);
     assert!(page.contains("1 tool call failed"), "{page}");
     assert!(page.contains("<span>12 ms</span>"), "{page}");

@@ -392,7 +392,7 @@ impl Embedder for Unsized {
 }
 
 #[tokio::test]
-async fn c09_an_index_without_a_passage_takes_the_shape_of_the_next_attempt() {
+async fn an_index_without_a_passage_takes_the_shape_of_the_next_attempt() {
     for corpus in [MemoryCorpus::of(&[("a.md", &["one", "two"])]), three()] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("index.db");

@@ -128,7 +128,7 @@ async fn a_budget_that_cannot_be_enforced_stops_the_run() {
 }
 
 #[tokio::test]
-async fn a01_a_turn_that_this_run_did_not_cancel_is_an_error_and_not_lost() {
+async fn a_turn_that_this_run_did_not_cancel_is_an_error_and_not_lost() {
     let project = project(3);
     let backend = ScriptedBackend::answering(|asked| {
         if asked.message == "q1" {

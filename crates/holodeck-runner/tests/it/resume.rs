@@ -197,7 +197,7 @@ async fn answers_without_a_verdict_of_the_current_checks_are_graded_without_a_mo
 }
 
 #[tokio::test]
-async fn a08_a_changed_check_does_not_pass_a_masked_answer() {
+async fn a_changed_check_does_not_pass_a_masked_answer() {
     let leak = concat!("the key is sk-", "proj-AbCdEf0123456789AbCdEf0123456789");
     let tests = |forbidden: &str| {
         format!(

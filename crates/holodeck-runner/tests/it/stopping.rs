@@ -31,7 +31,7 @@ fn unreachable() -> ScriptedTurn {
 }
 
 #[tokio::test]
-async fn c04_a_terminated_run_cancels_its_cases_and_is_written() {
+async fn a_terminated_run_cancels_its_cases_and_is_written() {
     let project = project(10);
     let control = RunControl::new();
     let backend = {
@@ -53,7 +53,7 @@ async fn c04_a_terminated_run_cancels_its_cases_and_is_written() {
 }
 
 #[tokio::test]
-async fn c04_a_run_stopped_before_its_first_case_calls_no_model() {
+async fn a_run_stopped_before_its_first_case_calls_no_model() {
     for (stop, code) in [
         (RunControl::interrupt as fn(&RunControl) -> _, 130),
         (
@@ -73,7 +73,7 @@ async fn c04_a_run_stopped_before_its_first_case_calls_no_model() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c04_closing_shares_the_remaining_time() {
+async fn closing_shares_the_remaining_time() {
     let control = RunControl::new();
     assert_eq!(control.within(async { 1 }).await, Some(1));
     control.terminate(Duration::from_secs(4));
@@ -86,7 +86,7 @@ async fn c04_closing_shares_the_remaining_time() {
 }
 
 #[tokio::test]
-async fn c11_three_cases_in_a_row_without_an_endpoint_end_the_run() {
+async fn three_cases_in_a_row_without_an_endpoint_end_the_run() {
     let project = project(200);
     let mut request = project.request(&ScriptedBackend::answering(|_| unreachable()));
     request.settings.concurrency = 1;
@@ -97,7 +97,7 @@ async fn c11_three_cases_in_a_row_without_an_endpoint_end_the_run() {
 }
 
 #[tokio::test]
-async fn c11_cases_in_flight_finish_and_an_answer_resets_the_count() {
+async fn cases_in_flight_finish_and_an_answer_resets_the_count() {
     let project = project(30);
     let backend = ScriptedBackend::answering(|asked| match asked.index % 3 {
         2 => ScriptedTurn::text("Paris"),

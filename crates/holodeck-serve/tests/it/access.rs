@@ -77,7 +77,7 @@ async fn only_three_paths_need_no_token() {
 }
 
 #[tokio::test]
-async fn e52_what_belongs_to_another_user_does_not_exist() {
+async fn what_belongs_to_another_user_does_not_exist() {
     let gate = Gate::new();
     let inner = gate.clone();
     let world = of_two_users(move || ScriptedTurn::nothing().and_text("x").and_wait_for(&inner)).await;
@@ -149,7 +149,7 @@ async fn e52_what_belongs_to_another_user_does_not_exist() {
 }
 
 #[tokio::test]
-async fn e53_a_request_cannot_name_another_user() {
+async fn a_request_cannot_name_another_user() {
     let world = of_two_users(|| ScriptedTurn::text("x")).await;
     let as_bob = async |path: &str, body: serde_json::Value| {
         let headers = [

@@ -61,7 +61,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn e62_e66_a_question_is_answered_once_by_its_owner() {
+async fn a_question_is_answered_once_by_its_owner() {
     let (world, tools) = asking().await;
     let question = world.question().await;
     assert_eq!(
@@ -100,7 +100,7 @@ async fn e62_e66_a_question_is_answered_once_by_its_owner() {
 }
 
 #[tokio::test]
-async fn e63_a_rejected_call_does_not_run() {
+async fn a_rejected_call_does_not_run() {
     let (world, tools) = asking().await;
     let question = world.question().await;
     world

@@ -123,7 +123,7 @@ async fn a_file_is_uploaded_attached_and_deleted() {
 }
 
 #[tokio::test]
-async fn e19_a_foreign_file_is_like_an_unknown_one() {
+async fn a_foreign_file_is_like_an_unknown_one() {
     let (world, _folder) = office().await;
     let foreign = upload(&world, "bob", "plan.txt", "secret").await;
     let unknown = "00000000-0000-4000-8000-000000000000".to_owned();

@@ -103,7 +103,7 @@ async fn a_run_that_fails_is_no_success() {
 }
 
 #[tokio::test]
-async fn e56_a_message_that_is_sent_again_has_one_run() {
+async fn a_message_that_is_sent_again_has_one_run() {
     let (world, gate) = busy(Setup::default()).await;
     let body = json!({"message": "a", "clientMessageId": "c-1"});
     let first = world.post("/v1/sessions/s/messages", body.clone()).await;
@@ -141,7 +141,7 @@ async fn e56_a_message_that_is_sent_again_has_one_run() {
 }
 
 #[tokio::test]
-async fn e57_a_second_message_is_refused_or_waits() {
+async fn a_second_message_is_refused_or_waits() {
     let (world, gate) = busy(Setup::default()).await;
     let first = world.say("s", "a").await.json();
     let refused = world.say("s", "b").await;
@@ -175,7 +175,7 @@ async fn e57_a_second_message_is_refused_or_waits() {
 }
 
 #[tokio::test]
-async fn e58_a_message_that_waits_can_be_withdrawn() {
+async fn a_message_that_waits_can_be_withdrawn() {
     let (world, gate) = busy(concurrency(Concurrency::Enqueue)).await;
     world.say("s", "a").await;
     let path = "/v1/sessions/s/messages?stream=true";
@@ -211,7 +211,7 @@ async fn e58_a_message_that_waits_can_be_withdrawn() {
 }
 
 #[tokio::test]
-async fn e58_e61_a_run_is_cancelled_once() {
+async fn a_run_is_cancelled_once() {
     let (world, _gate) = busy(Setup::default()).await;
     let run = world.say("s", "a").await.json();
     let cancel = format!("/v1/runs/{}/cancel", id(&run, "runId"));
@@ -237,7 +237,7 @@ async fn e58_e61_a_run_is_cancelled_once() {
 }
 
 #[tokio::test]
-async fn e60_a_client_that_leaves_stops_nothing_unless_it_should() {
+async fn a_client_that_leaves_stops_nothing_unless_it_should() {
     for (on_disconnect, reason) in [
         (OnDisconnect::Continue, "success"),
         (OnDisconnect::Cancel, "user_cancelled"),

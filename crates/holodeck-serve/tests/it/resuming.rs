@@ -18,7 +18,7 @@ fn chatty() -> ScriptedTurn {
 }
 
 #[tokio::test]
-async fn e46_a_client_that_is_cut_after_any_event_gets_the_rest() {
+async fn a_client_that_is_cut_after_any_event_gets_the_rest() {
     let world = World::new(|_| chatty()).await;
     world.say("s", "a").await;
     world.service.drain().await;
@@ -62,7 +62,7 @@ async fn a_client_that_is_cut_during_a_run_gets_the_rest() {
 }
 
 #[tokio::test]
-async fn e48_the_end_of_a_run_is_served_after_a_restart() {
+async fn the_end_of_a_run_is_served_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let open = async || {
         let path = folder.path().join("events.db");
@@ -101,7 +101,7 @@ async fn e48_the_end_of_a_run_is_served_after_a_restart() {
 }
 
 #[tokio::test]
-async fn e49_cursors_that_cannot_be_are_refused() {
+async fn cursors_that_cannot_be_are_refused() {
     let world = World::new(|_| chatty()).await;
     world.say("s", "a").await;
     world.service.drain().await;
@@ -135,7 +135,7 @@ async fn e49_cursors_that_cannot_be_are_refused() {
 }
 
 #[tokio::test]
-async fn e54_two_clients_get_the_same_frames() {
+async fn two_clients_get_the_same_frames() {
     let world = World::new(|_| chatty()).await;
     world.post("/v1/sessions", json!({"sessionId": "s"})).await;
     let path = "/v1/sessions/s/events?follow=true";
@@ -151,7 +151,7 @@ async fn e54_two_clients_get_the_same_frames() {
 }
 
 #[tokio::test]
-async fn e55_an_idle_stream_is_kept_open() {
+async fn an_idle_stream_is_kept_open() {
     let setup = Setup {
         options: ServeOptions {
             heartbeat: Duration::from_millis(5),
@@ -174,7 +174,7 @@ async fn e55_an_idle_stream_is_kept_open() {
 }
 
 #[tokio::test]
-async fn e55_every_kind_of_stream_is_kept_open() {
+async fn every_kind_of_stream_is_kept_open() {
     let gate = Gate::new();
     let inner = gate.clone();
     let setup = Setup {
@@ -216,7 +216,7 @@ async fn e55_every_kind_of_stream_is_kept_open() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e80_a_hundred_conversations_at_once_lose_nothing() {
+async fn a_hundred_conversations_at_once_lose_nothing() {
     const PIECES: usize = 50;
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path().join("events.db"), SqliteOptions::default()).await;
@@ -268,7 +268,7 @@ async fn e80_a_hundred_conversations_at_once_lose_nothing() {
 }
 
 #[tokio::test]
-async fn e51_a_client_that_takes_nothing_is_disconnected_and_resumes() {
+async fn a_client_that_takes_nothing_is_disconnected_and_resumes() {
     let setup = Setup {
         store: Arc::new(MemoryStore::new()),
         options: ServeOptions {

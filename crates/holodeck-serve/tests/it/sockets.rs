@@ -155,7 +155,7 @@ async fn a_conversation_over_one_connection() {
 }
 
 #[tokio::test]
-async fn e58_a_run_is_stopped() {
+async fn a_run_is_stopped() {
     let gate = Gate::new();
     let inner = gate.clone();
     let world = World::new(move |_| ScriptedTurn::nothing().and_text("so far").and_wait_for(&inner)).await;
@@ -180,7 +180,7 @@ async fn e58_a_run_is_stopped() {
 }
 
 #[tokio::test]
-async fn e52_questions_are_answered_and_only_by_their_user() {
+async fn questions_are_answered_and_only_by_their_user() {
     let tools = std::sync::Arc::new(ScriptedTools::default());
     let backend = ScriptedBackend::answering(|asked| {
         let call = ToolCall {
@@ -330,7 +330,7 @@ async fn frames_that_cannot_be_read_end_nothing() {
 }
 
 #[tokio::test]
-async fn e51_a_connection_that_takes_nothing_is_closed() {
+async fn a_connection_that_takes_nothing_is_closed() {
     let setup = Setup {
         options: ServeOptions {
             slow_consumer: Duration::from_millis(200),
@@ -373,7 +373,7 @@ async fn e51_a_connection_that_takes_nothing_is_closed() {
 }
 
 #[tokio::test]
-async fn e55_an_idle_connection_is_kept_open() {
+async fn an_idle_connection_is_kept_open() {
     let setup = Setup {
         options: ServeOptions {
             heartbeat: Duration::from_millis(5),

@@ -54,7 +54,7 @@ fn files_of_agents() {
 }
 
 #[test]
-fn r34_tools_may_be_a_string_with_commas() {
+fn tools_may_be_a_string_with_commas() {
     let doc = load("agents/full.md").0.unwrap();
     assert_eq!(
         doc.tools.unwrap(),
@@ -129,7 +129,7 @@ fn core_agents_are_strategists_unless_the_file_says_otherwise() {
 }
 
 #[test]
-fn r36_broken_yaml_has_a_line_and_no_agent() {
+fn broken_yaml_has_a_line_and_no_agent() {
     let (doc, load) = load("agents/broken-yaml.md");
     assert!(doc.is_none());
     let place = load.diagnostics[0].primary.as_ref().unwrap();

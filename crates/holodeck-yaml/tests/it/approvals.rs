@@ -171,7 +171,7 @@ fn a_policy_reports_whether_a_rule_names_a_tool() {
 
 /// For Claude, both the name on the wire and the name in events identify the tool of the YAML.
 #[test]
-fn b01_rules_reach_a_tool_by_each_of_its_names() {
+fn rules_reach_a_tool_by_each_of_its_names() {
     for mode in ["", "claude: {permission_mode: acceptAll}\n"] {
         for (decision, expected) in [("reject", "reject"), ("approve", "approve")] {
             for written in ["kb", "kb_search", "mcp__holodeck_tools__kb_search", "kb*"] {

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn r04_the_caller_comes_before_the_environment_before_the_yaml() {
+    fn the_caller_comes_before_the_environment_before_the_yaml() {
         let none = RoutingOverrides::default();
         let block = "routing: {commands: [review]}";
         assert_eq!(settings(block, &[], &none), (true, vec!["review".to_owned()]));

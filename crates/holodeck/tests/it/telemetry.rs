@@ -128,7 +128,7 @@ async fn a_run_is_exported_at_its_end_but_not_if_it_is_only_prepared_or_replayed
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d01_a_collector_that_cannot_be_reached_changes_no_verdict() {
+async fn a_collector_that_cannot_be_reached_changes_no_verdict() {
     let server = ModelServer::answering(|_| Reply::text("It is Paris."));
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for exporter in [

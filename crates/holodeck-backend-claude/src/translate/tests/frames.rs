@@ -205,7 +205,7 @@ fn tokens_of_the_cache_belong_to_the_prompt() {
 }
 
 #[test]
-fn a18_tokens_and_cost_of_every_model_count() {
+fn tokens_and_cost_of_every_model_count() {
     let model = |input: u64, output: u64, usd: f64| json!({"inputTokens": input, "outputTokens": output, "cacheReadInputTokens": 5, "costUSD": usd});
     let result = json!({
         "type": "result", "subtype": "success", "is_error": false, "result": "",
@@ -223,7 +223,7 @@ fn a18_tokens_and_cost_of_every_model_count() {
 
 /// Older CLIs do not report usage by model.
 #[test]
-fn a18_with_an_older_cli_the_messages_of_subagents_are_counted() {
+fn with_an_older_cli_the_messages_of_subagents_are_counted() {
     let nested = json!({
         "type": "assistant", "parent_tool_use_id": "p", "session_id": "s",
         "message": {"id": "n", "model": "m", "role": "assistant", "content": [{"type": "text", "text": "x"}],

@@ -16,7 +16,7 @@ fn recordings_give_these_events() {
 }
 
 #[test]
-fn a18_tokens_and_cost_add_up_to_what_the_result_says_of_all_models() {
+fn tokens_and_cost_add_up_to_what_the_result_says_of_all_models() {
     let (mut checked, mut above_main) = (0, 0);
     for recording in Recording::all() {
         for turn in recording.turns() {

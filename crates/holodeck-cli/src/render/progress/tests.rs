@@ -395,7 +395,7 @@ fn the_remaining_time_is_estimated_after_two_cases() {
 }
 
 #[test]
-fn e04_a_small_cost_has_its_column() {
+fn a_small_cost_has_its_column() {
     let cheap = json!({"cost_usd": 0.000_012_3});
     let cases = [case(0, "cheap", "passed", &cheap, &json!({}))];
     let text = live(80, Verbosity::Normal, &events(&cases, 1, "completed", None));
@@ -464,7 +464,7 @@ fn with_calls() -> CaseReport {
 }
 
 #[test]
-fn e05_failed_tool_calls_of_a_passed_case_are_shown() {
+fn failed_tool_calls_of_a_passed_case_are_shown() {
     let events = events(&[with_calls()], 1, "completed", None);
     for text in [live(80, Verbosity::Normal, &events), plain(&events)] {
         assert!(
@@ -476,7 +476,7 @@ fn e05_failed_tool_calls_of_a_passed_case_are_shown() {
 }
 
 #[test]
-fn e05_verbose_output_shows_every_tool_call_with_result_and_time() {
+fn verbose_output_shows_every_tool_call_with_result_and_time() {
     let events = events(&[with_calls()], 1, "completed", None);
     let text = live(80, Verbosity::Verbose, &events);
     assert!(

@@ -77,7 +77,7 @@ fn say(mut command: std::process::Command, lines: &str) -> CommandOutput {
 /// The same conversation with the real CLI and with the loop over Chat Completions: reasoning, text before a call, two
 /// calls at once, and a plain answer.
 #[test]
-fn e77_both_backends_record_the_same_types_of_events() {
+fn both_backends_record_the_same_types_of_events() {
     let chat = ["chat", "--session", "s"];
     let claude = AnthropicServer::answering(|request| {
         let look = |reply: AnthropicReply, text: &str| {
@@ -150,7 +150,7 @@ fn e77_both_backends_record_the_same_types_of_events() {
 
 /// The CLI withdraws its question while a person is asked. The run continues, and an answer comes too late.
 #[test]
-fn e70_a_question_that_the_cli_withdraws_is_cancelled_and_the_run_continues() {
+fn a_question_that_the_cli_withdraws_is_cancelled_and_the_run_continues() {
     let fake = FakeClaude::new(&ClaudeFault::WithdrawsPermission);
     let project = Project::with(
         "name: desk\nmodel: {provider: anthropic, name: sonnet}\ninstructions: {inline: Be kind.}\n\
@@ -193,7 +193,7 @@ fn e70_a_question_that_the_cli_withdraws_is_cancelled_and_the_run_continues() {
 
 /// A message that was stopped before any output is not part of the conversation, also if the process has it.
 #[test]
-fn e58_a_message_that_was_stopped_before_any_output_is_forgotten() {
+fn a_message_that_was_stopped_before_any_output_is_forgotten() {
     let (gate, asked) = (Gate::new(), Gate::new());
     let (behind, reached) = (gate.clone(), asked.clone());
     let server = AnthropicServer::answering(move |request| {

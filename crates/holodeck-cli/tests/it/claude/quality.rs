@@ -24,7 +24,7 @@ fn server() -> AnthropicServer {
 }
 
 #[test]
-fn r42_an_answer_of_the_cli_is_improved_in_a_fresh_execution() {
+fn an_answer_of_the_cli_is_improved_in_a_fresh_execution() {
     let bench = Bench::new(LOOPED, server());
     let ran = bench
         .run(&["run", "--explain", "The capital of France?"])

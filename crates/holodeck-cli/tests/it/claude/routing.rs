@@ -30,7 +30,7 @@ fn bench(more: &str, server: AnthropicServer) -> Bench {
 }
 
 #[test]
-fn r02_the_definition_of_the_specialist_reaches_the_model() {
+fn the_definition_of_the_specialist_reaches_the_model() {
     let bench = bench(
         "",
         AnthropicServer::answering(|_| AnthropicReply::text("No bugs.")),
@@ -58,7 +58,7 @@ fn r02_the_definition_of_the_specialist_reaches_the_model() {
 }
 
 #[test]
-fn r15_a_cli_or_credential_that_is_missing_also_with_force() {
+fn a_missing_cli_or_credential_is_unavailable_also_with_force() {
     let bench = bench("", AnthropicServer::answering(|_| AnthropicReply::text("x")));
     let args = [&ARGS[..], &["--force-sdk"]].concat();
     let old = FakeClaude::new(&ClaudeFault::Version("2.1.100".to_owned()));
@@ -78,7 +78,7 @@ fn r15_a_cli_or_credential_that_is_missing_also_with_force() {
 }
 
 #[test]
-fn r14_a_disabled_backend_starts_no_cli() {
+fn a_disabled_backend_starts_no_cli() {
     let bench = bench("", AnthropicServer::answering(|_| AnthropicReply::text("x")));
     let ran = bench
         .run(&[&ARGS[..], &["--disable-sdk", "--force-sdk"]].concat())
@@ -92,7 +92,7 @@ fn r14_a_disabled_backend_starts_no_cli() {
 }
 
 #[test]
-fn r08_an_error_of_the_api_is_an_error_message() {
+fn an_error_of_the_api_is_an_error_message() {
     let bench = bench(
         "",
         AnthropicServer::answering(|_| AnthropicReply::error(400, "bad request")),
@@ -106,7 +106,7 @@ fn r08_an_error_of_the_api_is_an_error_message() {
 }
 
 #[test]
-fn r06_a_cli_that_crashes_is_an_exception() {
+fn a_cli_that_crashes_is_an_exception() {
     let bench = bench("", AnthropicServer::answering(|_| AnthropicReply::text("x")));
     let broken = FakeClaude::new(&ClaudeFault::Crash(ClaudeStage::Message));
     let output = bench
@@ -123,7 +123,7 @@ fn r06_a_cli_that_crashes_is_an_exception() {
 }
 
 #[test]
-fn r22_a_written_file_blocks_the_fallback_and_a_read_one_does_not() {
+fn a_written_file_blocks_the_fallback_and_a_read_one_does_not() {
     let folder = tempfile::tempdir().unwrap();
     for (tool, code) in [("Write", 3), ("Read", 0)] {
         let path = folder.path().join("notes.txt").display().to_string();

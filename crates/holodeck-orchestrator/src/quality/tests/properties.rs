@@ -183,7 +183,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn r54_every_loop_ends_within_its_bounds(
+    fn every_loop_ends_within_its_bounds(
         rules in rules(),
         scoring in prop::collection::vec((act(), 0.0..3.0), 0..60),
         improving in prop::collection::vec((act(), 0.0..3.0), 0..60),
@@ -220,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn r55_a_stored_loop_is_decided_the_same_way_again(
+    fn a_stored_loop_is_decided_the_same_way_again(
         rules in rules(),
         scoring in prop::collection::vec((act(), 0.0..3.0), 0..60),
         improving in prop::collection::vec((act(), 0.0..3.0), 0..60),

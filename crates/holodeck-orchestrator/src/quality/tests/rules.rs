@@ -5,7 +5,7 @@ use pretty_assertions::assert_eq;
 use super::*;
 
 #[tokio::test]
-async fn r53_no_required_improvement_continues_and_ranges_are_checked() {
+async fn no_required_improvement_continues_and_ranges_are_checked() {
     let rules = LoopRules {
         min_improvement: MinImprovement::Points(0.0),
         ..LoopRules::default()

@@ -32,7 +32,7 @@ fn with_env_file(file: &str) -> String {
 }
 
 #[test]
-fn c16_a_device_without_an_end_is_refused_wherever_an_input_is_named() {
+fn a_device_without_an_end_is_refused_wherever_an_input_is_named() {
     let project = Project::with(&agent("http://127.0.0.1:9", TWO_CASES));
     // Each input has its own limit; the message shows that reading has ended.
     for args in [
@@ -52,7 +52,7 @@ fn c16_a_device_without_an_end_is_refused_wherever_an_input_is_named() {
 }
 
 #[test]
-fn c16_a_pipe_without_a_writer_is_given_up() {
+fn a_pipe_without_a_writer_is_given_up() {
     let project = Project::with(&agent("http://127.0.0.1:9", TWO_CASES));
     fifo(&project, "pipe");
     project
@@ -66,7 +66,7 @@ fn c16_a_pipe_without_a_writer_is_given_up() {
 }
 
 #[test]
-fn c16_a_pipe_with_a_writer_is_an_env_file() {
+fn a_pipe_with_a_writer_is_an_env_file() {
     let project = Project::with(&with_env_file("./pipe"));
     fifo(&project, "pipe");
     let pipe = project.path("pipe");
@@ -84,7 +84,7 @@ fn c16_a_pipe_with_a_writer_is_an_env_file() {
 }
 
 #[tokio::test]
-async fn c16_ctrl_c_works_while_an_input_is_read() {
+async fn ctrl_c_works_while_an_input_is_read() {
     // The price list is read after the signal handlers are installed.
     let server: ModelServer = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));

@@ -1,4 +1,4 @@
-//! Defects of the contract between backends and the runner, tested with the program.
+//! Answers of an agent on Claude Code: interrupted ones are errors, structured ones are objects.
 
 use holodeck_testkit::{AnthropicReply, AnthropicServer, ClaudeFault, FakeClaude, ModelServer, Reply};
 use pretty_assertions::assert_eq;
@@ -16,7 +16,7 @@ fn claude_agent(more: &str) -> String {
 }
 
 #[test]
-fn a01_a_case_that_the_cli_interrupted_is_an_error_of_the_run() {
+fn a_case_that_the_cli_interrupted_is_an_error_of_the_run() {
     let fake = FakeClaude::new(&ClaudeFault::InterruptsItself);
     let cases = "test_cases: [{name: first, input: a, ground_truth: Answer}, {name: second, input: b, ground_truth: Answer}]\n\
                  evaluations: {metrics: [{type: standard, metric: contains}]}";
@@ -39,7 +39,7 @@ fn a01_a_case_that_the_cli_interrupted_is_an_error_of_the_run() {
 }
 
 #[test]
-fn c19_run_prints_the_object_of_an_agent_with_a_response_format_on_claude() {
+fn run_prints_the_object_of_an_agent_with_a_response_format_on_claude() {
     let server = AnthropicServer::answering(|_| {
         AnthropicReply::text("Let me see.").and_tool_use("StructuredOutput", &json!({"days": 30}))
     });
@@ -50,7 +50,7 @@ fn c19_run_prints_the_object_of_an_agent_with_a_response_format_on_claude() {
 }
 
 #[test]
-fn c19_run_prints_one_object_when_the_first_attempt_was_repaired() {
+fn run_prints_one_object_when_the_first_attempt_was_repaired() {
     let server = ModelServer::replies([
         Reply::text("{\"days\": \"thirty\"}"),
         Reply::text("```json\n{ \"days\": 30 }\n```"),

@@ -5,7 +5,7 @@ use holodeck_testkit::{ModelServer, Reply};
 use crate::project::{Project, TWO_CASES, agent};
 
 #[test]
-fn c03_a_timeout_names_the_last_refusal_and_a_long_wait_its_reason() {
+fn a_timeout_names_the_last_refusal_and_a_long_wait_its_reason() {
     for (status, message) in [(429, "slow down"), (502, "upstream is gone")] {
         let server =
             ModelServer::answering(move |_| Reply::openai_error(status, message, None, None).retry_after(30));

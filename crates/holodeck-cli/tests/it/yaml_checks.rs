@@ -1,4 +1,4 @@
-//! Defects of the YAML checks and of the compatibility with 0.7.1, tested with the program.
+//! The checks of the YAML and the compatibility with 0.7.1, through the program.
 
 use holodeck_testkit::{ModelServer, Reply};
 use serde_json::json;
@@ -13,7 +13,7 @@ fn with(more: &str) -> Project {
 }
 
 #[test]
-fn a17_metrics_that_accept_everything_are_reported() {
+fn metrics_that_accept_everything_are_reported() {
     for (metric, code, message) in [
         (
             "{type: standard, metric: bleu, threshold: -1}",
@@ -49,7 +49,7 @@ fn a17_metrics_that_accept_everything_are_reported() {
 }
 
 #[test]
-fn c02_a_required_websocket_server_of_a_claude_agent_is_refused_by_name() {
+fn a_required_websocket_server_of_a_claude_agent_is_refused_by_name() {
     let agent = |more: &str| {
         Project::with(&format!(
             "name: desk\nmodel: {{provider: anthropic, name: sonnet}}\ninstructions: {{inline: Be brief}}\n\
@@ -70,7 +70,7 @@ fn c02_a_required_websocket_server_of_a_claude_agent_is_refused_by_name() {
 }
 
 #[test]
-fn c05_schemas_that_are_not_valid_are_errors_with_their_place() {
+fn schemas_that_are_not_valid_are_errors_with_their_place() {
     for (more, place) in [
         ("response_format:\n  type: objekt\n", "agent.yaml:5:"),
         (
@@ -85,7 +85,7 @@ fn c05_schemas_that_are_not_valid_are_errors_with_their_place() {
 }
 
 #[test]
-fn c05_a_misspelt_python_function_is_an_error_unless_it_may_be_imported() {
+fn a_misspelt_python_function_is_an_error_unless_it_may_be_imported() {
     let project = |source: &str| {
         let tool = "tools: [{type: function, name: f, description: d, file: tools.py, function: serch}]\n";
         let project = with(tool);
@@ -107,7 +107,7 @@ fn c05_a_misspelt_python_function_is_an_error_unless_it_may_be_imported() {
 }
 
 #[test]
-fn c05_a_missing_ground_truth_is_a_warning_and_still_an_error_of_the_metric() {
+fn a_missing_ground_truth_is_a_warning_and_still_an_error_of_the_metric() {
     let server = ModelServer::answering(|_| Reply::text("Paris"));
     let project = Project::with(&format!(
         "name: desk\nmodel: {{provider: openai, name: m, endpoint: \"{}\"}}\ninstructions: {{inline: Be brief}}\n\
@@ -128,7 +128,7 @@ fn c05_a_missing_ground_truth_is_a_warning_and_still_an_error_of_the_metric() {
 }
 
 #[test]
-fn c05_notebooks_and_mails_in_files_are_read_as_text() {
+fn notebooks_and_mails_in_files_are_read_as_text() {
     let server = ModelServer::answering(|_| Reply::text("ok"));
     let project = Project::with(&format!(
         "name: desk\nmodel: {{provider: openai, name: m, endpoint: \"{}\"}}\ninstructions: {{inline: Be brief}}\n\
@@ -147,7 +147,7 @@ fn c05_notebooks_and_mails_in_files_are_read_as_text() {
 }
 
 #[test]
-fn c07_settings_without_effect_are_named() {
+fn settings_without_effect_are_named() {
     let project = with(
         "observability: {enabled: false, disable_provider_tracing: true}\n\
          tools: [{type: mcp, name: m, description: d, command: npx, encoding: latin-1}]\n\
@@ -169,7 +169,7 @@ fn c07_settings_without_effect_are_named() {
 }
 
 #[test]
-fn d02_the_budget_of_a_question_stops_its_next_model_call() {
+fn the_budget_of_a_question_stops_its_next_model_call() {
     let call = || {
         Reply::tool_call("c1", "f", &json!({}))
             .usage(json!({"prompt_tokens": 1_000_000, "completion_tokens": 1, "total_tokens": 1_000_001}))
@@ -194,7 +194,7 @@ fn d02_the_budget_of_a_question_stops_its_next_model_call() {
 }
 
 #[test]
-fn d04_flags_of_the_former_version_are_accepted() {
+fn flags_of_the_former_version_are_accepted() {
     let project = Project::empty();
     let ran = project
         .run(&[
@@ -242,7 +242,7 @@ fn d04_flags_of_the_former_version_are_accepted() {
 }
 
 #[test]
-fn d05_metrics_see_the_compact_json_of_a_structured_answer() {
+fn metrics_see_the_compact_json_of_a_structured_answer() {
     let server = ModelServer::answering(|_| Reply::text("{ \"days\" :  30 }"));
     let project = Project::with(&format!(
         "name: desk\nmodel: {{provider: openai, name: m, endpoint: \"{}\"}}\ninstructions: {{inline: Be brief}}\n\
@@ -255,7 +255,7 @@ fn d05_metrics_see_the_compact_json_of_a_structured_answer() {
 }
 
 #[test]
-fn d06_two_matchers_in_one_map_are_an_error() {
+fn two_matchers_in_one_map_are_an_error() {
     let project =
         with("test_cases: [{input: a, expected_tools: [{name: f, args: {q: {fuzzy: a, regex: b}}}]}]\n");
     project.run(&["validate"]).exits(2).says("is not a valid matcher");

@@ -1,4 +1,4 @@
-//! Defects E3 and E6 to E11 of the output and the messages.
+//! The messages of the program: waiting, suggestions, confirmations, errors of files.
 
 use std::{os::unix::fs::PermissionsExt as _, process::Stdio};
 
@@ -16,7 +16,7 @@ fn offline(cases: &str) -> String {
 }
 
 #[test]
-fn e03_a_waiting_question_names_what_it_waits_for() {
+fn a_waiting_question_names_what_it_waits_for() {
     let gate = Gate::new();
     let server = ModelServer::replies([Reply::text("Paris.").behind(&gate)]);
     let project = Project::with(&agent(&server.url(), TWO_CASES));
@@ -31,7 +31,7 @@ fn e03_a_waiting_question_names_what_it_waits_for() {
 }
 
 #[test]
-fn e03_flags_are_accepted_between_agent_and_question() {
+fn flags_are_accepted_between_agent_and_question() {
     let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     for args in [
@@ -51,7 +51,7 @@ fn e03_flags_are_accepted_between_agent_and_question() {
 }
 
 #[test]
-fn e06_a_missing_variable_is_one_error() {
+fn a_missing_variable_is_one_error() {
     let project = Project::with(
         "name: \"${NAME}\"\nmodel: {provider: \"${KIND}\", name: x}\ninstructions: {inline: Hi}\n\
          execution: {llm_timeout: \"${TIME}\"}\n",
@@ -67,7 +67,7 @@ fn e06_a_missing_variable_is_one_error() {
 }
 
 #[test]
-fn e06_errors_are_counted_in_the_file_that_has_them() {
+fn errors_are_counted_in_the_file_that_has_them() {
     let project = Project::with(&offline(TWO_CASES));
     project.write("config.yaml", "exection: {}\n");
     let ran = project.run(&["validate"]).exits(2);
@@ -90,7 +90,7 @@ fn e06_errors_are_counted_in_the_file_that_has_them() {
 }
 
 #[test]
-fn e06_a_wrong_line_of_env_has_its_number() {
+fn a_wrong_line_of_env_has_its_number() {
     let project = Project::with(&offline(TWO_CASES));
     project.write(".env", "# keys\nA=1\n\nexport 4f9d27 hidden\n");
     let ran = project.run(&["validate"]).exits(2);
@@ -103,7 +103,7 @@ fn e06_a_wrong_line_of_env_has_its_number() {
 }
 
 #[test]
-fn e06_parts_of_a_reason_are_separated_in_a_log() {
+fn parts_of_a_reason_are_separated_in_a_log() {
     let project = Project::with(&offline(TWO_CASES));
     let ran = project.run(&["test"]).exits(3);
     let line = ran.stderr.lines().find(|line| line.contains("ERROR")).unwrap();
@@ -114,7 +114,7 @@ fn e06_parts_of_a_reason_are_separated_in_a_log() {
 }
 
 #[test]
-fn e06_an_ending_without_a_format_is_refused() {
+fn an_ending_without_a_format_is_refused() {
     let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project
@@ -133,7 +133,7 @@ fn e06_an_ending_without_a_format_is_refused() {
 }
 
 #[test]
-fn e07_only_files_of_0_7_1_are_compared_with_it() {
+fn only_files_of_0_7_1_are_compared_with_it() {
     let new = "name: n\nmodel: {provider: openai, name: x}\ninstructions: {inline: Hi}\n";
     let project = Project::with(new);
     let ran = project.run(&["validate"]).exits(0);
@@ -152,7 +152,7 @@ fn e07_only_files_of_0_7_1_are_compared_with_it() {
 }
 
 #[test]
-fn e08_failed_remembers_runs_before_the_newest() {
+fn failed_remembers_runs_before_the_newest() {
     let server = half_correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project
@@ -177,7 +177,7 @@ fn e08_failed_remembers_runs_before_the_newest() {
 }
 
 #[test]
-fn e09_a_filter_that_fits_nothing_has_a_suggestion() {
+fn a_filter_that_fits_nothing_has_a_suggestion() {
     let project = Project::with(&offline(
         "  - {name: order status, input: hi, ground_truth: x}\n  - {name: refund, input: ho, ground_truth: x}\n",
     ));
@@ -198,7 +198,7 @@ fn e09_a_filter_that_fits_nothing_has_a_suggestion() {
 }
 
 #[test]
-fn e09_values_have_suggestions() {
+fn values_have_suggestions() {
     let project = Project::with(
         "name: n\nmodel: {provider: openai, name: x}\ninstructions: {inline: Hi}\n\
          execution: {llm_timeout: 60s}\n\
@@ -212,7 +212,7 @@ fn e09_values_have_suggestions() {
 }
 
 #[test]
-fn e09_an_earlier_run_is_the_latest_unless_named() {
+fn an_earlier_run_is_the_latest_unless_named() {
     let server = half_correct_server();
     let project = Project::with("");
     for file in ["agent.yaml", "other.yaml"] {
@@ -231,7 +231,7 @@ fn e09_an_earlier_run_is_the_latest_unless_named() {
 }
 
 #[test]
-fn e09_help_is_a_command() {
+fn help_is_a_command() {
     let project = Project::empty();
     let by_flag = project.run(&["test", "--help"]).exits(0).stdout;
     let by_command = project.run(&["help", "test"]).exits(0).stdout;
@@ -241,7 +241,7 @@ fn e09_help_is_a_command() {
 }
 
 #[test]
-fn e10_a_recording_is_confirmed() {
+fn a_recording_is_confirmed() {
     let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project
@@ -255,7 +255,7 @@ fn e10_a_recording_is_confirmed() {
 }
 
 #[test]
-fn e10_quiet_shows_a_failure_once() {
+fn quiet_shows_a_failure_once() {
     let server = half_correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     let ran = project.run(&["test", "-q"]).exits(1);
@@ -268,7 +268,7 @@ fn e10_quiet_shows_a_failure_once() {
 }
 
 #[test]
-fn e10_the_line_that_changes_is_removed_before_each_row_and_at_the_end() {
+fn the_line_that_changes_is_removed_before_each_row_and_at_the_end() {
     let second = Gate::new();
     let server = ModelServer::answering({
         let second = second.clone();
@@ -296,7 +296,7 @@ fn e10_the_line_that_changes_is_removed_before_each_row_and_at_the_end() {
 }
 
 #[test]
-fn e10_a_slow_start_names_what_it_waits_for() {
+fn a_slow_start_names_what_it_waits_for() {
     // A server that does not answer.
     let project = Project::with(&format!(
         "{}tools: [{{type: mcp, name: slow, description: D, command: python3, args: [./slow.py]}}]\n",
@@ -314,7 +314,7 @@ fn e10_a_slow_start_names_what_it_waits_for() {
 }
 
 #[test]
-fn e10_warnings_read_like_other_messages() {
+fn warnings_read_like_other_messages() {
     let server = correct_server();
     let project = Project::with(&format!(
         "{}tools: [{{type: mcp, name: gone, description: D, command: ./gone.sh, required: false}}]\n",
@@ -337,7 +337,7 @@ fn e10_warnings_read_like_other_messages() {
 }
 
 #[test]
-fn e11_a_server_that_dies_shows_what_it_wrote_last() {
+fn a_server_that_dies_shows_what_it_wrote_last() {
     let server = ModelServer::answering(|request| {
         if request.texts("tool").is_empty() {
             Reply::tool_call("c", "mcp__frail__die", &serde_json::json!({}))

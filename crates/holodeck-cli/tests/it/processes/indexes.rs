@@ -22,7 +22,7 @@ fn index_file(project: &Project) -> PathBuf {
 }
 
 #[test]
-fn c18_a_damaged_index_is_built_again_with_force() {
+fn a_damaged_index_is_built_again_with_force() {
     let truncate = |bytes: &mut Vec<u8>| bytes.truncate(20_000);
     let no_header = |bytes: &mut Vec<u8>| bytes[..100].fill(b'x');
     let holes = |bytes: &mut Vec<u8>| bytes[16_384..].fill(0xee);
@@ -50,7 +50,7 @@ fn c18_a_damaged_index_is_built_again_with_force() {
 }
 
 #[test]
-fn c18_a_database_of_another_program_is_not_touched_with_force() {
+fn a_database_of_another_program_is_not_touched_with_force() {
     let project = shop(DOCS);
     project.run(&["index", "build"]).exits(0);
     let file = index_file(&project);

@@ -128,7 +128,7 @@ const REFUSING: [(&str, &str, &str); 2] = [
 ];
 
 #[test]
-fn a09_a_call_that_did_not_run_meets_no_expectation() {
+fn a_call_that_did_not_run_meets_no_expectation() {
     let amount = json!({"amount": 3});
     for (block, tool, message) in REFUSING {
         let (project, ran, _) = openai(tool, &amount, block, &expecting("pay"));
@@ -158,7 +158,7 @@ fn a09_a_call_that_did_not_run_meets_no_expectation() {
 }
 
 #[test]
-fn a09_a_call_that_ran_and_failed_counts_and_is_shown_as_failed() {
+fn a_call_that_ran_and_failed_counts_and_is_shown_as_failed() {
     for tool in ["breaks", "sleeps"] {
         let (project, ran, _) = openai(tool, &json!({}), "", &expecting(tool));
         ran.exits(0);
@@ -174,7 +174,7 @@ fn a09_a_call_that_ran_and_failed_counts_and_is_shown_as_failed() {
 }
 
 #[test]
-fn a09_on_claude_a_call_that_did_not_run_meets_no_expectation() {
+fn on_claude_a_call_that_did_not_run_meets_no_expectation() {
     const PAY: &str = "mcp__holodeck_tools__pay";
     let amount = json!({"amount": 3});
     for (block, tool, arguments, message) in [
@@ -204,7 +204,7 @@ fn a09_on_claude_a_call_that_did_not_run_meets_no_expectation() {
 }
 
 #[test]
-fn a10_part_of_a_name_is_not_the_name() {
+fn part_of_a_name_is_not_the_name() {
     for (called, expected, exit) in [
         ("deny_refund", "refund", 1),
         ("database_search", "ase", 1),
@@ -233,7 +233,7 @@ fn a10_part_of_a_name_is_not_the_name() {
 }
 
 #[test]
-fn a10_a_bare_name_of_two_servers_is_refused_though_one_was_called() {
+fn a_bare_name_of_two_servers_is_refused_though_one_was_called() {
     let two = format!("{SERVER}{}", SERVER.replace("shelves, ", "cellar, "));
     let message = "'lookup' is the name of several tools: mcp__cellar__lookup, mcp__shelves__lookup";
     let called = "mcp__shelves__lookup";
@@ -255,7 +255,7 @@ fn a10_a_bare_name_of_two_servers_is_refused_though_one_was_called() {
 }
 
 #[test]
-fn a10_a_name_that_no_tool_has_is_reported_with_what_was_meant() {
+fn a_name_that_no_tool_has_is_reported_with_what_was_meant() {
     for (provider, more) in [("provider: openai", ""), ("provider: anthropic", "")] {
         for (name, suggestion) in [
             ("refund", None),
@@ -276,7 +276,7 @@ fn a10_a_name_that_no_tool_has_is_reported_with_what_was_meant() {
 }
 
 #[test]
-fn b01_on_claude_a_rule_reaches_a_search_by_its_declared_name() {
+fn on_claude_a_rule_reaches_a_search_by_its_declared_name() {
     let query = json!({"query": "returns"});
     let mode = "claude: {permission_mode: acceptAll, i_understand_this_is_unsafe: true}\n";
     for name in ["kb", "kb_search", "mcp__holodeck_tools__kb_search"] {
@@ -308,7 +308,7 @@ fn b01_on_claude_a_rule_reaches_a_search_by_its_declared_name() {
 }
 
 #[test]
-fn b02_a_denied_tool_is_not_offered_and_a_typo_stops_the_run_before_it_begins() {
+fn a_denied_tool_is_not_offered_and_a_typo_stops_the_run_before_it_begins() {
     let query = json!({"query": "returns"});
     for list in [
         "openai: {disallowed_tools: [kb, erase]}",
@@ -342,7 +342,7 @@ fn b02_a_denied_tool_is_not_offered_and_a_typo_stops_the_run_before_it_begins() 
 }
 
 #[test]
-fn b02_on_claude_a_denied_tool_is_not_offered_and_a_typo_stops_the_run_before_it_begins() {
+fn on_claude_a_denied_tool_is_not_offered_and_a_typo_stops_the_run_before_it_begins() {
     let query = json!({"query": "returns"});
     let denying = format!("{SERVER}claude: {{disallowed_tools: [kb, erase]}}");
     let (bench, ran) = claude(
@@ -377,7 +377,7 @@ fn b02_on_claude_a_denied_tool_is_not_offered_and_a_typo_stops_the_run_before_it
 }
 
 #[test]
-fn b03_an_allowlist_offers_exactly_what_it_names() {
+fn an_allowlist_offers_exactly_what_it_names() {
     let (_, ran, requests) = openai(
         "kb_search",
         &json!({"query": "returns"}),
@@ -389,7 +389,7 @@ fn b03_an_allowlist_offers_exactly_what_it_names() {
 }
 
 #[test]
-fn b03_on_claude_an_allowlist_offers_exactly_what_it_names() {
+fn on_claude_an_allowlist_offers_exactly_what_it_names() {
     for (list, expected) in [
         ("[Read]", &["Read"][..]),
         ("[kb]", &["mcp__holodeck_tools__kb_search"]),
@@ -425,7 +425,7 @@ fn b03_on_claude_an_allowlist_offers_exactly_what_it_names() {
 }
 
 #[test]
-fn b03_validate_reports_what_an_allowlist_excludes() {
+fn validate_reports_what_an_allowlist_excludes() {
     for (provider, list) in [
         (
             "provider: anthropic",
@@ -462,7 +462,7 @@ fn b03_validate_reports_what_an_allowlist_excludes() {
 }
 
 #[test]
-fn b03_a_sub_agent_gets_the_search_that_its_list_names() {
+fn a_sub_agent_gets_the_search_that_its_list_names() {
     let server = AnthropicServer::answering(|request| {
         let names = request.tool_names();
         if names.contains(&"Agent") && request.tool_results().is_empty() {
@@ -489,7 +489,7 @@ fn b03_a_sub_agent_gets_the_search_that_its_list_names() {
 }
 
 #[test]
-fn b03_on_claude_the_shell_runs_only_the_commands_of_its_pattern() {
+fn on_claude_the_shell_runs_only_the_commands_of_its_pattern() {
     for (command, runs) in [("touch made", true), ("touch made && id", false), ("id", false)] {
         let arguments = json!({"command": command});
         let server = AnthropicServer::answering(move |request| {

@@ -39,7 +39,7 @@ fn replay(project: &Project, more: &[&str]) -> CommandOutput {
 }
 
 #[test]
-fn a08_a_leak_that_failed_live_is_an_error_when_it_is_replayed() {
+fn a_leak_that_failed_live_is_an_error_when_it_is_replayed() {
     let server = ModelServer::answering(move |request| match *request.texts("user").last().unwrap() {
         "leak" => Reply::text(format!("the key is {}", key("a1B2"))),
         "stars" => Reply::text("the code is ***"),
@@ -66,7 +66,7 @@ fn a08_a_leak_that_failed_live_is_an_error_when_it_is_replayed() {
 }
 
 #[test]
-fn a08_an_object_with_a_leak_is_an_error_when_it_is_replayed() {
+fn an_object_with_a_leak_is_an_error_when_it_is_replayed() {
     let server = ModelServer::answering(|_| Reply::text(json!({"key": key("a1B2")}).to_string()));
     let yaml = agent(&server.url(), &no_key("leak"))
         + "response_format: {type: object, properties: {key: {type: string}}, required: [key], \
@@ -105,7 +105,7 @@ fn calling(request: &ReceivedRequest) -> Reply {
 }
 
 #[test]
-fn a08_leaks_in_arguments_results_and_passages_are_known_when_they_are_replayed() {
+fn leaks_in_arguments_results_and_passages_are_known_when_they_are_replayed() {
     let server = ModelServer::answering(calling);
     let project = Project::with(&with_tools(&server.url()));
     project.write("receipt", format!("paid with {}", key("c3D4")));
@@ -146,7 +146,7 @@ fn a08_leaks_in_arguments_results_and_passages_are_known_when_they_are_replayed(
 }
 
 #[test]
-fn a08_a_leak_of_an_agent_on_claude_code_is_an_error_when_it_is_replayed() {
+fn a_leak_of_an_agent_on_claude_code_is_an_error_when_it_is_replayed() {
     let fake = FakeClaude::new(&ClaudeFault::None);
     let script = fs::read_to_string(fake.path()).unwrap();
     fs::write(
@@ -174,7 +174,7 @@ fn a08_a_leak_of_an_agent_on_claude_code_is_an_error_when_it_is_replayed() {
 }
 
 #[test]
-fn a08_another_key_in_an_input_misses_and_a_rotated_secret_does_not() {
+fn another_key_in_an_input_misses_and_a_rotated_secret_does_not() {
     let server = ModelServer::answering(|request| {
         if request.texts("tool").is_empty() {
             Reply::tool_call("call-1", "note", &json!({}))

@@ -1,4 +1,4 @@
-//! Defects of the record of a run: resume, regrade, reports and exit codes.
+//! The record of a run: resume, regrade, reports and exit codes agree about it.
 
 use std::fs;
 
@@ -192,7 +192,7 @@ fn all_reports_agree_on_the_verdict() {
 }
 
 #[test]
-fn a02_a_regrade_of_a_stopped_run_is_as_stopped_as_that() {
+fn a_regrade_of_a_stopped_run_is_as_stopped_as_that() {
     let server = yes_server();
     let project = Project::with(&agent(&server.url(), FOUR));
     project.run(&["test", "--max-tokens-total", "1"]).exits(6);
@@ -213,7 +213,7 @@ fn a02_a_regrade_of_a_stopped_run_is_as_stopped_as_that() {
 }
 
 #[test]
-fn a03_a_regrade_names_added_and_reworded_cases() {
+fn a_regrade_names_added_and_reworded_cases() {
     let server = yes_server();
     let project = Project::with(&agent(&server.url(), FOUR));
     project.run(&["test"]).exits(0);
@@ -234,7 +234,7 @@ fn a03_a_regrade_names_added_and_reworded_cases() {
 }
 
 #[test]
-fn a04_a_regrade_names_the_model_that_answered() {
+fn a_regrade_names_the_model_that_answered() {
     let server = yes_server();
     let project = Project::with(&agent(&server.url(), FOUR));
     project.run(&["test"]).exits(0);
@@ -259,7 +259,7 @@ fn a04_a_regrade_names_the_model_that_answered() {
 }
 
 #[test]
-fn a05_swapped_files_do_not_swap_answers() {
+fn swapped_files_do_not_swap_answers() {
     let server = ModelServer::answering(|request| {
         let asked = request.texts("user").join(" ");
         Reply::text(if asked.contains("harbour") {
@@ -296,7 +296,7 @@ fn a05_swapped_files_do_not_swap_answers() {
 }
 
 #[test]
-fn a08_checks_see_the_answer_and_regrade_keeps_their_verdict() {
+fn checks_see_the_answer_and_regrade_keeps_their_verdict() {
     let key = format!("sk-{}", "a1B2".repeat(8));
     let leak = format!("yes, the key is {key}");
     let server = ModelServer::answering(move |_| Reply::text(leak.clone()));
@@ -332,7 +332,7 @@ fn a08_checks_see_the_answer_and_regrade_keeps_their_verdict() {
 }
 
 #[test]
-fn a16_a_budget_that_is_used_up_by_the_last_case_stopped_nothing() {
+fn a_budget_that_is_used_up_by_the_last_case_stopped_nothing() {
     let server = yes_server();
     let project = Project::with(&agent(&server.url(), FOUR));
     project.run(&["test"]).exits(0);
@@ -355,7 +355,7 @@ fn a16_a_budget_that_is_used_up_by_the_last_case_stopped_nothing() {
 }
 
 #[test]
-fn a16_a_budget_that_cannot_be_enforced_stops_the_run_with_the_reason() {
+fn a_budget_that_cannot_be_enforced_stops_the_run_with_the_reason() {
     let zero = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
     for reply in [Reply::text("yes").without_usage(), Reply::text("yes").usage(zero)] {
         let server = ModelServer::answering(move |_| reply.clone());
@@ -370,7 +370,7 @@ fn a16_a_budget_that_cannot_be_enforced_stops_the_run_with_the_reason() {
 }
 
 #[test]
-fn a19_a_resumed_run_has_the_flags_it_began_with() {
+fn a_resumed_run_has_the_flags_it_began_with() {
     let server = yes_server();
     let project = Project::with(&agent(&server.url(), FOUR));
     let flags = [
@@ -406,7 +406,7 @@ fn a19_a_resumed_run_has_the_flags_it_began_with() {
 }
 
 #[test]
-fn a19_a_flag_that_shapes_answers_is_not_added_later() {
+fn a_flag_that_shapes_answers_is_not_added_later() {
     let server = yes_server();
     let project = Project::with(&agent(&server.url(), FOUR));
     project.run(&["test", "--max-tokens-total", "1"]).exits(6);
@@ -420,7 +420,7 @@ fn a19_a_flag_that_shapes_answers_is_not_added_later() {
 }
 
 #[test]
-fn c08_a_report_without_a_place_is_refused_before_the_run() {
+fn a_report_without_a_place_is_refused_before_the_run() {
     let server = yes_server();
     let project = Project::with(&agent(&server.url(), FOUR));
     project.write("file", "");
@@ -434,7 +434,7 @@ fn c08_a_report_without_a_place_is_refused_before_the_run() {
 }
 
 #[test]
-fn c08_a_report_that_fails_is_not_listed_and_hides_nothing() {
+fn a_report_that_fails_is_not_listed_and_hides_nothing() {
     let project = Project::empty();
     let place = project.path("reports");
     let server = ModelServer::answering(move |request| {
@@ -473,7 +473,7 @@ fn c08_a_report_that_fails_is_not_listed_and_hides_nothing() {
 }
 
 #[test]
-fn c15_a_long_name_of_an_agent_has_a_run_file() {
+fn a_long_name_of_an_agent_has_a_run_file() {
     let server = yes_server();
     let long = format!("name: {}", "very ".repeat(60));
     let yaml = agent(&server.url(), FOUR).replacen("name: support", &long, 1);
@@ -484,7 +484,7 @@ fn c15_a_long_name_of_an_agent_has_a_run_file() {
 }
 
 #[test]
-fn c15_a_run_file_without_a_place_is_refused_before_the_run() {
+fn a_run_file_without_a_place_is_refused_before_the_run() {
     let server = yes_server();
     let project = Project::with(&agent(&server.url(), FOUR));
     project.write("results", "a file where the folder should be");

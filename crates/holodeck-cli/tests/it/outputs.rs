@@ -5,10 +5,10 @@ use std::fs;
 use holodeck_testkit::{ModelServer, Reply};
 use serde_json::Value;
 
-use crate::{defects_secrets::REPORTS, project::Project};
+use crate::{project::Project, secrets::REPORTS};
 
 #[test]
-fn b07_inputs_of_a_run_are_not_overwritten() {
+fn inputs_of_a_run_are_not_overwritten() {
     let server = crate::project::correct_server();
     let yaml = crate::project::agent(&server.url(), crate::project::TWO_CASES);
     let yaml = yaml.replace("inline: Answer briefly.", "file: prompt.md");
@@ -52,7 +52,7 @@ fn b07_inputs_of_a_run_are_not_overwritten() {
 }
 
 #[test]
-fn b07_only_own_outputs_are_overwritten_without_force() {
+fn only_own_outputs_are_overwritten_without_force() {
     let server = crate::project::correct_server();
     let project = Project::with(&crate::project::agent(&server.url(), crate::project::TWO_CASES));
     project.write("thesis.html", "<!DOCTYPE html><p>Years of work</p>");
@@ -91,7 +91,7 @@ fn b07_only_own_outputs_are_overwritten_without_force() {
 }
 
 #[test]
-fn b07_outputs_are_files_or_the_standard_output() {
+fn outputs_are_files_or_the_standard_output() {
     let server = crate::project::correct_server();
     let project = Project::with(&crate::project::agent(&server.url(), crate::project::TWO_CASES));
     let status = std::process::Command::new("mkfifo")
@@ -146,7 +146,7 @@ fn b07_outputs_are_files_or_the_standard_output() {
 }
 
 #[test]
-fn b10_what_a_run_writes_is_for_its_user_only() {
+fn what_a_run_writes_is_for_its_user_only() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let server = crate::project::correct_server();
@@ -172,7 +172,7 @@ fn b10_what_a_run_writes_is_for_its_user_only() {
 }
 
 #[test]
-fn b06_hidden_characters_are_shown_as_escapes() {
+fn hidden_characters_are_shown_as_escapes() {
     const HIDDEN: [char; 6] = [
         '\u{202e}',
         '\u{2066}',

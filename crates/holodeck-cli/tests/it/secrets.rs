@@ -133,7 +133,7 @@ fn assert_diagnostics_hide(forms: &[(&str, String)]) {
 }
 
 #[test]
-fn b04_values_of_unknown_fields_are_not_shown() {
+fn values_of_unknown_fields_are_not_shown() {
     assert_diagnostics_hide(&[
         ("misspelt", in_model("  api_keyy: §")),
         ("without a separator", in_model("  apikey: §")),
@@ -185,7 +185,7 @@ fn b04_values_of_unknown_fields_are_not_shown() {
 }
 
 #[test]
-fn b08_no_yaml_form_of_a_secret_is_shown() {
+fn no_yaml_form_of_a_secret_is_shown() {
     assert_diagnostics_hide(&[
         ("explicit key", in_model("  ? api_keyy\n  : §")),
         ("complex key", in_model("  ? [api_key, §]\n  : §")),
@@ -274,7 +274,7 @@ fn b08_no_yaml_form_of_a_secret_is_shown() {
 }
 
 #[test]
-fn b08_files_beside_the_agent_are_masked_too() {
+fn files_beside_the_agent_are_masked_too() {
     let project = Project::with(&in_agent(""));
     project.write("config.yaml", format!("vectorstores:\n  db: {{provider: qdrant, api_key: {PLAIN}, url: 'http://u:{PLAIN}@h', x: }}\nnope: {{password: {PLAIN}}}\n"));
     let ran = project.run(&["validate"]);
@@ -534,7 +534,7 @@ fn written_files(folder: &Path, files: &mut Vec<(String, String)>) {
 pub(crate) const REPORTS: [&str; 5] = ["json", "markdown", "junit", "html", "jsonl"];
 
 #[test]
-fn b09_a_run_shows_and_stores_no_secret() {
+fn a_run_shows_and_stores_no_secret() {
     let server = parrot();
     let collector = Collector::start();
     let (project, secrets) = vault(&server.url(), &collector.url);
@@ -590,7 +590,7 @@ fn b09_a_run_shows_and_stores_no_secret() {
 }
 
 #[test]
-fn b09_answers_without_secrets_stay_as_they_are() {
+fn answers_without_secrets_stay_as_they_are() {
     let answer = "Use application/json, `max_tokens: 100`, the basic understanding of an API key, \
                   Authorization: required, https://docs.test/a?page=2#top and monkey-business.";
     let server = ModelServer::answering(move |_| Reply::text(answer));

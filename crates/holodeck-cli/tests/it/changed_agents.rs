@@ -1,4 +1,4 @@
-//! The identity of agents and cases in recordings and resumed runs.
+//! Recordings and resumed runs of an agent, or of cases, that changed meanwhile.
 
 use holodeck_testkit::{ModelServer, Reply};
 use serde_json::json;
@@ -107,7 +107,7 @@ const SHOP_FILES: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn a07_a_changed_file_behind_a_tool_misses_by_name() {
+fn a_changed_file_behind_a_tool_misses_by_name() {
     let (_server, project) = shop();
     project.run(&["test", "--record", "tape.jsonl"]).exits(0);
     project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
@@ -136,7 +136,7 @@ fn a07_a_changed_file_behind_a_tool_misses_by_name() {
 }
 
 #[test]
-fn a06_resume_refuses_another_agent_and_names_what_changed() {
+fn resume_refuses_another_agent_and_names_what_changed() {
     let (server, project) = shop();
     project.run(&["test"]).exits(0);
     project.run(&["test", "resume", "latest"]).exits(0);
@@ -176,7 +176,7 @@ fn a06_resume_refuses_another_agent_and_names_what_changed() {
 }
 
 #[test]
-fn a06_resume_refuses_another_endpoint_of_the_environment() {
+fn resume_refuses_another_endpoint_of_the_environment() {
     let (first, other) = (correct_server(), correct_server());
     let yaml = agent(&first.url(), TWO_CASES);
     let project = Project::with(&yaml.replace(&format!("  endpoint: {}\n", first.url()), ""));
@@ -194,7 +194,7 @@ fn a06_resume_refuses_another_endpoint_of_the_environment() {
 }
 
 #[test]
-fn a06_resume_refuses_another_recording() {
+fn resume_refuses_another_recording() {
     let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project.run(&["test", "--record", "tape.jsonl"]).exits(0);
@@ -219,7 +219,7 @@ fn two_cases_of_one_question() -> (ModelServer, Project) {
 }
 
 #[test]
-fn a13_no_case_gets_the_answer_of_another_one() {
+fn no_case_gets_the_answer_of_another_one() {
     let (_server, project) = two_cases_of_one_question();
     let yaml = project.read("agent.yaml");
     project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
@@ -240,7 +240,7 @@ fn a13_no_case_gets_the_answer_of_another_one() {
 }
 
 #[test]
-fn a13_a_renamed_case_of_its_own_question_keeps_its_answer() {
+fn a_renamed_case_of_its_own_question_keeps_its_answer() {
     let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project.run(&["test", "--record", "tape.jsonl"]).exits(0);
@@ -250,7 +250,7 @@ fn a13_a_renamed_case_of_its_own_question_keeps_its_answer() {
 }
 
 #[test]
-fn a13_cases_of_one_name_keep_their_answers() {
+fn cases_of_one_name_keep_their_answers() {
     let server =
         ModelServer::answering(|request| Reply::text(if request.index == 0 { "heads" } else { "tails" }));
     let cases = "  - {name: same, input: Toss!, ground_truth: heads}\n  - {name: same, input: Toss!, ground_truth: tails}\n";

@@ -89,7 +89,7 @@ impl Running {
 }
 
 #[test]
-fn c12_no_tool_survives_a_signal() {
+fn no_tool_survives_a_signal() {
     for name in ["-KILL", "-HUP", "-QUIT", "-TERM"] {
         let running = start(&["test"]);
         signal(&running.child, name);
@@ -98,12 +98,12 @@ fn c12_no_tool_survives_a_signal() {
 }
 
 #[test]
-fn c12_no_tool_survives_a_timeout() {
+fn no_tool_survives_a_timeout() {
     start(&["test", "--timeout", "0.5"]).wait_for_children("timeout");
 }
 
 #[test]
-fn c12_no_tool_survives_a_second_interrupt() {
+fn no_tool_survives_a_second_interrupt() {
     let mut running = start(&["test"]);
     let mut stderr = BufReader::new(running.child.stderr.take().unwrap());
     signal(&running.child, "-INT");
@@ -117,7 +117,7 @@ fn c12_no_tool_survives_a_second_interrupt() {
 }
 
 #[test]
-fn c12_no_tool_survives_a_killed_question() {
+fn no_tool_survives_a_killed_question() {
     let running = start(&["run", "agent.yaml", "q"]);
     signal(&running.child, "-KILL");
     running.wait_for_children("kill of `holodeck run`");
@@ -133,7 +133,7 @@ echo Paris
 ";
 
 #[test]
-fn c12_a_killed_run_with_tools_leaves_no_child_and_is_resumed() {
+fn a_killed_run_with_tools_leaves_no_child_and_is_resumed() {
     const CASES: usize = 6;
     for calls in 1..4 {
         // The last case cannot finish before the kill.

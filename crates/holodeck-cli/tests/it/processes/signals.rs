@@ -31,7 +31,7 @@ fn start(project: &Project, args: &[&str]) -> Child {
 }
 
 #[tokio::test]
-async fn c04_sigterm_hangup_and_quit_cancel_running_turns_and_write_every_report() {
+async fn sigterm_hangup_and_quit_cancel_running_turns_and_write_every_report() {
     for name in ["-TERM", "-HUP", "-QUIT"] {
         // The endpoint never answers.
         let gate = Gate::new();
@@ -58,7 +58,7 @@ async fn c04_sigterm_hangup_and_quit_cancel_running_turns_and_write_every_report
 }
 
 #[tokio::test]
-async fn c04_a_question_that_is_terminated_ends_with_143() {
+async fn a_question_that_is_terminated_ends_with_143() {
     let gate = Gate::new();
     let closed = gate.clone();
     let server = ModelServer::answering(move |_| Reply::text("Paris.").behind(&closed));
@@ -74,7 +74,7 @@ async fn c04_a_question_that_is_terminated_ends_with_143() {
 }
 
 #[test]
-fn c11_an_endpoint_that_refuses_connections_ends_the_run_after_three_cases() {
+fn an_endpoint_that_refuses_connections_ends_the_run_after_three_cases() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let cases = (0..200)
         .map(|n| format!("  - {{name: case{n}, input: q{n}, ground_truth: a}}\n"))
