@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use holodeck_model::{MetricCondition, MetricConfig, MissingVote, OnMasked};
+use holodeck_model::{MetricCondition, MetricConfig, MissingVote, OnMasked, Redactor};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -15,7 +15,7 @@ use crate::{
     code::CodeGrader,
     config_problem::ConfigProblem,
     judges::{Jury, Subject},
-    text_score,
+    masked, text_score,
 };
 
 /// The verdict of a metric about an answer.
@@ -139,6 +139,8 @@ struct PreparedMetric {
     fail_on_error: bool,
     when: Option<MetricCondition>,
     on_masked: OnMasked,
+    /// The fields for its judge that hold a secret, which is masked before a judge sees it.
+    masked_fields: Vec<&'static str>,
 }
 
 /// How a metric is scored.
@@ -178,6 +180,7 @@ impl Grader {
                 fail_on_error: config.fail_on_error(),
                 when: config.when(),
                 on_masked: config.on_masked().unwrap_or_default(),
+                masked_fields: Vec::new(),
             })
         });
         Ok(Self {
@@ -185,11 +188,13 @@ impl Grader {
         })
     }
 
-    /// Decides what masked texts mean for the metrics that do not say it themselves.
-    pub fn on_masked(mut self, configs: &[MetricConfig], default: OnMasked) -> Self {
+    /// Decides what masked texts mean for the metrics that do not say it themselves. A field for the judge that holds a
+    /// secret of `redactor` is such a text.
+    pub fn on_masked(mut self, configs: &[MetricConfig], default: OnMasked, redactor: &Redactor) -> Self {
         let enabled = configs.iter().filter(|config| config.enabled());
         for (prepared, config) in self.metrics.iter_mut().zip(enabled) {
             prepared.on_masked = config.on_masked().unwrap_or(default);
+            prepared.masked_fields = masked::fields_with_secrets(config, redactor);
         }
         self
     }
@@ -208,6 +213,7 @@ impl Grader {
             fail_on_error: false,
             when: None,
             on_masked: OnMasked::Error,
+            masked_fields: Vec::new(),
         });
         self
     }
@@ -344,8 +350,9 @@ impl PreparedMetric {
         if self.on_masked == OnMasked::Accept {
             return None;
         }
-        let places = masked.masked(&metric.reads(input));
-        let places: Vec<String> = places.into_iter().map(ToString::to_string).collect();
+        let fields = self.masked_fields.iter().map(|field| format!("`{field}`"));
+        let texts = masked.masked(&metric.reads(input));
+        let places: Vec<String> = fields.chain(texts.into_iter().map(ToString::to_string)).collect();
         (!places.is_empty()).then(|| MetricError::Masked {
             metric: self.name().to_owned(),
             places: places.join(", "),

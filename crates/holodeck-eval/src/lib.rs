@@ -29,8 +29,8 @@ pub use input::{CalledTool, ConversationTurn, EvalInput};
 pub use judges::{JUDGE_INSTRUCTIONS, JUDGE_PROMPTS, derive_steps};
 pub use masked::{InputText, MaskedInput, MaskedText};
 pub use metric::{
-    Asked, AskingMetric, CountingJudge, Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, Metric,
-    MetricError, NoPrograms, Programs, Score,
+    Asked, AskingMetric, CountingJudge, Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest,
+    JudgedLine, Metric, MetricError, NoPrograms, Programs, Score,
 };
 pub use nlp::WORDNET_LICENSE;
 pub use quality::{QualityQuestion, QualityVerdict};

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use holodeck_backend_api::{ExecutionResult, Redactions};
-use holodeck_model::Redactor;
+use holodeck_model::{MetricConfig, Redactor};
 use serde_json::{Map, Value};
 
 use crate::{CalledTool, ConversationTurn, EvalInput};
@@ -119,6 +119,40 @@ impl fmt::Display for MaskedText {
             None => Ok(()),
         }
     }
+}
+
+/// The fields of a metric that its judge reads and that hold a secret.
+pub(crate) fn fields_with_secrets(config: &MetricConfig, redactor: &Redactor) -> Vec<&'static str> {
+    fn texts<'a>(
+        field: &'static str,
+        texts: impl IntoIterator<Item = &'a String>,
+    ) -> (&'static str, Vec<&'a str>) {
+        (field, texts.into_iter().map(String::as_str).collect())
+    }
+    let fields = match config {
+        MetricConfig::Geval(metric) => vec![
+            ("criteria", vec![metric.criteria.as_str()]),
+            texts("evaluation_steps", metric.evaluation_steps.iter().flatten()),
+            texts(
+                "rubric",
+                metric
+                    .rubric
+                    .iter()
+                    .flatten()
+                    .map(|level| &level.expected_outcome),
+            ),
+            texts("custom_prompt", &metric.custom_prompt),
+        ],
+        MetricConfig::Standard(metric) => vec![texts("custom_prompt", &metric.custom_prompt)],
+        MetricConfig::GoalSuccess(metric) => vec![texts("goal", &metric.goal)],
+        // A program of the author has its secrets on purpose.
+        MetricConfig::Rag(_) | MetricConfig::Code(_) => Vec::new(),
+    };
+    let holds_secret = |text: &&str| !redactor.find(text).is_empty();
+    let fields = fields
+        .into_iter()
+        .filter(|(_, texts)| texts.iter().any(|text| holds_secret(text)));
+    fields.map(|(field, _)| field).collect()
 }
 
 /// An input whose texts are masked.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use holodeck_model::{CodeMetric, MissingVote, ModelConfig, Spent};
+use holodeck_model::{CodeMetric, MissingVote, ModelConfig, Spent, UnitKey};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -93,6 +93,28 @@ pub struct JudgeAnswer {
     /// The model that answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+}
+
+/// A call of a judge, as a journal keeps it: after a kill its answer is not asked for again, and what it used counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "journals and tests construct it as a literal"
+)]
+pub struct JudgedLine {
+    /// The unit; absent if the answer serves every unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<UnitKey>,
+    /// The unit that asked for an answer that serves every unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_by: Option<UnitKey>,
+    /// Digest of the question.
+    pub question: String,
+    /// The answer; absent if the call failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<JudgeAnswer>,
+    /// Its cost.
+    pub used: Spent,
 }
 
 /// Why a judge returned no answer.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    CallDecision, CallDetails, CaseDeciders, CheckIdentity, Combination, ShardPart, TerminationReason,
+    CallDecision, CallDetails, CaseDeciders, CheckIdentity, Combination, ShardPart, Spent, TerminationReason,
     TokenUsage,
 };
 
@@ -726,6 +726,9 @@ pub struct ReportHead {
     /// Set if only some of the cases of the file were selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Partial>,
+    /// What was used to derive the steps of judges before the run; included in the totals of judges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge_steps: Option<Spent>,
     /// Each part of the agent that affects its answers, with its digest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub agent_parts: BTreeMap<String, String>,

@@ -42,7 +42,7 @@ pub fn run_file(view: &RunView<'_>, out: &mut dyn Write) -> Result<Totals, Repor
         metadata: &'v holodeck_model::RunMetadata,
     }
     let totals = RefCell::new(Totals {
-        summary: SummaryFold::new(),
+        summary: SummaryFold::after(view.head.judge_steps),
         exit: ExitCode::Passed,
     });
     let report = Report {

@@ -54,7 +54,6 @@ pub(crate) fn case(index: usize, state: CaseState, metrics: &[(&str, Option<f64>
             state,
             turns: vec![grade],
             conversation: None,
-            unjudged: false,
             judging: None,
         },
         trials: None,
@@ -355,6 +354,7 @@ pub(crate) fn head(cases: &[CaseReport], replayed: Option<Replayed>) -> ReportHe
         shard: None,
         merged_from: Vec::new(),
         partial: None,
+        judge_steps: None,
         agent_parts: std::collections::BTreeMap::new(),
     }
 }

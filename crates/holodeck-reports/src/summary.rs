@@ -25,6 +25,14 @@ impl SummaryFold {
         Self::default()
     }
 
+    /// A fold of a run before which the steps of judges were derived.
+    pub fn after(judge_steps: Option<Spent>) -> Self {
+        Self {
+            judging: judge_steps.unwrap_or_default(),
+            ..Self::default()
+        }
+    }
+
     /// Adds one case.
     pub fn observe(&mut self, case: &CaseReport) {
         let summary = &mut self.summary;

@@ -43,9 +43,9 @@ impl Meter {
         self.add(grade.judging?)
     }
 
-    /// Usage that is unknown, or zero although the model answered, cannot be compared with a budget, so it also ends
+    /// Adds a usage; returns a reason to end the run, if there is one. Usage that is unknown, or zero although the model answered, cannot be compared with a budget, so it also ends
     /// the run.
-    fn add(&mut self, spent: Spent) -> Option<RunEnd> {
+    pub(crate) fn add(&mut self, spent: Spent) -> Option<RunEnd> {
         let Spent {
             calls,
             tokens,

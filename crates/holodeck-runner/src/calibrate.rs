@@ -9,15 +9,13 @@ use std::sync::{
 };
 
 use futures::{FutureExt as _, StreamExt as _, stream};
-use holodeck_eval::{
-    Grader,
-    calibration::{CONFIDENCE, Calibration, LabelledVerdict, MIN_LABELS, Shortfall},
-};
+use holodeck_eval::calibration::{CONFIDENCE, Calibration, LabelledVerdict, MIN_LABELS, Shortfall};
+use holodeck_judging::{JudgeSettings, RunJudge, TurnGrader};
 use holodeck_model::{LabelledContent, LabelledItem, MetricConfig, OnMasked, Redactor, Spent, UnitKey};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{JudgeSettings, RunError, judging::RunJudge};
+use crate::RunError;
 use holodeck_runs::ExitCode;
 
 use ask::{judge_item, masked};
@@ -160,14 +158,14 @@ pub async fn calibrate(
     finished: &AtomicUsize,
 ) -> Result<CalibrationRun, RunError> {
     let metrics = std::slice::from_ref(&request.metric);
-    let grader = match request.subject {
-        JudgedSubject::Answers => Grader::new(metrics),
-        JudgedSubject::Conversations => Grader::for_conversation(metrics),
+    let prepare = match request.subject {
+        JudgedSubject::Answers => TurnGrader::new,
+        JudgedSubject::Conversations => TurnGrader::for_conversation,
     };
+    let grader = prepare(metrics, request.on_masked, &request.redactor);
     let grader = grader.map_err(|error| RunError::Metric(error.to_string()))?;
-    let grader = grader.on_masked(metrics, request.on_masked);
     // Nothing is kept in a journal.
-    let (judge, _) = RunJudge::new(Some(request.judge.clone()), Arc::clone(&request.redactor));
+    let (judge, _) = RunJudge::new(Some(request.judge.clone()), Value::Null, &request.redactor);
     let asking = request.items.iter().map(|item| {
         // Recordings name the item by what it is, so that rows may be added or sorted.
         let name = format!("label {}", digest_item(&masked(item, &request.redactor)));

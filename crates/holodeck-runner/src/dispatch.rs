@@ -5,11 +5,13 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::AssertUnwindSafe,
     sync::Arc,
     time::Duration,
 };
 
+use futures::FutureExt as _;
+use holodeck_eval::JudgedLine;
 use holodeck_model::{CaseState, case_label};
 use tokio::{
     sync::{mpsc, watch},
@@ -22,12 +24,9 @@ use crate::{
     Budget, RunError, RunEvent, RunSink,
     budget::Meter,
     execute::{Blocker, CaseEnd, Executor},
-    grade::AnswerView,
     grading::{Earlier, GradedUnit, GradingStage},
 };
-use holodeck_runs::{
-    CaseReport, CaseTrials, Grade, Journal, JudgedLine, RunEnd, RunEndKind, UnitRecord, read_case,
-};
+use holodeck_runs::{CaseReport, CaseTrials, Grade, Journal, RunEnd, RunEndKind, UnitRecord, read_case};
 
 /// No further case is started after this number of consecutive cases without a connection to the endpoint.
 const MAX_UNREACHABLE: u32 = 3;
@@ -193,7 +192,7 @@ impl Dispatcher<'_> {
     /// Executes and grades every unit without a verdict.
     pub(crate) async fn run(mut self, control: &RunControl) -> Result<RunEnd, RunError> {
         let mut meter = Meter::new(self.budget);
-        let mut ended = None;
+        let mut ended = self.journal.header().judge_steps.and_then(|used| meter.add(used));
         if self.executor.is_some() {
             for unit in self.journal.units() {
                 ended = meter.add_unit(&unit?).or(ended);
@@ -304,26 +303,24 @@ impl Dispatcher<'_> {
                 }
                 Some(joined) = work.running.join_next_with_id() => {
                     self.finish_trial(&joined, &mut work);
-                    let Some((unit, record, grade)) = self.take_record(joined, &mut work) else { continue };
-                    let grade = grade.map(|grade| Box::new(self.with_trials_rule(unit, *grade)));
-                    self.journal.record(unit, &record, grade.as_deref())?;
+                    let Some((unit, record, checks)) = self.take_record(joined, &mut work) else { continue };
+                    self.journal.record(unit, &record, checks.as_ref())?;
                     work.over_budget = meter.add_unit(&record).or(work.over_budget.take());
-                    match grade.filter(|grade| !grade.unjudged) {
-                        Some(grade) => (unit, record, *grade),
-                        None if work.to_grade.is_empty() && self.is_short(unit, &record) => {
-                            let (record, grade) = self.grade_now(unit, record)?;
-                            let grade = self.with_trials_rule(unit, grade);
-                            self.journal.grade(unit, &grade)?;
-                            (unit, record, grade)
-                        }
-                        None if work.grading.len() < grading_limit => {
-                            self.start_grading(unit, record, &mut work, &cancel)?;
-                            continue;
-                        }
-                        None => {
+                    if work.to_grade.is_empty() && self.is_short(unit, &record) {
+                        let Some((record, grade)) = self.grade_now(unit, record, &cancel)? else {
                             work.to_grade.push_back(unit);
                             continue;
+                        };
+                        let grade = self.with_trials_rule(unit, grade);
+                        self.journal.grade(unit, &grade)?;
+                        (unit, record, grade)
+                    } else {
+                        if work.grading.len() < grading_limit {
+                            self.start_grading(unit, record, &mut work, &cancel)?;
+                        } else {
+                            work.to_grade.push_back(unit);
                         }
+                        continue;
                     }
                 }
                 Some(joined) = work.grading.join_next_with_id() => {
@@ -452,24 +449,41 @@ impl Dispatcher<'_> {
         work: &mut Work,
         cancel: &CancellationToken,
     ) -> Result<(), RunError> {
-        let Some(index) = self.index(unit) else {
-            return Ok(());
-        };
-        let view = self.answer_view(unit, &record)?;
-        let mut earlier = Earlier {
-            answered: self.journal.judgements(unit)?,
-            ..Earlier::default()
-        };
-        if let Some(grade) = self.journal.earlier_verdict(unit).transpose()? {
-            earlier.kept = self
-                .grading
-                .kept(index, &grade)
-                .map_err(|cannot| cannot.into_error(self.journal.header()))?;
+        if let Some(grading) = self.grading_of(unit, record, cancel)? {
+            let id = work.grading.spawn(grading).id();
+            work.units.insert(id, unit);
         }
-        let grading = Arc::clone(&self.grading).grade(index, record, view, earlier, cancel.child_token());
-        let id = work.grading.spawn(grading).id();
-        work.units.insert(id, unit);
         Ok(())
+    }
+
+    /// The grading of a unit, with what is known before.
+    fn grading_of(
+        &mut self,
+        unit: usize,
+        record: Box<UnitRecord>,
+        cancel: &CancellationToken,
+    ) -> Result<Option<impl Future<Output = GradedUnit> + use<>>, RunError> {
+        let Some(index) = self.index(unit) else {
+            return Ok(None);
+        };
+        let is_masked = record.turns.iter().any(|turn| turn.redacted.affects_checks());
+        let checks = is_masked.then(|| self.journal.checks(unit)).flatten();
+        let earlier_verdict = self.journal.earlier_verdict(unit).transpose()?;
+        let kept = earlier_verdict.map(|grade| self.grading.kept(index, &grade));
+        let kept = kept.transpose();
+        let earlier = Earlier {
+            checks: checks.transpose()?,
+            answered: self.journal.judgements(unit)?,
+            kept: kept
+                .map_err(|cannot| cannot.into_error(self.journal.header()))?
+                .unwrap_or_default(),
+        };
+        Ok(Some(Arc::clone(&self.grading).grade(
+            index,
+            record,
+            earlier,
+            cancel.child_token(),
+        )))
     }
 
     /// Writes a call of a judge, and those that arrived with it.
@@ -481,30 +495,35 @@ impl Dispatcher<'_> {
         Ok(self.journal.judged(lines)?)
     }
 
-    /// For a masked record, includes the verdict that was computed before masking.
-    fn answer_view(&self, unit: usize, record: &UnitRecord) -> Result<AnswerView, RunError> {
-        let masked = record.turns.iter().any(|turn| turn.redacted.affects_checks());
-        let before = if masked {
-            self.journal.first_verdict(unit).transpose()?
-        } else {
-            None
-        };
-        Ok(AnswerView::Stored(before.map(Box::new)))
-    }
-
     fn is_short(&self, unit: usize, record: &UnitRecord) -> bool {
         self.grading
             .is_short(self.index(unit).unwrap_or_default(), record)
     }
 
-    /// Grades a short unit on this thread. A panic becomes an error of the case.
-    fn grade_now(&self, unit: usize, record: Box<UnitRecord>) -> Result<(Box<UnitRecord>, Grade), RunError> {
-        let index = self.index(unit).unwrap_or_default();
-        let view = self.answer_view(unit, &record)?;
-        let grading = AssertUnwindSafe(|| self.grading.grade_now(index, &record, &view));
-        let grade =
-            catch_unwind(grading).unwrap_or_else(|panic| Grade::crashed(&record, &describe_panic(&*panic)));
-        Ok((record, grade))
+    /// Grades a short unit on this thread. A panic becomes an error of the case. `None` if the grading has to wait.
+    fn grade_now(
+        &mut self,
+        unit: usize,
+        record: Box<UnitRecord>,
+        cancel: &CancellationToken,
+    ) -> Result<Option<(Box<UnitRecord>, Grade)>, RunError> {
+        let Some(grading) = self.grading_of(unit, record, cancel)? else {
+            return Ok(None);
+        };
+        match AssertUnwindSafe(grading).catch_unwind().now_or_never() {
+            Some(Ok((record, grade))) => Ok(grade.map(|grade| (record, grade))),
+            Some(Err(panic)) => self.crashed(unit, &describe_panic(&*panic)),
+            None => Ok(None),
+        }
+    }
+
+    /// The verdict on a unit whose grading panicked.
+    fn crashed(&self, unit: usize, reason: &str) -> Result<Option<(Box<UnitRecord>, Grade)>, RunError> {
+        let record = self.journal.unit(unit).transpose()?;
+        Ok(record.map(|record| {
+            let grade = Grade::crashed(&record, reason);
+            (Box::new(record), grade)
+        }))
     }
 
     fn drain(&mut self, reason: &str, running: usize) {
@@ -519,20 +538,20 @@ impl Dispatcher<'_> {
         &self,
         joined: Result<(Id, CaseEnd), JoinError>,
         work: &mut Work,
-    ) -> Option<(usize, Box<UnitRecord>, Option<Box<Grade>>)> {
+    ) -> Option<(usize, Box<UnitRecord>, Option<Grade>)> {
         match joined {
             Ok((id, end)) => {
                 let unit = work.units.remove(&id)?;
                 match end {
                     CaseEnd::Ended {
                         unit: record,
-                        grade,
+                        checks,
                         blocker,
                     } => {
                         if let Some(blocker) = blocker {
                             work.blockers.insert(unit, blocker);
                         }
-                        Some((unit, record, grade))
+                        Some((unit, record, checks))
                     }
                     CaseEnd::Stopped => None,
                 }
@@ -566,11 +585,8 @@ impl Dispatcher<'_> {
                 let Some(unit) = work.units.remove(&error.id()).filter(|_| !error.is_cancelled()) else {
                     return Ok(None);
                 };
-                let Some(record) = self.journal.unit(unit).transpose()? else {
-                    return Ok(None);
-                };
-                let grade = Grade::crashed(&record, &describe_join_error(error));
-                Ok(Some((unit, Box::new(record), grade)))
+                let crashed = self.crashed(unit, &describe_join_error(error))?;
+                Ok(crashed.map(|(record, grade)| (unit, record, grade)))
             }
         }
     }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use holodeck_backend_api::{AgentBackend, BackendError, BackendEvent};
+use holodeck_judging::Judges;
 use holodeck_model::{
     CaseIdentity, Failure, FailureKind, JudgeFailure, TaskRoute, TaskRouter, TestCase, TokenUsage, UnitKey,
 };
@@ -12,13 +13,7 @@ use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner, describe_error};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    grade::AnswerView,
-    grading::{Earlier, GradingStage},
-    improve::AnswerLoop,
-    judging::Judges,
-    trial_resources::TrialUses,
-};
+use crate::{grading::GradingStage, improve::AnswerLoop, trial_resources::TrialUses};
 use holodeck_runs::{Grade, LoopRecord, UnitRecord, UserRecord};
 
 /// Executes one case at a time.
@@ -43,8 +38,8 @@ pub(crate) enum CaseEnd {
     Ended {
         /// The execution, with secrets masked.
         unit: Box<UnitRecord>,
-        /// The grade, if the checks had to see text that is masked now.
-        grade: Option<Box<Grade>>,
+        /// The checks that had to see texts that are masked now.
+        checks: Option<Grade>,
         /// An error that will also affect other cases.
         blocker: Option<Blocker>,
     },
@@ -122,22 +117,18 @@ impl Executor {
             quality_loop,
             ..self.empty_record(index, (identity, trial))
         });
-        let grade = if unit.holds_secrets(&self.grading.redactor) {
+        let mut checks = None;
+        if unit.holds_secrets(&self.grading.redactor) {
             // Only the checks may see the unmasked answer, so they run before it is stored.
-            let grading = Arc::clone(&self.grading);
-            let (graded, grade) = grading
-                .grade(index, unit, AnswerView::BeforeMasking, Earlier::default(), cancel)
-                .await;
-            unit = graded;
-            let Some(grade) = grade else {
-                return CaseEnd::Stopped;
-            };
-            Some(Box::new(grade))
-        } else {
-            None
-        };
+            let (checked, grade) = Arc::clone(&self.grading).check(index, unit).await;
+            (unit, checks) = (checked, Some(grade));
+        }
         unit.mask(&self.grading.redactor);
-        CaseEnd::Ended { unit, grade, blocker }
+        CaseEnd::Ended {
+            unit,
+            checks,
+            blocker,
+        }
     }
 
     /// The record of a case that crashed inside this program: an error of the case, so that the case is not lost.

@@ -8,83 +8,55 @@ mod conversation;
 mod digests;
 mod kept;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use holodeck_backend_api::{ToolCall, ToolResult};
-use holodeck_eval::{
-    ApprovalsOutcome, Asked, CalledTool, EvalInput, Grader, InputText, MaskedInput, MaskedText, MetricError,
-    MetricOutcome, Verdict,
-};
+use holodeck_eval::{ApprovalsOutcome, Asked, MetricError, MetricOutcome, Verdict};
+use holodeck_judging::{Answer, Checks, Judging, TurnGrader, judge_failure};
 use holodeck_model::{
-    CaseDeciders, CaseState, CheckIdentities, CheckIdentity, Digest, ExecutionState, Failure, FailureKind,
+    CaseDeciders, CaseState, CheckIdentities, CheckIdentity, ExecutionState, Failure, FailureKind,
     MetricConfig, MetricResult, OnMasked, OnTruncated, OneOrMany, Redactor, ResolvedAgent, StandardMetric,
     StandardMetricName, TaskRoute, TestCase, ToolNames,
 };
-use holodeck_turn::TurnRecord;
 
 use checks::{ToolCheck, approvals, check_agent, masked_error};
-pub(crate) use conversation::join_answers;
 pub(crate) use digests::case_deciders;
 use digests::enabled;
 pub(crate) use kept::CannotKeep;
 pub use kept::Renew;
 
-use crate::judging::judge_failure;
 use holodeck_runs::{Expectations, Grade, TurnGrade, UnitRecord, expectations};
 
 /// The checks of an agent. Shared checks are prepared once; a case's own checks are prepared when it is graded, so that
 /// memory does not grow with the number of cases.
 pub(crate) struct Graders {
-    shared: Grader,
+    shared: Arc<TurnGrader>,
     /// The metrics of the agent, and what decides each check.
     checks: Arc<CheckIdentities>,
     names: ToolNames,
     on_truncated: OnTruncated,
     on_masked: OnMasked,
+    redactor: Arc<Redactor>,
 }
 
-/// Which text of an answer the checks see. For a replayed turn, that is at most the recorded text; its record lists
-/// what was masked.
-pub(crate) enum AnswerView {
-    /// The original text, before it is masked and stored. The fingerprints of the checks are stored with the verdicts.
-    BeforeMasking,
-    /// The stored text, masked as its record states, with the grade that was computed before masking.
-    Stored(Option<Box<Grade>>),
-}
-
-/// The outcomes of a turn's metrics that need no judge; `None` for the others. The error is that of a metric that
-/// cannot be set up. A turn without an answer has neither.
-pub(crate) type Computed = Option<Result<Vec<Option<MetricOutcome>>, Failure>>;
-
-/// The outcomes of all metrics of a turn.
-pub(crate) type Outcomes = Option<Result<Vec<MetricOutcome>, Failure>>;
-
-/// The outcomes that are known before a judge or a program is asked.
-pub(crate) struct Known<'a> {
-    pub(crate) computed: Computed,
-    /// Those of an earlier grading.
-    pub(crate) kept: &'a [Option<MetricOutcome>],
-}
-
-/// Outcomes of the metrics of each turn, and of those of the conversation as a whole.
-#[derive(Default)]
-pub(crate) struct OfUnit<T> {
-    pub(crate) turns: Vec<T>,
-    pub(crate) conversation: T,
-}
+/// The outcomes of the metrics of one subject, in their order; `None` for one that is left open. The error is that of a
+/// metric that cannot be set up.
+pub(crate) type Outcomes = Result<Vec<Option<MetricOutcome>>, Failure>;
 
 impl Graders {
-    pub(crate) fn new(agent: &ResolvedAgent, checks: &Arc<CheckIdentities>) -> Result<Self, String> {
-        let on_truncated = agent.execution.on_truncated.value;
+    pub(crate) fn new(
+        agent: &ResolvedAgent,
+        checks: &Arc<CheckIdentities>,
+        redactor: &Arc<Redactor>,
+    ) -> Result<Self, String> {
         let on_masked = agent.on_masked();
-        let metrics = checks.shared();
-        let shared = Grader::new(metrics).map_err(|error| error.to_string())?;
+        let shared = TurnGrader::new(checks.shared(), on_masked, redactor);
         Ok(Self {
-            shared: shared.on_masked(metrics, on_masked),
-            on_masked,
+            shared: Arc::new(shared.map_err(|error| error.to_string())?),
             checks: Arc::clone(checks),
             names: ToolNames::of(&agent.config),
-            on_truncated,
+            on_truncated: agent.execution.on_truncated.value,
+            on_masked,
+            redactor: Arc::clone(redactor),
         })
     }
 
@@ -105,57 +77,59 @@ impl Graders {
         in_turns || case.conversation_metrics().any(asks)
     }
 
-    /// Computes the metrics that need no judge.
-    pub(crate) fn compute(&self, unit: &UnitRecord, case: &TestCase) -> OfUnit<Computed> {
-        let turns = self.subjects(unit, case).into_iter().map(|subject| {
-            subject.has_answer().then(|| {
-                let calls = subject.calls();
-                let grader = self.grader(subject.expected)?;
-                Ok(grader.get().compute(&subject.eval_input(&calls)))
-            })
+    /// Computes the metrics that need no judge, of each subject of a unit.
+    pub(crate) fn check(&self, unit: &UnitRecord, case: &TestCase) -> Vec<Result<Checks, Failure>> {
+        let subjects = self.subjects(unit, case, None);
+        let checks = subjects.iter().map(|subject| match &subject.missing {
+            Some(_) if !subject.is_conversation => Ok(Checks::default()),
+            Some(problem) => Ok(self.grader(subject)?.incomplete(problem)),
+            None => Ok(self.grader(subject)?.check(&subject.answer)),
         });
-        OfUnit {
-            turns: turns.collect(),
-            conversation: self.compute_conversation(unit, case),
-        }
+        checks.collect()
     }
 
-    /// Computes the other metrics of a turn with the judge.
-    pub(crate) async fn ask(
+    /// Asks judges and programs what the checks of a unit leave open. `kept` are outcomes of an earlier grading, by
+    /// subject, and `recorded` is what was checked before masking.
+    pub(crate) async fn judge(
         &self,
         unit: &UnitRecord,
         case: &TestCase,
-        place: usize,
-        known: Known<'_>,
-        asked: &Asked<'_>,
-        redactor: &Redactor,
-    ) -> Outcomes {
-        let kept = known.kept;
-        let computed = match known.computed? {
-            Ok(computed) => computed,
-            Err(failure) => return Some(Err(failure)),
-        };
-        if computed.iter().all(Option::is_some) {
-            return Some(Ok(computed.into_iter().flatten().collect()));
+        checks: Vec<Result<Checks, Failure>>,
+        (recorded, kept): (Option<&Grade>, &[Vec<Option<MetricOutcome>>]),
+        asked: Asked<'_>,
+    ) -> Vec<Outcomes> {
+        let subjects = self.subjects(unit, case, None);
+        let mut turns_met = true;
+        let mut outcomes = Vec::with_capacity(subjects.len());
+        for (place, (subject, checks)) in subjects.iter().zip(checks).enumerate() {
+            let gates_met = if subject.is_conversation {
+                let expected = self.conclude_conversation(unit, case, recorded);
+                turns_met
+                    && expected
+                        .is_none_or(|grade| matches!(grade.state, CaseState::Passed | CaseState::Unchecked))
+            } else {
+                self.expectations_met(subject)
+            };
+            turns_met &= gates_met && subject.missing.is_none() && checks.as_ref().is_ok_and(Checks::are_met);
+            // An earlier grading of other subjects keeps nothing.
+            let kept = kept.get(place).filter(|_| kept.len() == subjects.len());
+            let judging = Judging {
+                asked,
+                kept: kept.map_or(&[], Vec::as_slice),
+                gates_met,
+            };
+            outcomes.push(match checks {
+                Ok(checks) if !checks.are_complete() => match self.grader(subject) {
+                    Ok(grader) => {
+                        let judged = grader.judge(&subject.answer, checks, judging).await;
+                        Ok(judged.into_iter().map(Some).collect())
+                    }
+                    Err(failure) => Err(failure),
+                },
+                checks => checks.map(Checks::into_outcomes),
+            });
         }
-        let subject = self.subjects(unit, case).into_iter().nth(place)?;
-        let calls = subject.calls();
-        let grader = match self.grader(subject.expected) {
-            Ok(grader) => grader,
-            Err(failure) => return Some(Err(failure)),
-        };
-        let mut known = MaskedText::of_stored(&subject.turn.result, &subject.turn.redacted, None);
-        known.extend(
-            subject
-                .retrieved_masked
-                .then(|| MaskedText::new(InputText::Retrieved, None)),
-        );
-        let input = MaskedInput::new(subject.eval_input(&calls), redactor, known);
-        let gates_met = self.expectations_met(&subject);
-        Some(Ok(grader
-            .get()
-            .ask(&input, computed, kept, asked, gates_met)
-            .await))
+        outcomes
     }
 
     /// The enabled metrics of each of the `turns` turns of a case.
@@ -168,116 +142,103 @@ impl Graders {
         enabled(&self.checks, expected)
     }
 
-    /// The verdict on a unit from the outcomes of its turns.
+    /// The verdict on a unit from the outcomes of its subjects. `recorded` is what was checked before masking.
     pub(crate) fn conclude(
         &self,
         unit: &UnitRecord,
         case: &TestCase,
-        view: &AnswerView,
-        outcomes: OfUnit<Outcomes>,
+        recorded: Option<&Grade>,
+        outcomes: Vec<Outcomes>,
     ) -> Grade {
-        let subjects = self.subjects(unit, case).into_iter().enumerate();
-        let turns = subjects.zip(outcomes.turns).map(|((place, subject), outcomes)| {
-            let recorded = match view {
-                AnswerView::Stored(Some(grade)) => grade.turns.get(place),
-                AnswerView::Stored(None) | AnswerView::BeforeMasking => None,
-            };
-            let subject = Subject {
-                recorded,
-                before_masking: matches!(view, AnswerView::BeforeMasking),
-                ..subject
-            };
-            self.conclude_turn(subject, outcomes)
-        });
-        let turns = turns.collect();
+        let mut turns = Vec::with_capacity(unit.turns.len());
+        let mut conversation = self.conclude_conversation(unit, case, recorded);
+        for (subject, outcomes) in self.subjects(unit, case, recorded).into_iter().zip(outcomes) {
+            if subject.is_conversation {
+                conversation = Some(subject.add_metrics(conversation, outcomes));
+            } else {
+                turns.push(self.conclude_turn(subject, outcomes));
+            }
+        }
         let grade = Grade::of_turns(self.deciders(case), unit, turns);
-        let expected = self.conclude_conversation(unit, case, view);
-        let conversation = self.add_conversation_metrics(expected, unit, case, view, outcomes.conversation);
         match conversation {
             Some(conversation) => grade.with_conversation(conversation),
             None => grade,
         }
     }
 
-    fn subjects<'a>(&'a self, unit: &'a UnitRecord, case: &'a TestCase) -> Vec<Subject<'a>> {
-        let mut earlier = Vec::new();
-        let mut earlier_masked = false;
-        let turns = unit
-            .turns
-            .iter()
-            .zip(expectations(case, unit.turns.len()))
-            .enumerate();
-        let subjects = turns.map(|(turn_index, (turn, expected))| {
-            let passages = retrieved_passages(turn);
-            earlier.extend(passages.iter().flatten().cloned());
-            let masked = turn.redacted.hides_passages(&turn.result);
-            earlier_masked |= masked;
-            let retrieved_masked = if passages.is_some() {
-                masked
-            } else {
-                earlier_masked
-            };
-            let known = || (!earlier.is_empty()).then(|| earlier.clone());
-            let context = expected.retrieval_context.map(<[String]>::to_vec);
-            let retrieved = passages.or_else(known);
-            Subject {
-                route: unit.route.as_ref(),
-                turn,
-                turn_index,
-                case_name: case.name.as_deref(),
-                expected,
-                retrieval_context: context.or_else(|| retrieved.clone()),
-                retrieved,
-                retrieved_masked,
-                names: &self.names,
-                checks: &self.checks,
-                goal: None,
-                is_conversation: false,
-                recorded: None,
-                before_masking: false,
-            }
+    /// The turns of a unit, then the conversation as a whole if it has metrics.
+    fn subjects<'a>(
+        &'a self,
+        unit: &'a UnitRecord,
+        case: &'a TestCase,
+        recorded: Option<&'a Grade>,
+    ) -> Vec<Subject<'a>> {
+        let name = case.name.as_deref();
+        let answers = Answer::of_turns(&unit.turns);
+        let turns = answers.into_iter().zip(expectations(case, unit.turns.len()));
+        let turns = turns.enumerate().map(|(place, (answer, expected))| Subject {
+            missing: (answer.turn.state != ExecutionState::Completed).then(String::new),
+            recorded: recorded.and_then(|grade| grade.turns.get(place)),
+            ..Subject::new(self, unit, answer, expected, name)
         });
-        subjects.collect()
+        let mut subjects: Vec<Subject<'a>> = turns.collect();
+        if case.conversation_metrics().next().is_some() {
+            let turns = subjects.iter().map(|subject| subject.answer.clone()).collect();
+            let mut answer = Answer::of_conversation(turns);
+            answer.goal = case.goal();
+            subjects.push(Subject {
+                missing: conversation::missing_part(unit, case),
+                is_conversation: true,
+                recorded: recorded.and_then(|grade| grade.conversation.as_deref()),
+                ..Subject::new(self, unit, answer, conversation::whole_expectations(case), name)
+            });
+        }
+        subjects
     }
 
-    /// The metrics of a turn; its own metrics are prepared each time.
-    fn grader(&self, expected: Expectations<'_>) -> Result<TurnGrader<'_>, Failure> {
-        match expected.evaluations {
-            [] if !expected.only_selection => Ok(TurnGrader::Shared(&self.shared)),
-            configs => match Grader::new(configs) {
-                Ok(grader) => Ok(TurnGrader::Own(grader.on_masked(configs, self.on_masked))),
-                Err(error) => Err(Failure::new(FailureKind::Checks, error.to_string())),
-            },
-        }
+    /// The metrics of a subject; its own metrics are prepared each time.
+    fn grader(&self, subject: &Subject<'_>) -> Result<Arc<TurnGrader>, Failure> {
+        let prepare = match subject.expected.evaluations {
+            [] if !subject.expected.only_selection => return Ok(Arc::clone(&self.shared)),
+            _ if subject.is_conversation => TurnGrader::for_conversation,
+            _ => TurnGrader::new,
+        };
+        prepare(subject.expected.evaluations, self.on_masked, &self.redactor)
+            .map(Arc::new)
+            .map_err(|error| Failure::new(FailureKind::Checks, error.to_string()))
+    }
+
+    /// Whether the expectations of a turn about tools are met, and its answer is complete if it must be.
+    fn expectations_met(&self, subject: &Subject<'_>) -> bool {
+        let is_cut = subject.answer.turn.truncated && self.on_truncated == OnTruncated::Fail;
+        subject.tool_check().check(&subject.answer.calls()).matched != Some(false)
+            && subject.approvals().matched() != Some(false)
+            && !is_cut
     }
 
     fn conclude_turn(&self, subject: Subject<'_>, outcomes: Outcomes) -> TurnGrade {
-        let turn = subject.turn;
+        let turn = &*subject.answer.turn;
         let bare = |state| TurnGrade {
-            retrieval_context: subject.retrieval_context.clone(),
+            retrieval_context: subject.answer.passages().map(<[String]>::to_vec),
             ..TurnGrade::bare(state)
         };
+        if subject.missing.is_some() {
+            // There is no answer to grade: the agent failed, or the execution did.
+            return match turn.state {
+                ExecutionState::AgentFailed => bare(CaseState::Failed),
+                _ => bare(CaseState::Error),
+            };
+        }
         let outcomes = match outcomes {
-            Some(Ok(outcomes)) => outcomes,
-            Some(Err(failure)) => {
+            Ok(outcomes) => outcomes,
+            Err(failure) => {
                 let mut grade = bare(CaseState::Error);
                 grade.failures.push(failure);
                 return grade;
             }
-            // There is no answer to grade: the agent failed, or the execution did.
-            None if turn.state == ExecutionState::AgentFailed => return bare(CaseState::Failed),
-            None => return bare(CaseState::Error),
         };
-        let configs: Vec<&MetricConfig> = self.enabled(subject.expected).collect();
-        let metrics: Vec<MetricResult> = outcomes
-            .into_iter()
-            .zip(&configs)
-            .map(|(outcome, config)| MetricResult {
-                identity: subject.identity(config),
-                ..subject.metric(outcome, config)
-            })
-            .collect();
-        let tools = subject.tool_check().check(&subject.calls());
+        let metrics = subject.results(outcomes);
+        let tools = subject.tool_check().check(&subject.answer.calls());
         let approvals = subject.approvals();
         let mut failures = tools.failures;
         let selection = subject.expected.expected_agent;
@@ -298,43 +259,15 @@ impl Graders {
             state = CaseState::Failed;
         }
         TurnGrade {
-            state,
             tools_matched: tools.matched,
             arg_match_details: tools.details,
             approvals: approvals.details,
             metrics,
             failures,
-            tool_rules: subject.stored_tool_rules(),
-            retrieval_context: subject.retrieval_context,
+            tool_rules: subject.expected.tool_digest(),
+            ..bare(state)
         }
     }
-}
-
-/// The metrics of one turn.
-enum TurnGrader<'a> {
-    Shared(&'a Grader),
-    Own(Grader),
-}
-
-impl TurnGrader<'_> {
-    fn get(&self) -> &Grader {
-        match self {
-            Self::Shared(grader) => grader,
-            Self::Own(grader) => grader,
-        }
-    }
-}
-
-fn called_tool<'a>((call, result): (&'a ToolCall, Option<&'a ToolResult>)) -> CalledTool<'a> {
-    CalledTool::with_result(call, result)
-}
-
-/// The passages that tools retrieved, in the order of the tool results, each ordered by rank.
-fn retrieved_passages(turn: &TurnRecord) -> Option<Vec<String>> {
-    let succeeded = turn.result.tool_results.iter().filter(|result| !result.is_error);
-    let passages = succeeded.flat_map(|result| &result.details.passages);
-    let texts: Vec<String> = passages.map(|passage| passage.text.clone()).collect();
-    (!texts.is_empty()).then_some(texts)
 }
 
 /// A failed check is certain even if other verdicts are unknown; an unknown verdict is never a pass.
@@ -356,58 +289,59 @@ fn selected_nothing(expected: Expectations<'_>, matched: Option<bool>) -> bool {
     expected.expected_agent.is_some() && matched.is_none()
 }
 
-/// A turn to grade.
+/// What is graded by its own list of metrics: a turn, or a conversation as a whole.
 struct Subject<'a> {
+    graders: &'a Graders,
+    answer: Answer<'a>,
+    expected: Expectations<'a>,
     /// The specialist agent that was selected for its question.
     route: Option<&'a TaskRoute>,
-    turn: &'a TurnRecord,
-    turn_index: usize,
-    case_name: Option<&'a str>,
-    expected: Expectations<'a>,
-    retrieval_context: Option<Vec<String>>,
-    /// The passages that the tools of the turn retrieved, else those of earlier turns.
-    retrieved: Option<Vec<String>>,
-    /// Whether these were masked.
-    retrieved_masked: bool,
-    names: &'a ToolNames,
-    checks: &'a CheckIdentities,
-    /// The goal of a conversation.
-    goal: Option<&'a str>,
-    /// Whether it is a whole conversation.
+    /// Set if there is nothing to measure: why a conversation is not complete, or nothing for a turn, whose record says it.
+    missing: Option<String>,
     is_conversation: bool,
-    /// The grade that was computed before the record was masked.
+    /// Its grade that was computed before the record was masked.
     recorded: Option<&'a TurnGrade>,
-    /// Whether the record is not masked yet.
-    before_masking: bool,
 }
 
-impl Subject<'_> {
-    fn has_answer(&self) -> bool {
-        self.turn.state == ExecutionState::Completed
-    }
-
-    fn calls(&self) -> Vec<CalledTool<'_>> {
-        self.turn.result.calls().map(called_tool).collect()
-    }
-
-    fn eval_input<'b>(&'b self, calls: &'b [CalledTool<'b>]) -> EvalInput<'b> {
-        EvalInput {
-            input: &self.turn.input,
-            response: &self.turn.result.response,
-            structured_output: self.turn.result.structured_output.as_ref(),
-            ground_truth: self.expected.ground_truth,
-            retrieval_context: self.retrieval_context.as_deref(),
-            context: self.expected.retrieval_context,
-            retrieved: self.retrieved.as_deref(),
-            tool_calls: calls,
-            latency: self.turn.latency_ms.map(Duration::from_millis),
-            cost_usd: self.turn.cost_usd,
-            turn_index: self.turn_index,
-            test_case_name: self.case_name,
-            turn_config: self.expected.turn_config,
-            conversation: None,
-            goal: None,
+impl<'a> Subject<'a> {
+    fn new(
+        graders: &'a Graders,
+        unit: &'a UnitRecord,
+        mut answer: Answer<'a>,
+        expected: Expectations<'a>,
+        case_name: Option<&'a str>,
+    ) -> Self {
+        answer.case_name = case_name;
+        answer.ground_truth = expected.ground_truth;
+        answer.context = expected.retrieval_context;
+        answer.turn_config = expected.turn_config;
+        Self {
+            graders,
+            answer,
+            expected,
+            route: unit.route.as_ref(),
+            missing: None,
+            is_conversation: false,
+            recorded: None,
         }
+    }
+
+    /// The results of its metrics, except those that are left open.
+    fn results(&self, outcomes: Vec<Option<MetricOutcome>>) -> Vec<MetricResult> {
+        let configs = enabled(&self.graders.checks, self.expected);
+        let outcomes = outcomes.into_iter().zip(configs);
+        let results = outcomes.filter_map(|(outcome, config)| {
+            let result = match &self.missing {
+                None => self.metric(outcome?, config),
+                Some(_) => metric_result(outcome?),
+            };
+            Some(MetricResult {
+                conversation: self.is_conversation,
+                identity: self.identity(config),
+                ..result
+            })
+        });
+        results.collect()
     }
 
     /// The verdict of a metric, or an error instead of it: a forbidden text could be in the missing part of a truncated
@@ -422,7 +356,7 @@ impl Subject<'_> {
                 return error_result(outcome, masked_error(self.recorded, "answer was"));
             }
         }
-        if let Some(reason) = self.turn.truncation()
+        if let Some(reason) = self.answer.turn.truncation()
             && outcome.verdict == Verdict::Passed
             && is_negated(config)
             && reads_answer(config)
@@ -439,20 +373,21 @@ impl Subject<'_> {
     fn tool_check(&self) -> ToolCheck<'_> {
         ToolCheck {
             expected: self.expected,
-            names: self.names,
+            names: &self.graders.names,
             recorded: self.recorded,
-            is_masked: !self.turn.redacted.arguments.is_empty(),
-            truncation: self.turn.truncation(),
+            is_masked: !self.answer.turn.redacted.arguments.is_empty(),
+            truncation: self.answer.turn.truncation(),
         }
     }
 
     fn approvals(&self) -> ApprovalsOutcome {
-        approvals(self.expected.expected_approvals, [self.turn], self.names)
+        let turn = &*self.answer.turn;
+        approvals(self.expected.expected_approvals, [turn], &self.graders.names)
     }
 
     /// Whether the checks see a masked answer, because the journal or the recording has only that.
     fn hides_answer(&self) -> bool {
-        self.turn.redacted.answer || self.turn.redacted.object
+        self.answer.turn.redacted.answer || self.answer.turn.redacted.object
     }
 
     fn recorded_check(&self, config: &MetricConfig) -> Option<&MetricResult> {
@@ -462,14 +397,8 @@ impl Subject<'_> {
     }
 
     fn identity(&self, config: &MetricConfig) -> CheckIdentity {
-        self.checks
-            .check(config, self.expected.reads(self.goal, self.is_conversation))
-    }
-
-    /// By these, a later grading finds the verdict on masked arguments.
-    fn stored_tool_rules(&self) -> Option<Digest> {
-        let is_needed = self.before_masking || self.turn.redacted.affects_checks();
-        self.expected.tool_digest().filter(|_| is_needed)
+        let reads = self.expected.reads(self.answer.goal, self.is_conversation);
+        self.graders.checks.check(config, reads)
     }
 }
 

@@ -10,30 +10,31 @@ use std::{
 };
 
 use async_trait::async_trait;
-use holodeck_eval::{Asked, MetricOutcome, NoPrograms, Programs};
+use holodeck_eval::{Asked, JudgedLine, MetricOutcome, Programs};
+use holodeck_judging::{Checks, JudgeSettings, RunJudge};
 use holodeck_model::{
-    CaseDeciders, CodeMetric, MetricConfig, Redactor, ResolvedAgent, TestCase, UnitKey, recorded_trial_name,
+    CaseDeciders, CodeMetric, Failure, MetricConfig, Redactor, ResolvedAgent, TestCase, UnitKey,
+    recorded_trial_name,
 };
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    grade::{AnswerView, CannotKeep, Computed, Graders, Known, OfUnit, Renew},
-    judging::{DeferredJudge, JudgeSettings, RunJudge},
-};
-use holodeck_runs::{Grade, JudgedLine, UnitRecord};
+use crate::grade::{CannotKeep, Graders, Renew};
+use holodeck_runs::{Grade, UnitRecord};
 
 /// A unit and its grade; `None` if this run stopped the grading.
 pub(crate) type GradedUnit = (Box<UnitRecord>, Option<Grade>);
 
-/// The outcomes of a unit that are known before it is graded.
+/// What is known of a unit before it is graded.
 #[derive(Default)]
 pub(crate) struct Earlier {
+    /// What was checked before its texts were masked.
+    pub(crate) checks: Option<Grade>,
     /// The answers that its judges gave before the run was resumed.
     pub(crate) answered: Vec<JudgedLine>,
-    /// The verdicts that a regrade keeps.
-    pub(crate) kept: OfUnit<Vec<Option<MetricOutcome>>>,
+    /// The verdicts that a regrade keeps, of each turn and of the conversation.
+    pub(crate) kept: Vec<Vec<Option<MetricOutcome>>>,
 }
 
 /// Grades the answers of one unit at a time, without calling the agent.
@@ -81,8 +82,7 @@ impl GradingStage {
         judge: Option<JudgeSettings>,
         programs: &Arc<dyn Programs>,
     ) -> (Self, UnboundedReceiver<JudgedLine>) {
-        let (mut judge, judged) = RunJudge::new(judge, Arc::clone(redactor));
-        judge.default_model = agent.default_judge().answering();
+        let (judge, judged) = RunJudge::new(judge, agent.default_judge().answering(), redactor);
         let repeated = agent.config.test_cases.repeated_names();
         let stage = Self {
             repeated_names: repeated.into_iter().map(str::to_owned).collect(),
@@ -101,115 +101,98 @@ impl GradingStage {
         &self,
         index: usize,
         earlier: &Grade,
-    ) -> Result<OfUnit<Vec<Option<MetricOutcome>>>, CannotKeep> {
+    ) -> Result<Vec<Vec<Option<MetricOutcome>>>, CannotKeep> {
         match self.case(index) {
             Some(case) if self.renew != Renew::All => self.graders.kept(&case, earlier, &self.renew),
-            _ => Ok(OfUnit::default()),
+            _ => Ok(Vec::new()),
         }
     }
 
-    /// Grades a unit; no grade if this run stopped it. Metrics of long answers are computed on another thread, so that
-    /// they do not count towards the time-outs of other cases.
+    /// Grades a unit whose texts are masked; no grade if this run stopped it.
     pub(crate) async fn grade(
         self: Arc<Self>,
         index: usize,
         unit: Box<UnitRecord>,
-        view: AnswerView,
         earlier: Earlier,
         cancel: CancellationToken,
     ) -> GradedUnit {
-        let (unit, computed) = if unit.size() <= MAX_SHORT_ANSWER {
-            let computed = self.compute(index, &unit);
-            (unit, computed)
-        } else {
-            let stage = Arc::clone(&self);
-            let computing = tokio::task::spawn_blocking(move || {
-                let computed = stage.compute(index, &unit);
-                (unit, computed)
-            });
-            match computing.await {
-                Ok(computed) => computed,
-                // A panic becomes an error of the case, as on this thread.
-                Err(error) => match error.try_into_panic() {
-                    Ok(panic) => std::panic::resume_unwind(panic),
-                    // Only a runtime that shuts down cancels it, and then nothing waits for the result.
-                    Err(_) => std::future::pending().await,
-                },
-            }
-        };
+        let (unit, computed) = Arc::clone(&self).compute(index, unit).await;
         let Some(case) = self.case(index) else {
             let grade = Grade::of_turns(CaseDeciders::default(), &unit, Vec::new());
             return (unit, Some(grade));
         };
-        let case = &*case;
-        let Earlier { answered, kept } = earlier;
-        let judge = self
-            .judge
-            .for_unit(unit.key, self.unit_name(case, unit.key), answered, cancel.clone());
+        let Earlier {
+            checks,
+            answered,
+            kept,
+        } = earlier;
+        let name = self.unit_name(&case, unit.key);
+        let judge = self.judge.for_unit(unit.key, name, answered, cancel.clone());
         let programs = UnitPrograms {
             programs: self.programs.as_ref(),
             cancel,
             stopped: AtomicBool::new(false),
         };
         let asked = Asked {
-            judge: match view {
-                // A judge must not see secrets.
-                AnswerView::BeforeMasking => &DeferredJudge,
-                AnswerView::Stored(_) => &judge,
-            },
-            programs: match view {
-                // Nor must a program.
-                AnswerView::BeforeMasking => &NoPrograms,
-                AnswerView::Stored(_) => &programs,
-            },
+            judge: &judge,
+            programs: &programs,
         };
-        let gates_met =
-            computed.conversation.is_some() && self.graders.gates_met(&unit, case, &view, &computed.turns);
-        let mut turns = Vec::with_capacity(computed.turns.len());
-        for (place, computed) in computed.turns.into_iter().enumerate() {
-            let kept = kept.turns.get(place).map_or(&[][..], Vec::as_slice);
-            let known = Known { computed, kept };
-            turns.push(
-                self.graders
-                    .ask(&unit, case, place, known, &asked, &self.redactor)
-                    .await,
-            );
-        }
-        let known = Known {
-            computed: computed.conversation,
-            kept: &kept.conversation,
-        };
-        let conversation = self
-            .graders
-            .ask_conversation(&unit, case, known, &asked, &self.redactor, gates_met)
-            .await;
-        let outcomes = OfUnit { turns, conversation };
+        let known = (checks.as_ref(), kept.as_slice());
+        let outcomes = self.graders.judge(&unit, &case, computed, known, asked).await;
         if judge.was_stopped() || programs.stopped.load(Ordering::Relaxed) {
             return (unit, None);
         }
-        let mut grade = self.graders.conclude(&unit, case, &view, outcomes);
-        self.name_judges(case, &mut grade);
-        grade.unjudged = matches!(view, AnswerView::BeforeMasking) && self.graders.asks(case);
+        let mut grade = self.graders.conclude(&unit, &case, checks.as_ref(), outcomes);
+        self.name_judges(&case, &mut grade);
         grade.judging = judge.usage();
         grade.mask(&self.redactor);
         (unit, Some(grade))
     }
 
-    /// Grades a short unit synchronously.
-    pub(crate) fn grade_now(&self, index: usize, unit: &UnitRecord, view: &AnswerView) -> Grade {
-        let Some(case) = self.case(index) else {
-            return Grade::of_turns(CaseDeciders::default(), unit, Vec::new());
+    /// Checks a unit before its texts are masked, without judges and programs, which must not see secrets.
+    pub(crate) async fn check(
+        self: Arc<Self>,
+        index: usize,
+        unit: Box<UnitRecord>,
+    ) -> (Box<UnitRecord>, Grade) {
+        let (unit, computed) = Arc::clone(&self).compute(index, unit).await;
+        let outcomes = computed
+            .into_iter()
+            .map(|checks| checks.map(Checks::into_outcomes));
+        let outcomes = outcomes.collect();
+        let mut grade = match self.case(index) {
+            Some(case) => self.graders.conclude(&unit, &case, None, outcomes),
+            None => Grade::of_turns(CaseDeciders::default(), &unit, Vec::new()),
         };
-        let OfUnit { turns, conversation } = self.graders.compute(unit, &case);
-        let finish =
-            |computed: Computed| Some(computed?.map(|outcomes| outcomes.into_iter().flatten().collect()));
-        let outcomes = OfUnit {
-            turns: turns.into_iter().map(finish).collect(),
-            conversation: finish(conversation),
-        };
-        let mut grade = self.graders.conclude(unit, &case, view, outcomes);
         grade.mask(&self.redactor);
-        grade
+        (unit, grade)
+    }
+
+    /// Computes the metrics that need no judge. Those of long answers are computed on another thread, so that they do not
+    /// count towards the time-outs of other cases.
+    async fn compute(
+        self: Arc<Self>,
+        index: usize,
+        unit: Box<UnitRecord>,
+    ) -> (Box<UnitRecord>, Vec<Result<Checks, Failure>>) {
+        let is_short = unit.size() <= MAX_SHORT_ANSWER;
+        let compute = move || {
+            let case = self.case(index);
+            let checks = case.map(|case| self.graders.check(&unit, &case));
+            (unit, checks.unwrap_or_default())
+        };
+        if is_short {
+            return compute();
+        }
+        match tokio::task::spawn_blocking(compute).await {
+            Ok(computed) => computed,
+            // A panic becomes an error of the case, as on this thread.
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // Only a runtime that shuts down cancels it, and then nothing waits for the result.
+                Err(_) => std::future::pending().await,
+            },
+        }
     }
 
     /// The name of a unit in a recording: the name of its case if no other case has it, otherwise the identity of the
@@ -273,16 +256,6 @@ impl GradingStage {
 
     pub(crate) fn case(&self, index: usize) -> Option<Cow<'_, TestCase>> {
         self.agent.config.test_cases.get(index)
-    }
-
-    fn compute(&self, index: usize, unit: &UnitRecord) -> OfUnit<Computed> {
-        match self.case(index) {
-            Some(case) => self.graders.compute(unit, &case),
-            None => OfUnit {
-                turns: Vec::new(),
-                conversation: None,
-            },
-        }
     }
 }
 

@@ -5,13 +5,14 @@
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use holodeck_eval::Programs;
+use holodeck_judging::JudgeSettings;
 use holodeck_model::{
     CaseIdentity, Cases, CheckIdentities, Redactor, ResolvedAgent, RunMetadata, TestCase, match_cases,
 };
 use jiff::Timestamp;
 
 use crate::{
-    Budget, JudgeSettings, OnFailure, Renew, RunControl, RunError, RunEvent, RunOutcome, RunSink,
+    Budget, OnFailure, Renew, RunControl, RunError, RunEvent, RunOutcome, RunSink,
     dispatch::Dispatcher,
     grade::{CannotKeep, Graders},
     grading::GradingStage,
@@ -63,7 +64,8 @@ pub async fn regrade(
     )?;
     store.sweep();
     check_run_file(&store, &request.agent.config.name)?;
-    let graders = Graders::new(&request.agent, &request.checks).map_err(RunError::Metric)?;
+    let graders =
+        Graders::new(&request.agent, &request.checks, &request.redactor).map_err(RunError::Metric)?;
     let cases = &request.agent.config.test_cases;
     check_names(&request.renew, &graders, cases)?;
     let mut old = Journal::open(old)?;
@@ -255,6 +257,7 @@ fn regrade_header(
         agent_path: request.agent_path.clone(),
         agent_file: RunOwner::of(&request.agent).file().to_owned(),
         regrades: Some(old.header().run_id.clone()),
+        judge_steps: None,
         plan: select(&request.identities, &indices),
         trials: if is_once { Vec::new() } else { trials },
         selected: StoredSelection {

@@ -11,17 +11,18 @@ use std::{
 
 use holodeck_backend_api::{AgentBackend, BackendError};
 use holodeck_eval::Programs;
+use holodeck_judging::{JudgeSettings, Judges};
 use holodeck_model::{
     CaseIdentity, CheckIdentities, Combination, NotRun, REPORT_SCHEMA_VERSION, Redactor, Replayed,
-    ReportHead, ReportSummary, ResolvedAgent, RunMetadata, TaskRouter,
+    ReportHead, ReportSummary, ResolvedAgent, RunMetadata, Spent, TaskRouter,
 };
 use holodeck_turn::TurnRunner;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    AnswerLoop, Budget, CurrentDeciders, JudgeSettings, Judges, OnFailure, Plan, PlanError, RunControl,
-    RunEvent, RunSink, Selection, TrialResources,
+    AnswerLoop, Budget, CurrentDeciders, OnFailure, Plan, PlanError, RunControl, RunEvent, RunSink,
+    Selection, TrialResources,
     deciders::RenewError,
     dispatch::Dispatcher,
     execute::Executor,
@@ -65,6 +66,8 @@ pub struct TestRequest {
     pub answer_loop: Option<Arc<dyn AnswerLoop>>,
     /// The resources that each trial has for itself, if there are any.
     pub trial_resources: Option<Arc<dyn TrialResources>>,
+    /// What was used to derive the steps of judges; ignored when a run is resumed.
+    pub judge_steps: Spent,
     /// The programs that grade.
     pub programs: Arc<dyn Programs>,
     /// Everything that decides each check of the agent.
@@ -278,14 +281,6 @@ pub enum RunError {
     /// A metric of the YAML cannot be set up.
     #[error("{0}")]
     Metric(String),
-    /// The steps of a judge could not be derived.
-    #[error("the judge derived no steps of `{metric}`: {reason}")]
-    Steps {
-        /// The metric.
-        metric: String,
-        /// Why.
-        reason: String,
-    },
     /// No metric has this name.
     #[error("no metric is named `{name}`")]
     UnknownMetric {
@@ -331,7 +326,8 @@ pub async fn run_tests(
     let _lock = RunLock::acquire(&store.lock_path(), &describe_holder(&request))?;
     store.sweep();
     check_run_file(&store, &request.agent.config.name)?;
-    let graders = Graders::new(&request.agent, &request.checks).map_err(RunError::Metric)?;
+    let graders =
+        Graders::new(&request.agent, &request.checks, &request.redactor).map_err(RunError::Metric)?;
     let (mut journal, indices) = match open_journal(&request, &store) {
         Err(RunError::Nothing) => {
             // Why there is nothing to run would be lost with the journal.
@@ -492,6 +488,7 @@ fn open_journal(request: &TestRequest, store: &RunStore) -> Result<(Journal, Vec
         trials: plan_trials(&request.agent, &indices, &request.settings.flags)?,
         flags: request.settings.flags.clone(),
         replayed: request.replayed.clone(),
+        judge_steps: request.judge_steps.some(),
         settings: settings_json(&request.settings, &request.turns),
         metadata: request.metadata.clone(),
     };
@@ -672,6 +669,7 @@ pub(crate) fn finish(
         shard: header.shard.as_ref().map(|shard| shard.part),
         merged_from: header.merged_from.clone(),
         partial: header.partial(),
+        judge_steps: header.judge_steps,
         agent_parts: header.agent.clone(),
     };
     let run_file = store.run_file_path(&agent_name, now);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use holodeck_eval::{
     EvalInput, Grader, JudgeAnswer, UserMessage, UserStatus, UserView, Verdict, VerdictFormat,
 };
+use holodeck_judging::{Judges, OpenJudge, judge_failure, kind_of, read_answer};
 use holodeck_model::{
     ConversationEnd, ExecutionState, Failure, FailureKind, MetricConfig, Redactor, SimulatedUser, TestCase,
     UnitKey,
@@ -12,11 +13,7 @@ use holodeck_model::{
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, describe_error};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    Judges, OpenJudge,
-    execute::{Blocker, Conversation, Executor},
-    judging::{judge_failure, kind_of, read_answer},
-};
+use crate::execute::{Blocker, Conversation, Executor};
 use holodeck_runs::UserRecord;
 
 /// A simulated user during its conversation.

@@ -13,6 +13,7 @@ mod sync;
 mod units;
 mod written;
 
+use holodeck_eval::JudgedLine;
 use holodeck_model::{CaseIdentity, CaseState, UnitKey, match_cases};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -35,7 +36,7 @@ use sync::Syncer;
 use units::Units;
 
 use crate::{
-    JudgedLine, RunEnd, RunEndKind,
+    RunEnd, RunEndKind,
     record::{Grade, UnitRecord},
     trials::{CaseTrials, TrialCounts},
 };
@@ -161,19 +162,19 @@ struct BaseRun {
     places: Vec<Option<usize>>,
 }
 
-/// The payload of a line `ran`: a unit, and its grade where the checks had to see it before it was masked.
+/// The payload of a line `ran`: a unit, and its checks where they had to see it before it was masked. They are no verdict.
 #[derive(Deserialize)]
 struct UnitLine {
     unit: UnitRecord,
-    #[serde(default)]
-    grade: Option<Grade>,
+    #[serde(default, alias = "grade")]
+    checks: Option<Grade>,
 }
 
 #[derive(Serialize)]
 struct UnitLineRef<'a> {
     unit: &'a UnitRecord,
     #[serde(skip_serializing_if = "Option::is_none")]
-    grade: Option<&'a Grade>,
+    checks: Option<&'a Grade>,
 }
 
 /// The payload of a line `graded`.
@@ -400,15 +401,14 @@ impl Journal {
         &mut self,
         place: usize,
         unit: &UnitRecord,
-        grade: Option<&Grade>,
+        checks: Option<&Grade>,
     ) -> Result<(), JournalError> {
-        let line = Line::<_, ()>::Ran(UnitLineRef { unit, grade });
+        let line = Line::<_, ()>::Ran(UnitLineRef { unit, checks });
         let position = self.write(&line)?;
         self.update(place, |place| {
             *place = Place {
                 ran: Some(position),
                 graded: None,
-                graded_with_run: grade.is_some_and(|grade| !grade.unjudged),
             };
         });
         Ok(())
@@ -510,28 +510,21 @@ impl Journal {
         }))
     }
 
-    /// The first verdict on a unit, in this run or in the run that it regrades.
-    pub fn first_verdict(&self, place: usize) -> Option<Result<Grade, JournalError>> {
+    /// The checks of a unit before it was masked, else the first verdict on it, in this run or in the run that it regrades.
+    pub fn checks(&self, place: usize) -> Option<Result<Grade, JournalError>> {
         if let Some(base) = &self.base {
-            return base.journal.first_verdict(base.unit_of(&self.units, place)?);
+            return base.journal.checks(base.unit_of(&self.units, place)?);
         }
         let ran = self.places.get(place)?.ran?;
         let with_run = self.present(self.read_unit(ran))?;
-        let with_run = with_run.map(|line| line.grade).transpose();
+        let with_run = with_run.map(|line| line.checks).transpose();
         with_run.or_else(|| self.verdict(place))
     }
 
     /// The verdict on a unit.
     pub fn verdict(&self, place: usize) -> Option<Result<Grade, JournalError>> {
-        let lines = self.places.get(place)?;
-        match lines.graded {
-            Some(graded) => self.present(self.read_grade(graded)),
-            None if lines.graded_with_run => {
-                let line = self.present(self.read_unit(lines.ran?))?;
-                line.map(|line| line.grade).transpose()
-            }
-            None => None,
-        }
+        let graded = self.places.get(place)?.graded?;
+        self.present(self.read_grade(graded))
     }
 
     /// Places in the plan of the cases that did not pass or have no verdict.

@@ -32,7 +32,7 @@ pub use journal::{
 pub use lock::{LockError, RunLock};
 pub use matrix::{Sibling, SiblingState, SiblingsError, new_group, pass_rate_interval, siblings};
 pub use read_case::{fold_case, read_case};
-pub use record::{Grade, JudgedLine, LoopRecord, TurnGrade, UnitRecord, UserRecord, worse_state};
+pub use record::{Grade, LoopRecord, TurnGrade, UnitRecord, UserRecord, worse_state};
 pub use run_end::{RunEnd, RunEndKind};
 pub use run_flags::RunFlags;
 pub use run_owner::RunOwner;

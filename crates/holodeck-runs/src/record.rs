@@ -110,24 +110,6 @@ impl LoopRecord {
     }
 }
 
-/// A call of a judge, as the journal keeps it: after a kill its answer is not asked for again, and what it used counts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct JudgedLine {
-    /// The unit; absent if the answer serves every unit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<UnitKey>,
-    /// The unit that asked for an answer that serves every unit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked_by: Option<UnitKey>,
-    /// Digest of the question.
-    pub question: String,
-    /// The answer; absent if the call failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<JudgeAnswer>,
-    /// Its cost.
-    pub used: Spent,
-}
-
 /// The verdict on a unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Grade {
@@ -144,9 +126,6 @@ pub struct Grade {
     /// The verdict on a conversation as a whole; absent if nothing is expected of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation: Option<Box<TurnGrade>>,
-    /// Whether metrics that need a judge are still missing: this grade was computed before the answer was masked.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub unjudged: bool,
     /// The usage of the judge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judging: Option<Spent>,
@@ -175,7 +154,7 @@ pub struct TurnGrade {
     /// The retrieved passages that the metrics received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrieval_context: Option<Vec<String>>,
-    /// The digest of the expectations about tools, if they saw texts that are masked in the record.
+    /// The digest of the expectations about tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_rules: Option<Digest>,
 }
@@ -321,7 +300,6 @@ impl Grade {
             state,
             turns,
             conversation: None,
-            unjudged: false,
             judging: None,
         }
     }

@@ -9,15 +9,17 @@ use holodeck_backend_api::{
 };
 use holodeck_model::{Provider, ResolvedAgent};
 
-use crate::backends::{BackendSelector, Specialist};
+use crate::{
+    backends::{BackendSelector, Specialist},
+    model_pool::ModelPool,
+};
 
 /// Asks a model for a tool.
 pub(crate) struct Asker {
-    agent: ResolvedAgent,
+    pool: Arc<ModelPool>,
     specialist: Specialist,
-    backends: BackendSelector,
-    /// The backend of all questions; `None` if each question gets a new one.
-    shared: Option<Arc<dyn AgentBackend>>,
+    /// Whether all questions share a backend; otherwise each gets a new one.
+    is_shared: bool,
 }
 
 /// The answer of the model.
@@ -31,11 +33,11 @@ pub(crate) struct Answer {
 impl Asker {
     /// An asker for a specialist of `agent`.
     pub(crate) fn new(agent: &ResolvedAgent, specialist: Specialist, backends: &BackendSelector) -> Self {
+        let agent = Arc::new(agent.for_one_question(agent.config.model.clone()));
         Self {
-            agent: agent.for_one_question(agent.config.model.clone()),
+            pool: ModelPool::new(&agent, backends),
             specialist,
-            backends: backends.clone(),
-            shared: None,
+            is_shared: false,
         }
     }
 
@@ -43,16 +45,18 @@ impl Asker {
     /// not wait for each other.
     pub(crate) async fn reuse_backend(mut self) -> Result<Self, BackendError> {
         if self.specialist.model.provider != Provider::Anthropic {
-            self.shared = Some(self.create_backend().await?);
+            self.is_shared = true;
+            self.backend().await?;
         }
         Ok(self)
     }
 
-    async fn create_backend(&self) -> Result<Arc<dyn AgentBackend>, BackendError> {
-        let specialist = self.specialist.clone();
-        self.backends
-            .specialist(&self.agent, specialist, Occasion::Run)
-            .await
+    async fn backend(&self) -> Result<Arc<dyn AgentBackend>, BackendError> {
+        if self.is_shared {
+            self.pool.shared(&self.specialist, Occasion::Run).await
+        } else {
+            self.pool.fresh(&self.specialist, Occasion::Run).await
+        }
     }
 
     /// Asks the model during a tool call. Usage counts towards the turn of the call.
@@ -62,10 +66,7 @@ impl Asker {
         request: TurnRequest,
         cx: &ToolCx,
     ) -> Result<Answer, BackendError> {
-        let backend = match &self.shared {
-            Some(backend) => Arc::clone(backend),
-            None => self.create_backend().await?,
-        };
+        let backend = self.backend().await?;
         let request = TurnRequest {
             unit: cx.unit.clone(),
             cancel: cx.cancel.clone(),
@@ -88,7 +89,7 @@ impl Asker {
         if let Some(mut session) = session {
             session.close().await?;
         }
-        if self.shared.is_none() {
+        if !self.is_shared {
             backend.teardown().await?;
         }
         let outcome = match &result {

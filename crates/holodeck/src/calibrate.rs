@@ -23,8 +23,9 @@ use crate::{
     backends::BackendSelector,
     calibrated::calibrated_judge,
     inventory::{Inventory, ModelRole},
-    judges::AgentJudges,
-    model_keys, planned,
+    model_keys,
+    model_pool::ModelPool,
+    planned,
     prices::prices,
     test::turn_runner,
 };
@@ -99,10 +100,8 @@ pub fn prepare_calibration(
     let inventory = Inventory::new(&agent, None);
     model_keys::check(&agent, &inventory, &ModelRole::JUDGES, &backends)
         .map_err(|error| open(error.into()))?;
-    let judge = AgentJudges::settings(&agent.agent, None, &backends, &turns);
-    let identity = calibrated_judge(&agent.agent, &metric, subject, env, &redactor);
-    let (judge, identity) = judge
-        .zip(identity)
+    let judge = ModelPool::new(&agent.agent, &backends).judges(&turns);
+    let identity = calibrated_judge(&agent.agent, &metric, subject, env, &redactor)
         .ok_or_else(|| no_judged_metric("the agent has no metric that a model judges", subject))?;
     let warning = inventory.warn_own_judge();
     let request = CalibrationRequest {

@@ -12,10 +12,11 @@ use std::{
 };
 
 use holodeck_eval::JUDGE_PROMPTS;
+use holodeck_judging::{RunJudge, derive_steps};
 use holodeck_model::{
-    CheckIdentities, Code, DerivedSteps, Diagnostic, Digest, Env, ResolvedAgent, io_reason, read_text_input,
+    CheckIdentities, Code, DerivedSteps, Diagnostic, Digest, Env, ResolvedAgent, Spent, io_reason,
+    read_text_input,
 };
-use holodeck_runner::derive_steps;
 use holodeck_turn::TurnRunner;
 use holodeck_yaml::{Load, LoadedAgent};
 use serde::{Deserialize, Serialize};
@@ -24,8 +25,8 @@ use crate::{
     Answers, OpenError, PrepareError, TestError, TestOptions,
     backends::BackendSelector,
     inventory::{Inventory, ModelRole},
-    judges::AgentJudges,
     model_keys,
+    model_pool::ModelPool,
     prices::prices,
     test::turn_runner,
 };
@@ -186,26 +187,27 @@ pub(crate) fn refuse_missing(
     Err(JudgeStepsError::Missing { metrics, what })
 }
 
-/// Derives the missing steps and writes them. Returns the names of their metrics.
+/// Derives the missing steps and writes them. Returns the names of their metrics, and what that cost.
 pub(crate) async fn derive_missing(
     agent: &mut LoadedAgent,
     planned: Option<&[usize]>,
     backends: &BackendSelector,
     turns: &TurnRunner,
-) -> Result<Vec<String>, PrepareError> {
+) -> Result<(Vec<String>, Spent), PrepareError> {
     let path = file_of(agent);
     // Another run may have written them since the agent was loaded.
     enter(Arc::make_mut(&mut agent.agent))?;
     let needed = CheckIdentities::derived_steps(agent, planned, JUDGE_PROMPTS);
     if needed.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Spent::default()));
     }
     check_writable(&path)?;
-    let Some(judge) = AgentJudges::settings(&agent.agent, planned, backends, turns) else {
-        return Ok(Vec::new());
-    };
     let redactor = backends.answers().redactor();
-    let derived = derive_steps(&needed, judge, &redactor).await?;
+    let judges = ModelPool::new(&agent.agent, backends).judges(turns);
+    let (judge, _) = RunJudge::new(Some(judges), agent.default_judge().answering(), &redactor);
+    let derived = derive_steps(&needed, &judge).await;
+    judge.close().await.map_err(OpenError::from)?;
+    let (derived, spent) = derived?;
     let mut file = StepsFile::read(&path)?;
     for (needed, steps) in needed.iter().zip(derived) {
         let DerivedSteps { metric, judge, .. } = needed;
@@ -220,7 +222,8 @@ pub(crate) async fn derive_missing(
     }
     file.write(&path)?;
     enter(Arc::make_mut(&mut agent.agent))?;
-    Ok(needed.into_iter().map(|needed| needed.metric.name).collect())
+    let names = needed.into_iter().map(|needed| needed.metric.name);
+    Ok((names.collect(), spent))
 }
 
 /// Checks that the file can be written, before a judge is asked.
@@ -275,5 +278,6 @@ async fn derive_of(
     let backends = BackendSelector::new(env.clone(), answers).prices(prices);
     let inventory = Inventory::new(agent, None);
     model_keys::check(agent, &inventory, &ModelRole::JUDGES, &backends).map_err(OpenError::from)?;
-    derive_missing(agent, None, &backends, &turns).await
+    let (names, _spent) = derive_missing(agent, None, &backends, &turns).await?;
+    Ok(names)
 }

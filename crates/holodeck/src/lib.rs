@@ -31,6 +31,7 @@ mod load;
 mod matrix;
 mod mcp;
 mod model_keys;
+mod model_pool;
 mod open;
 mod planned;
 mod prices;

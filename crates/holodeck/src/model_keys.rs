@@ -10,7 +10,7 @@ use holodeck_yaml::{LoadedAgent, Places};
 use crate::{
     backends::BackendSelector,
     inventory::{Inventory, ModelRole, is_same},
-    judges::specialist,
+    model_pool::specialist,
 };
 
 /// Checks whether there is a credential for each model that is not the agent's own.

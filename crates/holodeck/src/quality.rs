@@ -10,6 +10,7 @@ use std::{
 use async_trait::async_trait;
 use holodeck_backend_api::{AgentBackend, BackendError};
 use holodeck_eval::CountingJudge;
+use holodeck_judging::{JudgeCalls, JudgeSettings, RunJudge};
 use holodeck_model::{
     AfterSideEffects, ClaudeConfig, ExecutionState, FileInput, JudgeFailure, LoopStrategy, LoopSummary,
     MetricConfig, Occasion, Provider, QualityLoopConfig, ResolvedAgent, SideEffectGate, SideEffects, Spent,
@@ -20,7 +21,7 @@ use holodeck_orchestrator::{
     LoopRules, QualityAssessment, QualityLoop, ScorerParts, Signals, repair_prompt,
 };
 use holodeck_process::{BASE_VARIABLES, ChildEnv};
-use holodeck_runner::{AnswerLoop, FirstAnswer, ImprovedAnswer, JudgeCalls, SharedJudges};
+use holodeck_runner::{AnswerLoop, FirstAnswer, ImprovedAnswer};
 use holodeck_runs::LoopRecord;
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
 use tokio_util::sync::CancellationToken;
@@ -28,7 +29,6 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     OpenAgent,
     graders::{GraderPrograms, grader_files},
-    judges::AgentJudges,
 };
 
 pub(crate) use check::check;
@@ -84,7 +84,7 @@ pub(crate) fn loop_metrics<'a>(
 /// The scorers of an open agent's answers.
 pub(crate) struct AnswerScorers {
     parts: Arc<ScorerParts>,
-    judges: SharedJudges,
+    judges: Arc<RunJudge>,
 }
 
 impl AnswerScorers {
@@ -92,7 +92,7 @@ impl AnswerScorers {
     pub(crate) fn new(
         open: &OpenAgent,
         config: &QualityLoopConfig,
-        turns: &TurnRunner,
+        judges: JudgeSettings,
         (occasion, gate): (Occasion, SideEffectGate),
     ) -> Result<Self, LoopSetupError> {
         let agent = open.agent();
@@ -113,12 +113,14 @@ impl AnswerScorers {
             config.scorer.judge.clone(),
             signals,
             GraderPrograms::new(&agent.dir, env, files),
-            Arc::clone(&redactor),
+            (Arc::clone(&redactor), agent.on_masked()),
         );
-        let parts = parts.map(|parts| parts.on_masked(agent.on_masked()));
+        let model = agent.default_judge().answering();
+        // Nothing is written to a journal: a case that is repeated asks again.
+        let (judges, _) = RunJudge::new(Some(judges), model, &redactor);
         Ok(Self {
             parts: Arc::new(parts.map_err(LoopSetupError::Scorer)?),
-            judges: SharedJudges::new(AgentJudges::for_loop(agent, open.backends(), turns), redactor),
+            judges: Arc::new(judges),
         })
     }
 
@@ -154,6 +156,7 @@ impl AgentLoop {
     pub(crate) fn new(
         open: &OpenAgent,
         turns: &TurnRunner,
+        judges: JudgeSettings,
         (occasion, gate): (Occasion, SideEffectGate),
     ) -> Result<Option<Self>, LoopSetupError> {
         let agent = open.agent();
@@ -161,7 +164,7 @@ impl AgentLoop {
             return Ok(None);
         };
         let quality = QualityLoop::new(LoopRules::of(config))?;
-        let answers = AnswerScorers::new(open, config, turns, (occasion, gate))?;
+        let answers = AnswerScorers::new(open, config, judges, (occasion, gate))?;
         Ok(Some(Self {
             quality,
             answers,

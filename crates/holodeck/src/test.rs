@@ -10,7 +10,7 @@ use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_eval::JUDGE_PROMPTS;
 use holodeck_model::{
     CaseIdentity, CheckIdentities, Combination, DiskFiles, Env, GraderFiles, Layer, Partial, Provider,
-    Redactor, Replayed, ResolvedAgent, RunMetadata, Shard, SideEffectGate, case_label, identify_cases,
+    Redactor, Replayed, ResolvedAgent, RunMetadata, Shard, SideEffectGate, Spent, case_label, identify_cases,
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_runner::{
@@ -39,8 +39,8 @@ use crate::{
     index::Rebuild,
     inventory::{Inventory, ModelRole},
     judge_steps::{self, JudgeStepsError},
-    judges::AgentJudges,
     model_keys,
+    model_pool::ModelPool,
     open::CheckedAgent,
     prices::prices,
     quality::AgentLoop,
@@ -141,6 +141,9 @@ pub enum PrepareError {
     /// The steps of judges.
     #[error(transparent)]
     JudgeSteps(#[from] JudgeStepsError),
+    /// A judge derived no steps.
+    #[error(transparent)]
+    DerivedSteps(#[from] holodeck_judging::StepsError),
     /// A judge must be calibrated, and is not.
     #[error(transparent)]
     Uncalibrated(#[from] UncalibratedJudges),
@@ -237,9 +240,11 @@ pub async fn prepare_test(
         Some(_) => Vec::new(),
     };
     let turns = turn_runner(&checked.agent, env, options.timeout, checked.prices().clone())?;
+    let mut steps_spent = Spent::default();
     if options.open.preparing != Preparing::Plan {
         let backends = checked.backends().clone();
-        let derived =
+        let derived;
+        (derived, steps_spent) =
             judge_steps::derive_missing(&mut checked.agent, Some(planned), &backends, &turns).await?;
         if let Some(note) = judge_steps::note(&derived) {
             warnings.push(note);
@@ -267,7 +272,9 @@ pub async fn prepare_test(
     warnings.extend_from_slice(open.warnings());
     warnings.extend(own_model);
     let gate = options.open.side_effects;
-    let answer_loop = AgentLoop::new(&open, &turns, (Occasion::Test, gate));
+    let pool = ModelPool::new(open.agent(), open.backends());
+    let judges = pool.judges(&turns);
+    let answer_loop = AgentLoop::new(&open, &turns, judges.clone(), (Occasion::Test, gate));
     let answer_loop = match answer_loop {
         Ok(answer_loop) => answer_loop.map(|answer_loop| Arc::new(answer_loop) as Arc<dyn AnswerLoop>),
         Err(error) => {
@@ -287,14 +294,15 @@ pub async fn prepare_test(
         fingerprint,
         accept_changes: options.accept_changes,
         backend: Arc::clone(open.backend()),
-        judge: AgentJudges::settings(open.agent(), Some(planned), open.backends(), &turns),
+        judge: pool.has_judges(Some(planned)).then_some(judges),
         answer_loop,
         trial_resources: open
             .trials()
             .cloned()
             .map(|trials| trials as Arc<dyn TrialResources>),
-        users: AgentJudges::users(open.agent(), Some(planned), open.backends(), &turns),
+        users: pool.users(Some(planned), &turns),
         router,
+        judge_steps: steps_spent,
         programs,
         checks,
         replayed,
@@ -449,7 +457,8 @@ pub fn prepare_regrade(
             telemetry = start(Arc::clone(&redactor));
         }
         let backends = backends.traced(telemetry.clone());
-        judge = AgentJudges::settings(&agent.agent, None, &backends, &turns);
+        let pool = ModelPool::new(&agent.agent, &backends);
+        judge = pool.has_judges(None).then(|| pool.judges(&turns));
     }
     let mut cli_args = options.cli_args.clone();
     redactor.arguments(&mut cli_args);

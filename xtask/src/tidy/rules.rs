@@ -102,6 +102,16 @@ pub(super) const CRATES: &[Crate] = &[
         ],
     ),
     member(
+        "holodeck-judging",
+        2,
+        &[
+            "holodeck-model",
+            "holodeck-backend-api",
+            "holodeck-eval",
+            "holodeck-turn",
+        ],
+    ),
+    member(
         "holodeck-runs",
         2,
         &[
@@ -129,6 +139,7 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-model",
             "holodeck-backend-api",
             "holodeck-eval",
+            "holodeck-judging",
             "holodeck-turn",
             "holodeck-runs",
             "holodeck-reports",
@@ -152,6 +163,7 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-model",
             "holodeck-backend-api",
             "holodeck-eval",
+            "holodeck-judging",
             "holodeck-events",
             "holodeck-process",
             "holodeck-turn",
@@ -185,6 +197,7 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-retrieval",
             "holodeck-tools",
             "holodeck-eval",
+            "holodeck-judging",
             "holodeck-cassette",
             "holodeck-runs",
             "holodeck-reports",

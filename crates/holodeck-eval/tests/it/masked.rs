@@ -148,7 +148,8 @@ impl Case {
         } else {
             Grader::new(&configs)
         };
-        let grader = grader.unwrap().on_masked(&configs, default);
+        let redactor = Redactor::new(secret.map(str::to_owned));
+        let grader = grader.unwrap().on_masked(&configs, default, &redactor);
         let mut call = CalledTool::new("search", &self.arguments);
         call.result = Some("found: secret-of-result");
         let calls = [call];
@@ -172,7 +173,6 @@ impl Case {
             goal: of_conversation.then_some("wants: secret-of-goal"),
             ..EvalInput::default()
         };
-        let redactor = Redactor::new(secret.map(str::to_owned));
         let masked = MaskedInput::new(input, &redactor, known);
         let judge = Scripted::new(|request: &JudgeRequest<'_>| value(answer(request)));
         let programs = Program::default();
@@ -256,6 +256,72 @@ fn a_metric_decides_for_itself_before_the_default() {
 fn seen_by_all(metric: &(bool, Value)) -> bool {
     let (_, seen) = Case::new(true).grade(metric, None, Vec::new(), OnMasked::Accept);
     seen.contains("secret-of-answer")
+}
+
+#[test]
+fn a_field_for_the_judge_that_holds_a_secret_is_an_error_that_names_it_unless_it_is_accepted() {
+    const SECRET: &str = "secret-of-file";
+    let geval = |field: &str, value: Value| {
+        let mut metric =
+            json!({"type": "geval", "name": "g", "criteria": "c", "evaluation_params": ["expected_output"]});
+        metric[field] = value;
+        (metric, field.to_owned())
+    };
+    let text = format!("It must not hold {SECRET}.");
+    let mut metrics = vec![
+        (
+            false,
+            json!({"type": "standard", "metric": "fluency", "threshold": 0.5, "custom_prompt": format!("{{{{response}}}} {text}")}),
+            "custom_prompt".to_owned(),
+        ),
+        (
+            true,
+            json!({"type": "goal_success", "goal": text.clone()}),
+            "goal".to_owned(),
+        ),
+    ];
+    for of_conversation in [false, true] {
+        let shown = if of_conversation {
+            "conversation"
+        } else {
+            "response"
+        };
+        for (metric, field) in [
+            geval("criteria", json!(text)),
+            geval("evaluation_steps", json!(["Read.", text])),
+            geval(
+                "rubric",
+                json!([{"score_range": [0, 4], "expected_outcome": "bad"}, {"score_range": [5, 10], "expected_outcome": text}]),
+            ),
+            geval("custom_prompt", json!(format!("{{{{{shown}}}}} {text}"))),
+        ] {
+            metrics.push((of_conversation, metric, field));
+        }
+    }
+    let case = Case::new(true);
+    for (of_conversation, metric, field) in metrics {
+        let metric = (of_conversation, metric);
+        let grade = |secret, on_masked| case.grade(&metric, secret, Vec::new(), on_masked);
+        assert_eq!(
+            grade(None, OnMasked::Error).0.verdict,
+            Verdict::Passed,
+            "{metric:?}"
+        );
+        let (outcome, shown) = grade(Some(SECRET), OnMasked::Error);
+        assert_eq!(
+            (outcome.verdict, shown.as_str()),
+            (Verdict::Error, ""),
+            "{metric:?}"
+        );
+        let error = outcome.error.unwrap().to_string();
+        assert!(error.contains(&format!("`{field}` held a secret")), "{error}");
+        assert!(!error.contains(SECRET), "{error}");
+        assert_eq!(
+            grade(Some(SECRET), OnMasked::Accept).0.verdict,
+            Verdict::Passed,
+            "{metric:?}"
+        );
+    }
 }
 
 #[test]

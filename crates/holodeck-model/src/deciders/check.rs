@@ -127,6 +127,11 @@ impl CheckIdentities {
         &self.shared
     }
 
+    /// How to handle a masked text where a check does not say that itself.
+    pub fn on_masked(&self) -> OnMasked {
+        self.on_masked
+    }
+
     /// The digest of a rule beside the metrics.
     pub fn rule(&self, mut rule: Value) -> Digest {
         self.redactor.value(&mut rule);

@@ -6,14 +6,14 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
 };
 
 use async_trait::async_trait;
 use holodeck_eval::{
-    Asked, CalledTool, CountingJudge, EvalInput, Grader, InputText, JudgeError, JudgeErrorKind, MaskedInput,
-    MaskedText, MetricError, MetricOutcome, Programs, QualityQuestion, QualityVerdict, Verdict,
+    Asked, CountingJudge, JudgeError, JudgeErrorKind, MetricError, MetricOutcome, Programs, QualityQuestion,
+    QualityVerdict, Verdict,
 };
+use holodeck_judging::{Answer, Judging, TurnGrader};
 use holodeck_model::{LoopJudge, MetricConfig, OnMasked, Redactor};
 use holodeck_turn::TurnRecord;
 use serde_json::Value;
@@ -23,7 +23,7 @@ use super::{Assessment, LoopOutput, Scorer, ScorerError, Signals};
 /// The metrics, judge and signals that score the answers of an agent.
 pub struct ScorerParts {
     metrics: Vec<MetricConfig>,
-    grader: Grader,
+    grader: TurnGrader,
     judge: Option<LoopJudge>,
     signals: Option<Signals>,
     programs: Arc<dyn Programs>,
@@ -32,31 +32,25 @@ pub struct ScorerParts {
 }
 
 impl ScorerParts {
-    /// Prepares the metrics; the error names one that can't be used. A metric that is disabled is left out.
+    /// Prepares the metrics; the error names one that can't be used. A metric that is disabled is left out. `on_masked`
+    /// decides what becomes of a score if a text that was judged held a secret and was masked.
     pub fn new(
         metrics: Vec<MetricConfig>,
         judge: Option<LoopJudge>,
         signals: Option<Signals>,
         programs: Arc<dyn Programs>,
-        redactor: Arc<Redactor>,
+        (redactor, on_masked): (Arc<Redactor>, OnMasked),
     ) -> Result<Self, String> {
         let metrics: Vec<MetricConfig> = metrics.into_iter().filter(MetricConfig::enabled).collect();
         Ok(Self {
-            grader: Grader::new(&metrics).map_err(|error| error.to_string())?,
+            grader: TurnGrader::new(&metrics, on_masked, &redactor).map_err(|error| error.to_string())?,
             metrics,
             judge,
             signals,
             programs,
             redactor,
-            on_masked: OnMasked::Error,
+            on_masked,
         })
-    }
-
-    /// Decides what becomes of a score if a text that was judged held a secret and was masked.
-    pub fn on_masked(mut self, on_masked: OnMasked) -> Self {
-        self.grader = self.grader.on_masked(&self.metrics, on_masked);
-        self.on_masked = on_masked;
-        self
     }
 
     /// The scorer of the answers to one task.
@@ -185,39 +179,18 @@ impl AnswerScorer {
     }
 
     async fn outcomes(&self, turn: &TurnRecord) -> Vec<MetricOutcome> {
-        let calls: Vec<CalledTool<'_>> = turn
-            .result
-            .calls()
-            .map(|(call, result)| CalledTool::with_result(call, result))
-            .collect();
-        let succeeded = turn.result.tool_results.iter().filter(|result| !result.is_error);
-        let passages: Vec<String> = succeeded
-            .flat_map(|result| &result.details.passages)
-            .map(|passage| passage.text.clone())
-            .collect();
-        let retrieved = (!passages.is_empty()).then_some(passages.as_slice());
-        let input = EvalInput {
-            input: &self.task,
-            response: &turn.result.response,
-            structured_output: turn.result.structured_output.as_ref(),
-            tool_calls: &calls,
-            retrieval_context: retrieved,
-            retrieved,
-            latency: turn.latency_ms.map(Duration::from_millis),
-            cost_usd: turn.cost_usd,
-            ..EvalInput::default()
+        let mut answer = Answer::of_turn(turn);
+        answer.question = &self.task;
+        let judging = Judging {
+            asked: Asked {
+                judge: self.judge.as_ref(),
+                programs: self.parts.programs.as_ref(),
+            },
+            kept: &[],
+            gates_met: true,
         };
-        let computed = self.parts.grader.compute(&input);
-        let mut known = MaskedText::of_stored(&turn.result, &turn.redacted, None);
-        if turn.redacted.hides_passages(&turn.result) {
-            known.push(MaskedText::new(InputText::Retrieved, None));
-        }
-        let input = MaskedInput::new(input, &self.parts.redactor, known);
-        let asked = Asked {
-            judge: self.judge.as_ref(),
-            programs: self.parts.programs.as_ref(),
-        };
-        self.parts.grader.ask(&input, computed, &[], &asked, true).await
+        let checks = self.parts.grader.check(&answer);
+        self.parts.grader.judge(&answer, checks, judging).await
     }
 
     /// The mean score of the judge, with the verdict that is closest to it.
@@ -228,8 +201,10 @@ impl AnswerScorer {
     ) -> Result<(Part, QualityVerdict), ScorerError> {
         let redactor = &self.parts.redactor;
         let (task, answer) = (redactor.text(&self.task), redactor.text(&turn.result.response));
+        let criteria = redactor.text(&judge.criteria);
         let is_masked = |text: &Cow<'_, str>| matches!(text, Cow::Owned(_));
         let texts = [
+            ("`criteria`", is_masked(&criteria)),
             ("the task", is_masked(&task)),
             ("the answer", is_masked(&answer) || turn.redacted.answer),
         ];
@@ -244,7 +219,7 @@ impl AnswerScorer {
         let mut verdicts = Vec::new();
         for repeat in 1..=judge.judge_repeats.unwrap_or(1).max(1) {
             let question = QualityQuestion {
-                criteria: &judge.criteria,
+                criteria: &criteria,
                 task: &task,
                 answer: &answer,
                 model: judge.model.as_ref(),

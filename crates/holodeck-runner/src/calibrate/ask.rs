@@ -1,15 +1,12 @@
 //! Asks the judge about one item, as a run asks it about an answer or a conversation.
 
-use holodeck_eval::{
-    Asked, CalledTool, ConversationTurn, EvalInput, Grader, MaskedInput, MetricOutcome, NoPrograms, Verdict,
-    calibration::LabelledVerdict,
-};
-use holodeck_model::{
-    CallRefusal, LabelledCall, LabelledContent, LabelledItem, LabelledTurn, Redactor, Spent,
-};
+use holodeck_backend_api::{CallDetails, ToolCall, ToolResult};
+use holodeck_eval::{Asked, MetricOutcome, NoPrograms, Verdict, calibration::LabelledVerdict};
+use holodeck_judging::{Answer, Judging, TurnGrader, UnitJudge};
+use holodeck_model::{CallRefusal, LabelledContent, LabelledItem, LabelledTurn, Redactor, Spent};
+use holodeck_turn::TurnRecord;
 
 use super::{JudgedLabel, JudgedSubject};
-use crate::{grade::join_answers, judging::UnitJudge};
 
 /// The item as reports and recordings may show it.
 pub(super) fn masked(item: &LabelledItem, redactor: &Redactor) -> LabelledItem {
@@ -41,7 +38,7 @@ pub(super) fn masked(item: &LabelledItem, redactor: &Redactor) -> LabelledItem {
 }
 
 pub(super) async fn judge_item(
-    grader: &Grader,
+    grader: &TurnGrader,
     subject: JudgedSubject,
     judge: UnitJudge<'_>,
     item: &LabelledItem,
@@ -49,29 +46,14 @@ pub(super) async fn judge_item(
 ) -> (JudgedLabel, Option<Spent>) {
     let outcome = match (&item.content, subject) {
         (LabelledContent::Answer { input, response }, JudgedSubject::Answers) => {
-            let input = EvalInput {
-                input,
-                response,
-                ..given(item)
-            };
-            Ok(ask(grader, &judge, input, redactor).await)
+            let turn = turn(input, response);
+            Ok(ask(grader, &judge, Answer::of_turn(&turn), item).await)
         }
         (LabelledContent::Conversation { goal, turns }, JudgedSubject::Conversations) => {
-            let turns: Vec<ConversationTurn<'_>> = turns.iter().map(conversation_turn).collect();
-            let calls: Vec<CalledTool<'_>> = turns
-                .iter()
-                .flat_map(|turn| turn.tool_calls.iter().copied())
-                .collect();
-            let response = join_answers(turns.iter().map(|turn| turn.answer));
-            let input = EvalInput {
-                response: &response,
-                tool_calls: &calls,
-                turn_index: turns.len().saturating_sub(1),
-                conversation: Some(&turns),
-                goal: goal.as_deref(),
-                ..given(item)
-            };
-            Ok(ask(grader, &judge, input, redactor).await)
+            let turns: Vec<TurnRecord> = turns.iter().map(turn_of_conversation).collect();
+            let mut answer = Answer::of_conversation(Answer::of_turns(&turns));
+            answer.goal = goal.as_deref();
+            Ok(ask(grader, &judge, answer, item).await)
         }
         // A verdict on the other kind would calibrate another judge.
         _ => Err(format!("the metric measures {}", subject.as_str())),
@@ -83,48 +65,60 @@ pub(super) async fn judge_item(
     (row, judge.usage())
 }
 
-/// The fields of an item besides the judged content.
-fn given(item: &LabelledItem) -> EvalInput<'_> {
-    let passages = item.retrieval_context.as_deref();
-    EvalInput {
-        ground_truth: item.ground_truth.as_deref(),
-        retrieval_context: passages,
-        context: passages,
-        test_case_name: item.case.as_deref(),
-        ..EvalInput::default()
-    }
+fn turn(question: &str, response: &str) -> TurnRecord {
+    let mut turn = TurnRecord {
+        input: question.to_owned(),
+        ..TurnRecord::default()
+    };
+    response.clone_into(&mut turn.result.response);
+    turn
 }
 
-fn conversation_turn(turn: &LabelledTurn) -> ConversationTurn<'_> {
-    ConversationTurn {
-        input: &turn.user,
-        answer: &turn.agent,
-        tool_calls: turn.tools.iter().map(called_tool).collect(),
-        retrieval_context: None,
+fn turn_of_conversation(labelled: &LabelledTurn) -> TurnRecord {
+    let mut turn = turn(&labelled.user, &labelled.agent);
+    for (place, call) in labelled.tools.iter().enumerate() {
+        let call_id = place.to_string();
+        // A judge does not see the result of a tool that did not run.
+        if call.refused || call.result.is_some() {
+            let mut result = ToolResult {
+                call_id: call_id.clone(),
+                name: call.name.clone(),
+                result: call.result.clone().unwrap_or_default(),
+                is_error: call.failed || call.result.is_none(),
+                duration_ms: None,
+                details: CallDetails::default(),
+            };
+            result.details.refused = call.refused.then_some(CallRefusal::Rejected);
+            turn.result.tool_results.push(result);
+        }
+        turn.result.tool_calls.push(ToolCall {
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            call_id,
+        });
     }
-}
-
-fn called_tool(call: &LabelledCall) -> CalledTool<'_> {
-    let mut called = CalledTool::new(&call.name, &call.arguments);
-    called.result = call.result.as_deref();
-    called.failed = call.failed || call.result.is_none();
-    called.refused = call.refused.then_some(CallRefusal::Rejected);
-    called
+    turn
 }
 
 async fn ask(
-    grader: &Grader,
+    grader: &TurnGrader,
     judge: &UnitJudge<'_>,
-    input: EvalInput<'_>,
-    redactor: &Redactor,
+    mut answer: Answer<'_>,
+    item: &LabelledItem,
 ) -> Option<MetricOutcome> {
-    let asked = Asked {
-        judge,
-        programs: &NoPrograms,
+    answer.case_name = item.case.as_deref();
+    answer.ground_truth = item.ground_truth.as_deref();
+    answer.context = item.retrieval_context.as_deref();
+    let judging = Judging {
+        asked: Asked {
+            judge,
+            programs: &NoPrograms,
+        },
+        kept: &[],
+        gates_met: true,
     };
-    let computed = grader.compute(&input);
-    let input = MaskedInput::new(input, redactor, Vec::new());
-    grader.ask(&input, computed, &[], &asked, true).await.pop()
+    let checks = grader.check(&answer);
+    grader.judge(&answer, checks, judging).await.pop()
 }
 
 /// Only a score with a verdict counts: with `fail_on_error`, an error has the verdict of a missed gate.

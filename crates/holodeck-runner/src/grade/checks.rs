@@ -6,12 +6,12 @@ use holodeck_eval::{
 };
 use holodeck_model::{
     ArgMatchDetail, CallDecision, CallRefusal, CaseState, ConversationEnd, ExecutionState, ExpectedApproval,
-    Failure, FailureKind, SimulatedUser, TaskRoute, TestCase, ToolNames, events::StopReason,
+    Failure, FailureKind, OnMasked, SimulatedUser, TaskRoute, TestCase, ToolNames, events::StopReason,
 };
 use holodeck_runs::{Expectations, TurnGrade, UnitRecord, UserRecord, of_conversation};
 use holodeck_turn::TurnRecord;
 
-use super::{AnswerView, Graders};
+use super::Graders;
 
 /// The field of a test that names forbidden tools.
 const FORBIDDEN: &str = "forbidden_tools";
@@ -184,7 +184,7 @@ impl Graders {
         &self,
         unit: &UnitRecord,
         case: &TestCase,
-        view: &AnswerView,
+        recorded: Option<&Grade>,
     ) -> Option<TurnGrade> {
         let (user, expected) = of_conversation(case)?;
         let Some(played) = &unit.user else {
@@ -204,21 +204,22 @@ impl Graders {
         let check = ToolCheck {
             expected,
             names: &self.names,
-            recorded: match view {
-                AnswerView::Stored(Some(grade)) => grade.conversation.as_deref(),
-                AnswerView::Stored(None) | AnswerView::BeforeMasking => None,
-            },
+            recorded: recorded.and_then(|grade| grade.conversation.as_deref()),
             is_masked: unit.turns.iter().any(|turn| !turn.redacted.arguments.is_empty()),
             truncation: unit.turns.iter().find_map(TurnRecord::truncation),
         };
         let calls: Vec<CalledTool<'_>> = unit
             .turns
             .iter()
-            .flat_map(|turn| turn.result.calls().map(super::called_tool))
+            .flat_map(|turn| turn.result.calls())
+            .map(|(call, result)| CalledTool::with_result(call, result))
             .collect();
         let tools = check.check(&calls);
         let approvals = approvals(expected.expected_approvals, &unit.turns, &self.names);
         let end = check_end(user, played, unit.turns.len()).filter(|_| is_complete);
+        let mut hidden = self.hidden_from_user(user, unit);
+        hidden.retain(|_| end.is_some() && played.ended != Some(ConversationEnd::StopWhen));
+        let end = end.filter(|_| hidden.is_empty());
         let verdicts = [
             tools.matched,
             approvals.matched(),
@@ -226,7 +227,10 @@ impl Graders {
         ];
         let state = if verdicts.contains(&Some(false)) {
             CaseState::Failed
-        } else if tools.unknown || !is_complete && unit.execution() != ExecutionState::AgentFailed {
+        } else if tools.unknown
+            || !hidden.is_empty()
+            || !is_complete && unit.execution() != ExecutionState::AgentFailed
+        {
             CaseState::Error
         } else if verdicts.contains(&Some(true)) {
             CaseState::Passed
@@ -236,16 +240,47 @@ impl Graders {
         let mut failures = tools.failures;
         failures.extend(approvals.failures);
         failures.extend(end.and_then(Result::err));
-        let is_stored_masked = matches!(view, AnswerView::BeforeMasking)
-            || unit.turns.iter().any(|turn| turn.redacted.affects_checks());
+        if !hidden.is_empty() {
+            let text = format!(
+                "whether the conversation ended as it must is not known: {} held a secret and was masked before the \
+                 simulated user read it; with `evaluations.on_masked: accept` its decision counts",
+                hidden.join(", ")
+            );
+            failures.push(Failure {
+                kind: FailureKind::Checks,
+                ..Failure::of_field("user", text)
+            });
+        }
         Some(TurnGrade {
             tools_matched: tools.matched,
             arg_match_details: tools.details,
             approvals: approvals.details,
             failures,
-            tool_rules: check.expected.tool_digest().filter(|_| is_stored_masked),
+            tool_rules: check.expected.tool_digest(),
             ..TurnGrade::bare(state)
         })
+    }
+}
+
+impl Graders {
+    /// The texts that were masked before a simulated user decided on them, unless that is accepted.
+    fn hidden_from_user(&self, user: &SimulatedUser, unit: &UnitRecord) -> Vec<String> {
+        if self.on_masked == OnMasked::Accept {
+            return Vec::new();
+        }
+        let holds_secret = |text: &str| !self.redactor.find(text).is_empty();
+        let goal = holds_secret(&user.goal).then(|| "the goal".to_owned());
+        let persona = user.persona.as_deref().filter(|text| holds_secret(text));
+        let persona = persona.map(|_| "the persona".to_owned());
+        let turns = unit.turns.iter().enumerate().flat_map(|(place, turn)| {
+            let masked = [
+                (turn.redacted.input, "the message"),
+                (turn.redacted.answer, "the answer"),
+            ];
+            let masked = masked.into_iter().filter(|(is_masked, _)| *is_masked);
+            masked.map(move |(_, text)| format!("{text} in turn {}", place + 1))
+        });
+        goal.into_iter().chain(persona).chain(turns).collect()
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use holodeck_model::{
-    CaseDeciders, CheckIdentities, CheckIdentity, MetricConfig, OnTruncated, TestCase, check_label,
+    CaseDeciders, CheckIdentities, CheckIdentity, MetricConfig, OnMasked, OnTruncated, TestCase, check_label,
 };
 use holodeck_runs::{Expectations, of_conversation, of_turns};
 use serde_json::json;
@@ -51,6 +51,11 @@ pub(crate) fn case_deciders(
     }
     if let Some((user, whole)) = of_conversation(case) {
         add_rules(&mut deciders, checks, OF_CONVERSATION, whole);
+        if checks.on_masked() == OnMasked::Accept {
+            // Otherwise what a user decided on masked texts is an error.
+            let rule = checks.rule(json!(OnMasked::Accept));
+            deciders.add_rule(format!("{OF_CONVERSATION}on_masked"), rule);
+        }
         if let Some(end) = &user.expected_end {
             deciders.add_rule(format!("{OF_CONVERSATION}expected_end"), checks.rule(json!(end)));
         }

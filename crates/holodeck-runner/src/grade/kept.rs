@@ -5,7 +5,7 @@ use std::time::Duration;
 use holodeck_eval::{MetricError, MetricKind, MetricOutcome, Verdict};
 use holodeck_model::{CheckReads, Decider, MetricConfig, MetricResult, TestCase};
 
-use super::{Graders, OfUnit, asks, conversation::whole_expectations};
+use super::{Graders, asks, conversation::whole_expectations};
 use holodeck_runs::{Grade, TurnGrade, expectations};
 
 /// Which verdicts of judges and programs a regrade renews. Other checks cost nothing and are always computed again.
@@ -75,31 +75,27 @@ impl Renew {
 }
 
 impl Graders {
-    /// The verdicts of an earlier grading that are kept, in the order of the metrics of each turn and of the
-    /// conversation.
+    /// The verdicts of an earlier grading that are kept, in the order of the metrics of each subject.
     pub(crate) fn kept(
         &self,
         case: &TestCase,
         stored: &Grade,
         renew: &Renew,
-    ) -> Result<OfUnit<Vec<Option<MetricOutcome>>>, CannotKeep> {
+    ) -> Result<Vec<Vec<Option<MetricOutcome>>>, CannotKeep> {
         let expected = expectations(case, stored.turns.len());
         let turns = stored.turns.iter().zip(expected).map(|(stored, expected)| {
             let configs: Vec<_> = self.enabled(expected).collect();
             self.kept_of(stored, &configs, expected.reads(None, false), renew)
         });
-        let turns = turns.collect::<Result<_, _>>()?;
+        let mut kept = turns.collect::<Result<Vec<_>, _>>()?;
         let configs: Vec<_> = case.conversation_metrics().collect();
-        let conversation = match &stored.conversation {
-            Some(stored) => self.kept_of(
-                stored,
-                &configs,
-                whole_expectations(case).reads(case.goal(), true),
-                renew,
-            )?,
-            None => Vec::new(),
-        };
-        Ok(OfUnit { turns, conversation })
+        if !configs.is_empty() {
+            let reads = whole_expectations(case).reads(case.goal(), true);
+            let stored = stored.conversation.as_deref();
+            let of_conversation = stored.map(|stored| self.kept_of(stored, &configs, reads, renew));
+            kept.push(of_conversation.transpose()?.unwrap_or_default());
+        }
+        Ok(kept)
     }
 
     fn kept_of(

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, BackendEvent, TokenUsage};
 use holodeck_eval::{JUDGE_PROMPTS, VerdictFormat};
+use holodeck_judging::{Judges, OpenJudge};
 use holodeck_model::{
     CaseState, CheckIdentities, Env, ExecutionState, GraderFiles, MemoryFiles, ModelConfig, Spent, UnitKey,
     identify_cases,
@@ -19,7 +20,7 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use super::*;
-use crate::{Budget, JudgeSettings, Judges, OpenJudge, budget::Meter};
+use crate::{Budget, budget::Meter};
 use holodeck_runs::{RunEnd, RunEndKind};
 
 const KEY: &str = concat!("sk-", "proj-AbCdEf0123456789AbCdEf0123456789");
@@ -55,6 +56,10 @@ impl Judges for OneJudge {
 
 /// A stage with two metrics: the answer must not contain the key, and a judge scores it.
 fn stage(judge: &ScriptedBackend, retries: u32) -> Arc<GradingStage> {
+    stage_with(judge, retries, "is it good?")
+}
+
+fn stage_with(judge: &ScriptedBackend, retries: u32, criteria: &str) -> Arc<GradingStage> {
     let path = std::path::Path::new("/a/agent.yaml");
     let retries = match retries {
         0 => String::new(),
@@ -65,25 +70,24 @@ fn stage(judge: &ScriptedBackend, retries: u32) -> Arc<GradingStage> {
                 instructions: {{inline: be kind}}\n\
                 evaluations:\n  metrics:\n\
                 \x20   - {{type: standard, metric: contains, value: sk-proj, negate: true}}\n\
-                \x20   - {{type: geval, name: judged, criteria: is it good?, evaluation_steps: [look], timeout_ms: 5000{retries}}}\n\
+                \x20   - {{type: geval, name: judged, criteria: {criteria}, evaluation_steps: [look], timeout_ms: 5000{retries}}}\n\
                 test_cases: [{{input: q}}]\n"
     );
     let files = MemoryFiles::new().with(path, yaml);
     let load = load_agent(path, &Env::empty(), &files);
     let agent = load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics));
     let checks = CheckIdentities::new(&agent, JUDGE_PROMPTS, Arc::default(), GraderFiles::new());
-    let graders = Graders::new(&agent, &Arc::new(checks)).unwrap();
-    let settings = JudgeSettings {
-        judges: Arc::new(OneJudge {
-            backend: judge.clone(),
-        }),
-        concurrency: 1,
+    let redactor = Arc::new(Redactor::default());
+    let graders = Graders::new(&agent, &Arc::new(checks), &redactor).unwrap();
+    let judges = OneJudge {
+        backend: judge.clone(),
     };
-    let (judge, _) = RunJudge::new(Some(settings), Arc::default());
+    let settings = JudgeSettings::new(Arc::new(judges), 1);
+    let (judge, _) = RunJudge::new(Some(settings), Value::Null, &redactor);
     Arc::new(GradingStage {
         agent: agent.agent,
         graders,
-        redactor: Arc::new(Redactor::default()),
+        redactor,
         judge,
         programs: Arc::new(holodeck_eval::NoPrograms),
         renew: Renew::All,
@@ -113,10 +117,6 @@ fn unit_with_answer(stage: &GradingStage, text: &str) -> UnitRecord {
         user: None,
         quality_loop: None,
     }
-}
-
-fn stored_view() -> AnswerView {
-    AnswerView::Stored(None)
 }
 
 fn good(_: &Asked) -> ScriptedTurn {
@@ -150,13 +150,7 @@ fn provider_error(retryable: bool) -> ScriptedTurn {
 async fn grade(stage: &Arc<GradingStage>) -> (CaseState, Option<String>) {
     let unit = Box::new(unit_with_answer(stage, "an answer"));
     let (_, grade) = Arc::clone(stage)
-        .grade(
-            0,
-            unit,
-            stored_view(),
-            Earlier::default(),
-            CancellationToken::new(),
-        )
+        .grade(0, unit, Earlier::default(), CancellationToken::new())
         .await;
     let grade = grade.unwrap();
     (grade.state, grade.turns[0].metrics[1].error.clone())
@@ -169,13 +163,7 @@ async fn a_judge_is_called_once_and_its_usage_is_counted() {
     let unit = Box::new(unit_with_answer(&stage, "an answer"));
     assert!(!stage.is_short(0, &unit));
     let (_, grade) = Arc::clone(&stage)
-        .grade(
-            0,
-            unit,
-            stored_view(),
-            Earlier::default(),
-            CancellationToken::new(),
-        )
+        .grade(0, unit, Earlier::default(), CancellationToken::new())
         .await;
     let grade = grade.unwrap();
     assert_eq!((grade.state, judge.turns()), (CaseState::Passed, 1));
@@ -241,7 +229,6 @@ async fn a_stopped_judge_call_gives_no_grade() {
     let grading = Arc::clone(&stage).grade(
         0,
         Box::new(unit_with_answer(&stage, "an answer")),
-        stored_view(),
         Earlier::default(),
         cancel.clone(),
     );
@@ -262,19 +249,15 @@ async fn a_judge_is_not_asked_about_a_masked_answer_and_checks_keep_what_they_sa
     let stage = stage(&judge, 0);
     let unit = Box::new(unit_with_answer(&stage, &format!("the key is {KEY}")));
     let cancel = CancellationToken::new;
-    let (mut unit, before) = Arc::clone(&stage)
-        .grade(0, unit, AnswerView::BeforeMasking, Earlier::default(), cancel())
-        .await;
-    let before = before.unwrap();
-    assert_eq!(
-        (before.state, before.unjudged, judge.turns()),
-        (CaseState::Failed, true, 0)
-    );
+    let (mut unit, checks) = Arc::clone(&stage).check(0, unit).await;
+    let checked: Vec<_> = checks.metrics().map(|metric| metric.passed).collect();
+    assert_eq!((checked, judge.turns()), (vec![Some(false)], 0));
     unit.mask(&stage.redactor);
-    let view = AnswerView::Stored(Some(Box::new(before)));
-    let (unit, grade) = Arc::clone(&stage)
-        .grade(0, unit, view, Earlier::default(), cancel())
-        .await;
+    let earlier = Earlier {
+        checks: Some(checks),
+        ..Earlier::default()
+    };
+    let (unit, grade) = Arc::clone(&stage).grade(0, unit, earlier, cancel()).await;
     let grade = grade.unwrap();
     let passed: Vec<_> = grade.turns[0]
         .metrics
@@ -287,10 +270,30 @@ async fn a_judge_is_not_asked_about_a_masked_answer_and_checks_keep_what_they_sa
         error.contains("the answer held a secret and was masked"),
         "{error}"
     );
-    assert_eq!((grade.state, grade.unjudged), (CaseState::Failed, false));
-    // Without the grade from before masking, the verdict is unknown.
+    assert_eq!(grade.state, CaseState::Failed);
+    // Without the checks from before masking, the verdict is unknown.
     let (_, grade) = Arc::clone(&stage)
-        .grade(0, unit, stored_view(), Earlier::default(), cancel())
+        .grade(0, unit, Earlier::default(), cancel())
         .await;
     assert_eq!(grade.unwrap().turns[0].metrics[0].passed, None);
+}
+
+#[tokio::test]
+async fn a_secret_in_the_criteria_is_masked_before_the_judge_sees_it() {
+    for (on_masked, state, asked) in [
+        ("", CaseState::Error, 0),
+        (", on_masked: accept", CaseState::Passed, 1),
+    ] {
+        let judge = ScriptedBackend::answering(|asked| {
+            assert!(!asked.message.contains(KEY), "{}", asked.message);
+            assert!(asked.message.contains("never says ***"), "{}", asked.message);
+            good(asked)
+        });
+        let stage = stage_with(&judge, 0, &format!("it never says {KEY}{on_masked}"));
+        let (graded, error) = grade(&stage).await;
+        assert_eq!((graded, judge.turns()), (state, asked), "{error:?}");
+        if asked == 0 {
+            assert!(error.unwrap().contains("`criteria` held a secret"));
+        }
+    }
 }

@@ -12,13 +12,14 @@ use std::{
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, BackendEvent};
 use holodeck_eval::{JUDGE_PROMPTS, Programs, VerdictFormat};
+use holodeck_judging::{JudgeSettings, Judges, OpenJudge};
 use holodeck_model::{
     CheckIdentities, CodeMetric, Digest, GraderFiles, MetricConfig, ModelConfig, Redactor, Shard,
 };
 use holodeck_reports::{Comparison, GateOptions, GateReasonKind, RunReader, compare};
 use holodeck_runner::{
-    CurrentDeciders, FailedIn, JudgeSettings, Judges, MergeError, MergeRequest, OpenJudge, Plan, Renew,
-    RunControl, RunError, RunOutcome, Selection, TestRequest, merge_shards, regrade, run_tests,
+    CurrentDeciders, FailedIn, MergeError, MergeRequest, Plan, Renew, RunControl, RunError, RunOutcome,
+    Selection, TestRequest, merge_shards, regrade, run_tests,
 };
 use holodeck_runs::{AgentRuns, Grade, Journal, RunFlags, RunOwner, RunStore};
 use holodeck_testkit::{ScriptedBackend, ScriptedTurn};
@@ -284,10 +285,7 @@ impl Bench {
     }
 
     fn judge() -> JudgeSettings {
-        JudgeSettings {
-            judges: Arc::new(Kindly),
-            concurrency: 1,
-        }
+        JudgeSettings::new(Arc::new(Kindly), 1)
     }
 
     async fn run(&self) -> RunOutcome {

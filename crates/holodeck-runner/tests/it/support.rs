@@ -73,6 +73,7 @@ impl Project {
             router: None,
             answer_loop: None,
             trial_resources: None,
+            judge_steps: holodeck_model::Spent::default(),
             programs: Arc::new(NoPrograms),
             checks: self.checks(),
             replayed: None,

@@ -12,11 +12,7 @@ impl Journal {
         let ran = lines.ran.map(|line| self.copy_line(from, line)).transpose()?;
         let graded = lines.graded.map(|line| self.copy_line(from, line)).transpose()?;
         self.update(unit, |copied| {
-            *copied = Place {
-                ran,
-                graded,
-                graded_with_run: lines.graded_with_run,
-            };
+            *copied = Place { ran, graded };
         });
         Ok(())
     }

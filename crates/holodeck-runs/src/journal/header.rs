@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use holodeck_model::{CaseIdentity, Combination, Partial, Replayed, RunMetadata, ShardPart};
+use holodeck_model::{CaseIdentity, Combination, Partial, Replayed, RunMetadata, ShardPart, Spent};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -56,6 +56,9 @@ pub struct JournalHeader {
     pub flags: RunFlags,
     /// Set when answers come from a recording.
     pub replayed: Option<Replayed>,
+    /// What was used to derive the steps of judges before the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge_steps: Option<Spent>,
     /// Settings of the run, for its report.
     pub settings: Value,
     /// Information about the agent, secrets masked.

@@ -2,10 +2,11 @@
 
 use std::num::NonZeroU32;
 
+use holodeck_eval::JudgedLine;
 use serde::{Deserialize, Serialize};
 
 use super::chain::LineDigest;
-use crate::{JudgedLine, RunEnd};
+use crate::RunEnd;
 
 /// Every line after the first.
 #[derive(Serialize, Deserialize)]
@@ -41,8 +42,6 @@ pub(super) struct End {
 pub(super) struct Place {
     pub(super) ran: Option<LinePosition>,
     pub(super) graded: Option<LinePosition>,
-    /// Whether the line `ran` also contains the verdict.
-    pub(super) graded_with_run: bool,
 }
 
 impl Place {
@@ -51,7 +50,7 @@ impl Place {
     }
 
     pub(super) fn is_graded(&self) -> bool {
-        self.graded.is_some() || self.graded_with_run
+        self.graded.is_some()
     }
 }
 

@@ -23,14 +23,6 @@ use super::{
 #[derive(Deserialize)]
 struct UnitSketch {
     unit: KeySketch,
-    #[serde(default)]
-    grade: Option<GradeSketch>,
-}
-
-#[derive(Deserialize)]
-struct GradeSketch {
-    #[serde(default)]
-    unjudged: bool,
 }
 
 #[derive(Deserialize)]
@@ -198,11 +190,10 @@ impl Journal {
                 continue;
             };
             match line {
-                Line::Ran(ran) => {
+                Line::Ran(_) => {
                     *place = Place {
                         ran: Some(position),
                         graded: None,
-                        graded_with_run: ran.grade.is_some_and(|grade| !grade.unjudged),
                     };
                 }
                 // Ignore a verdict if the line of its answer is damaged.

@@ -41,6 +41,7 @@ fn header(cases: usize) -> JournalHeader {
         trials: Vec::new(),
         flags: RunFlags::default(),
         replayed: None,
+        judge_steps: None,
         settings: Value::Null,
         metadata: RunMetadata {
             agent_config: Value::Null,
@@ -85,7 +86,6 @@ fn grade(state: CaseState) -> Grade {
         state,
         turns: vec![TurnGrade::bare(state)],
         conversation: None,
-        unjudged: false,
         judging: None,
     }
 }
@@ -129,21 +129,24 @@ fn a_journal_is_read_back() {
 }
 
 #[test]
-fn a_grade_that_saw_secrets_is_in_the_line_of_its_unit() {
+fn checks_that_saw_secrets_are_in_the_line_of_their_unit_and_are_no_verdict() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
     let mut journal = write_journal(&path);
-    let failed = grade(CaseState::Failed);
+    let (passed, failed) = (grade(CaseState::Passed), grade(CaseState::Failed));
     journal
-        .record(2, &unit(&journal, 2, "***"), Some(&failed))
+        .record(2, &unit(&journal, 2, "***"), Some(&passed))
         .unwrap();
     let read = Journal::open(&path).unwrap();
-    assert_eq!(read.verdict(2).unwrap().unwrap(), failed);
-    assert_eq!(read.finished(), 2);
-    // A later grade counts.
-    journal.grade(2, &grade(CaseState::Passed)).unwrap();
+    assert_eq!(read.checks(2).unwrap().unwrap(), passed);
+    assert!(read.verdict(2).is_none());
+    assert_eq!(read.finished(), 1);
+    journal.grade(2, &failed).unwrap();
     let read = Journal::open(&path).unwrap();
-    assert_eq!(read.verdict(2).unwrap().unwrap().state, CaseState::Passed);
+    assert_eq!(read.checks(2).unwrap().unwrap(), passed);
+    assert_eq!(read.verdict(2).unwrap().unwrap(), failed);
+    // Without checks of its own, a unit has its first verdict.
+    assert_eq!(read.checks(0).unwrap().unwrap(), passed);
 }
 
 #[test]

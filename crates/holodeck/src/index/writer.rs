@@ -3,24 +3,24 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use holodeck_backend_api::{AgentBackend, BackendError, Explanation, Occasion, TurnRequest};
+use holodeck_backend_api::{BackendError, Explanation, Occasion, TurnRequest};
 use holodeck_model::{HierarchicalDocumentTool, ResolvedAgent};
 use holodeck_retrieval::{ContextRequest, ContextWriter, RetrievalError};
 use holodeck_turn::{FinishedTurn, drive};
-use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use crate::backends::{BackendSelector, Specialist};
+use crate::{
+    backends::{BackendSelector, Specialist},
+    model_pool::ModelPool,
+};
 
 /// The system prompt.
 const INSTRUCTIONS: &str = "You describe passages of documents for a search index.";
 
 /// Asks a model with one bounded call for each passage. Nothing is started and no key is read before the first call.
 pub(super) struct ModelWriter {
-    agent: Arc<ResolvedAgent>,
+    pool: Arc<ModelPool>,
     specialist: Specialist,
-    backends: BackendSelector,
-    backend: OnceCell<Arc<dyn AgentBackend>>,
     limit: Duration,
 }
 
@@ -38,37 +38,19 @@ impl ModelWriter {
             .unwrap_or_else(|| agent.config.model.clone());
         model.max_tokens = Some(tool.context_max_tokens);
         Self {
-            agent: Arc::clone(agent),
+            pool: ModelPool::new(agent, backends),
             specialist: Specialist {
                 model,
                 instructions: INSTRUCTIONS.to_owned(),
                 response_format: None,
             },
-            backends: backends.clone(),
-            backend: OnceCell::new(),
             limit,
         }
     }
 
-    async fn backend(&self) -> Result<&Arc<dyn AgentBackend>, BackendError> {
-        self.backend
-            .get_or_try_init(|| async {
-                let specialist = self.specialist.clone();
-                let backend = self
-                    .backends
-                    .specialist(&self.agent, specialist, Occasion::Test)
-                    .await?;
-                backend.initialize().await?;
-                Ok(backend)
-            })
-            .await
-    }
-
     /// Ends the backend if it was started.
     pub(super) async fn close(&self) {
-        if let Some(backend) = self.backend.get()
-            && let Err(error) = backend.teardown().await
-        {
+        if let Err(error) = self.pool.close().await {
             tracing::debug!(%error, "the context writer did not shut down cleanly");
         }
     }
@@ -94,7 +76,8 @@ impl ContextWriter for ModelWriter {
         cancel: &CancellationToken,
     ) -> Result<String, RetrievalError> {
         let backend = self
-            .backend()
+            .pool
+            .shared(&self.specialist, Occasion::Test)
             .await
             .map_err(|error| self.context_error(error.explanation()))?;
         let mut turn = TurnRequest::new(request.prompt());

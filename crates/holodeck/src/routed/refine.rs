@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::specialists::Variants;
 use crate::{
     LoopSetupError,
+    model_pool::ModelPool,
     quality::{self, AnswerScorers},
     test::turn_runner,
 };
@@ -40,7 +41,8 @@ impl LoopRefiner {
         let turns = turn_runner(open.agent(), &variants.env, variants.timeout, prices);
         let turns = turns.map_err(|error| error.to_string())?;
         let occasion = (Occasion::Run, SideEffectGate::Open);
-        AnswerScorers::new(open, config, &turns, occasion).map_err(|error| error.to_string())
+        let judges = ModelPool::new(open.agent(), open.backends()).judges(&turns);
+        AnswerScorers::new(open, config, judges, occasion).map_err(|error| error.to_string())
     }
 }
 

@@ -157,6 +157,7 @@ fn head(cases: &[CaseReport], ended: &str, replayed: Option<Replayed>) -> Report
         shard: None,
         merged_from: Vec::new(),
         partial: None,
+        judge_steps: None,
         agent_parts: std::collections::BTreeMap::new(),
     }
 }

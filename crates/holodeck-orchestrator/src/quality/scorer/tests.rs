@@ -1,6 +1,6 @@
 //! Tests that scores combine metrics and judges, and that a missing score is an error and never zero.
 
-use std::sync::Mutex;
+use std::{sync::Mutex, time::Duration};
 
 use holodeck_eval::{Judge, JudgeAnswer, JudgeRequest, NoPrograms};
 use holodeck_model::Spent;
@@ -57,7 +57,16 @@ fn metric(kind: &str, fields: Value) -> MetricConfig {
 
 fn parts(metrics: Vec<MetricConfig>, judge: Option<LoopJudge>) -> Arc<ScorerParts> {
     let redactor = Arc::new(Redactor::default());
-    Arc::new(ScorerParts::new(metrics, judge, None, Arc::new(NoPrograms), redactor).unwrap())
+    Arc::new(
+        ScorerParts::new(
+            metrics,
+            judge,
+            None,
+            Arc::new(NoPrograms),
+            (redactor, OnMasked::Error),
+        )
+        .unwrap(),
+    )
 }
 
 fn loop_judge(repeats: u32) -> LoopJudge {
@@ -129,20 +138,40 @@ async fn a_metric_that_cannot_be_computed_is_a_scorer_error_and_not_zero() {
 #[tokio::test]
 async fn a_judge_sees_no_secret_and_scores_a_masked_answer_only_if_that_is_accepted() {
     let secret = "hunter22-very-secret";
-    let parts = |on_masked| {
+    let parts = |on_masked, criteria: &str| {
         let redactor = Arc::new(Redactor::new([secret.to_owned()]));
-        let judge = Some(loop_judge(1));
-        let parts = ScorerParts::new(Vec::new(), judge, None, Arc::new(NoPrograms), redactor);
-        Arc::new(parts.unwrap().on_masked(on_masked))
+        let mut judge = loop_judge(1);
+        criteria.clone_into(&mut judge.criteria);
+        let judge = Some(judge);
+        let masking = (redactor, on_masked);
+        Arc::new(ScorerParts::new(Vec::new(), judge, None, Arc::new(NoPrograms), masking).unwrap())
     };
     let leaking = format!("it is {secret}");
     let mut replayed = TurnRecord::default();
     "it is ***".clone_into(&mut replayed.result.response);
     replayed.redacted.answer = true;
-    for (task, output, place) in [
-        ("q", LoopOutput::new(leaking.as_str()), "the answer held a secret"),
-        (leaking.as_str(), LoopOutput::new("a"), "the task held a secret"),
+    let criteria = "It is short";
+    for (criteria, task, output, place) in [
         (
+            criteria,
+            "q",
+            LoopOutput::new(leaking.as_str()),
+            "the answer held a secret",
+        ),
+        (
+            criteria,
+            leaking.as_str(),
+            LoopOutput::new("a"),
+            "the task held a secret",
+        ),
+        (
+            leaking.as_str(),
+            "q",
+            LoopOutput::new("a"),
+            "`criteria` held a secret",
+        ),
+        (
+            criteria,
             "q",
             LoopOutput {
                 turn: Some(Arc::new(replayed)),
@@ -153,7 +182,8 @@ async fn a_judge_sees_no_secret_and_scores_a_masked_answer_only_if_that_is_accep
     ] {
         for on_masked in [OnMasked::Error, OnMasked::Accept] {
             let judge = Judged::answering([verdict(60, false)]);
-            let scorer = parts(on_masked).for_task(task, Arc::clone(&judge) as Arc<dyn CountingJudge>);
+            let scorer =
+                parts(on_masked, criteria).for_task(task, Arc::clone(&judge) as Arc<dyn CountingJudge>);
             let scored = scorer.score(&output).await;
             let prompts = judge.prompts.lock().unwrap().concat();
             assert!(!prompts.contains("hunter22"));

@@ -16,6 +16,7 @@ fn write_finished(path: &Path) -> Journal {
     journal
         .record(1, &unit(&journal, 1, "one"), Some(&failed))
         .unwrap();
+    journal.grade(1, &failed).unwrap();
     journal.record(2, &unit(&journal, 2, "two"), None).unwrap();
     let ended = RunEnd::early(RunEndKind::Interrupted, "interrupted");
     journal.close(&ended, "2026-11-21T00:00:01Z").unwrap();

@@ -1,32 +1,38 @@
-//! Derives the steps of judges from their criteria, once and before a run. It asks judges and never the agent.
-
-use std::sync::Arc;
+//! Derives the steps of judges from their criteria. It asks judges and never the agent.
 
 use holodeck_eval::{JudgeErrorKind, MetricError};
-use holodeck_model::{DerivedSteps, Redactor, UnitKey};
+use holodeck_model::{DerivedSteps, Spent, UnitKey};
 use tokio_util::sync::CancellationToken;
 
-use crate::{JudgeSettings, RunError, judging::RunJudge};
+use crate::RunJudge;
 
 /// The unit of these calls in recordings; a shared answer has only the name of its metric.
 const UNIT: &str = "judge steps";
 
-/// Asks the judge of each metric for its steps, in this order.
+/// The steps of a judge could not be derived.
+#[derive(Debug, thiserror::Error)]
+#[error("the judge derived no steps of `{metric}`: {reason}")]
+#[allow(clippy::exhaustive_structs, reason = "it has no other parts")]
+pub struct StepsError {
+    /// The metric.
+    pub metric: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Asks the judge of each metric for its steps, in this order. Returns them with what the calls cost.
 pub async fn derive_steps(
     needed: &[DerivedSteps],
-    judge: JudgeSettings,
-    redactor: &Arc<Redactor>,
-) -> Result<Vec<Vec<String>>, RunError> {
-    // Nothing is kept in a journal.
-    let (judge, _) = RunJudge::new(Some(judge), Arc::clone(redactor));
+    judge: &RunJudge,
+) -> Result<(Vec<Vec<String>>, Spent), StepsError> {
+    let asked = judge.for_unit(
+        UnitKey::NO_CASE,
+        UNIT.to_owned(),
+        Vec::new(),
+        CancellationToken::new(),
+    );
     let mut derived = Vec::with_capacity(needed.len());
     for steps in needed {
-        let asked = judge.for_unit(
-            UnitKey::NO_CASE,
-            UNIT.to_owned(),
-            Vec::new(),
-            CancellationToken::new(),
-        );
         let mut attempts = steps.metric.retry_on_failure.unwrap_or(0);
         derived.push(loop {
             match holodeck_eval::derive_steps(&steps.metric, steps.conversation, &asked).await {
@@ -36,8 +42,7 @@ pub async fn derive_steps(
                 }) if attempts > 0 => attempts -= 1,
                 Ok(steps) => break steps,
                 Err(error) => {
-                    judge.close().await?;
-                    return Err(RunError::Steps {
+                    return Err(StepsError {
                         metric: steps.metric.name.clone(),
                         reason: error.to_string(),
                     });
@@ -45,6 +50,5 @@ pub async fn derive_steps(
             }
         });
     }
-    judge.close().await?;
-    Ok(derived)
+    Ok((derived, asked.usage().unwrap_or_default()))
 }

@@ -1,4 +1,6 @@
-//! Calls of the judge models for metrics.
+//! The judges of a run: calls of their models for metrics, with a limit of concurrent calls, their records and cost.
+//!
+//! Every question is masked here once more, with whatever the configuration put into it.
 
 use std::{
     collections::HashMap,
@@ -10,9 +12,10 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{AgentBackend, BackendError, NumberOdds, TurnRequest};
-use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, VerdictFormat};
+use holodeck_eval::{
+    Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, JudgedLine, VerdictFormat,
+};
 use holodeck_model::{JudgeFailure, ModelConfig, Redactor, Spent, UnitKey, hex_prefix};
-use holodeck_runs::JudgedLine;
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -47,14 +50,24 @@ pub struct OpenJudge {
     pub turns: Arc<TurnRunner>,
 }
 
-/// The judges of a run and their limits.
+/// Judges and the limit of their concurrent calls, which all clones share.
 #[derive(Clone)]
-#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct JudgeSettings {
-    /// The judges.
-    pub judges: Arc<dyn Judges>,
-    /// The number of concurrent calls, over all units.
-    pub concurrency: usize,
+    judges: Arc<dyn Judges>,
+    concurrency: usize,
+    calls: Arc<Semaphore>,
+}
+
+impl JudgeSettings {
+    /// Judges that are asked at most `concurrency` questions at a time.
+    pub fn new(judges: Arc<dyn Judges>, concurrency: usize) -> Self {
+        let concurrency = concurrency.max(1);
+        Self {
+            judges,
+            concurrency,
+            calls: Arc::new(Semaphore::new(concurrency)),
+        }
+    }
 }
 
 impl std::fmt::Debug for JudgeSettings {
@@ -66,12 +79,11 @@ impl std::fmt::Debug for JudgeSettings {
 }
 
 /// The judges of a run.
-pub(crate) struct RunJudge {
+pub struct RunJudge {
     settings: Option<JudgeSettings>,
-    slots: Semaphore,
     redactor: Arc<Redactor>,
     /// The default judge. After it changed, its stored answers are not those of the judge.
-    pub(crate) default_model: Value,
+    default_model: Value,
     /// Receives every answer, for the journal.
     record: mpsc::UnboundedSender<JudgedLine>,
     /// The answers that serve every unit, by the digest of their question.
@@ -80,20 +92,16 @@ pub(crate) struct RunJudge {
 
 impl RunJudge {
     /// The judges, and the answers to write to the journal.
-    pub(crate) fn new(
+    pub fn new(
         settings: Option<JudgeSettings>,
-        redactor: Arc<Redactor>,
+        default_model: Value,
+        redactor: &Arc<Redactor>,
     ) -> (Self, mpsc::UnboundedReceiver<JudgedLine>) {
         let (record, answers) = mpsc::unbounded_channel();
         let judge = Self {
-            slots: Semaphore::new(
-                settings
-                    .as_ref()
-                    .map_or(1, |settings| settings.concurrency.max(1)),
-            ),
             settings,
-            redactor,
-            default_model: Value::Null,
+            redactor: Arc::clone(redactor),
+            default_model,
             record,
             shared: Mutex::default(),
         };
@@ -101,28 +109,29 @@ impl RunJudge {
     }
 
     /// Whether there are judges.
-    pub(crate) fn is_configured(&self) -> bool {
+    pub fn is_configured(&self) -> bool {
         self.settings.is_some()
     }
 
     /// How many calls may run at the same time.
-    pub(crate) fn concurrency(&self) -> usize {
+    pub fn concurrency(&self) -> usize {
         self.settings.as_ref().map_or(1, |settings| settings.concurrency)
     }
 
     /// The name of a judge in reports.
-    pub(crate) fn name(&self, model: Option<&ModelConfig>) -> Option<String> {
+    pub fn name(&self, model: Option<&ModelConfig>) -> Option<String> {
         Some(self.settings.as_ref()?.judges.name(model))
     }
 
     /// Uses an answer of an earlier part of this run that serves every unit.
-    pub(crate) fn restore_shared(&self, line: JudgedLine) {
+    pub fn restore_shared(&self, line: JudgedLine) {
         let Some(answer) = line.answer else { return };
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.insert(line.question, Arc::new(OnceCell::from(answer)));
     }
 
-    pub(crate) async fn close(&self) -> Result<(), BackendError> {
+    /// Releases every judge.
+    pub async fn close(&self) -> Result<(), BackendError> {
         match &self.settings {
             Some(settings) => settings.judges.close().await,
             None => Ok(()),
@@ -130,7 +139,7 @@ impl RunJudge {
     }
 
     /// The judge for the metrics of one unit, with the calls that it made before the run was resumed.
-    pub(crate) fn for_unit(
+    pub fn for_unit(
         &self,
         key: UnitKey,
         name: String,
@@ -159,18 +168,8 @@ impl RunJudge {
     }
 }
 
-/// Refuses every call: judges run only after masking.
-pub(crate) struct DeferredJudge;
-
-#[async_trait]
-impl Judge for DeferredJudge {
-    async fn ask(&self, _: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
-        Err(JudgeError::last("not judged yet"))
-    }
-}
-
 /// Calls the judge for one unit and counts the usage.
-pub(crate) struct UnitJudge<'a> {
+pub struct UnitJudge<'a> {
     judge: &'a RunJudge,
     key: UnitKey,
     /// The unit in recordings.
@@ -184,12 +183,12 @@ pub(crate) struct UnitJudge<'a> {
 
 impl UnitJudge<'_> {
     /// The usage; `None` without a call.
-    pub(crate) fn usage(&self) -> Option<Spent> {
+    pub fn usage(&self) -> Option<Spent> {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether this run stopped a call: the outcomes of the metrics are then invalid.
-    pub(crate) fn was_stopped(&self) -> bool {
+    pub fn was_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 
@@ -205,7 +204,7 @@ impl UnitJudge<'_> {
             return Err(stopped("no judge is configured"));
         };
         let _slot = tokio::select! {
-            slot = self.judge.slots.acquire() => slot.map_err(|closed| stopped(&closed.to_string()))?,
+            slot = settings.calls.acquire() => slot.map_err(|closed| stopped(&closed.to_string()))?,
             () = self.cancel.cancelled() => {
                 self.stopped.store(true, Ordering::Relaxed);
                 return Err(stopped("the run was stopped"));
@@ -257,10 +256,7 @@ impl UnitJudge<'_> {
 }
 
 /// The answer of a finished call. One that was cut off counts for nothing, even if a score survived in it.
-pub(crate) fn read_answer(
-    record: TurnRecord,
-    error: Option<&BackendError>,
-) -> Result<JudgeAnswer, JudgeError> {
+pub fn read_answer(record: TurnRecord, error: Option<&BackendError>) -> Result<JudgeAnswer, JudgeError> {
     // It says more about the call than what there is of an answer.
     let known = error.and_then(kind_of);
     if known.is_none()
@@ -292,7 +288,7 @@ pub(crate) fn read_answer(
 }
 
 /// The kind of an error that says something about all calls.
-pub(crate) fn kind_of(error: &BackendError) -> Option<JudgeErrorKind> {
+pub fn kind_of(error: &BackendError) -> Option<JudgeErrorKind> {
     match error {
         BackendError::ReplayMiss(_) => Some(JudgeErrorKind::RecordingMiss),
         error if error.is_credentials() => Some(JudgeErrorKind::Credentials),
@@ -301,7 +297,7 @@ pub(crate) fn kind_of(error: &BackendError) -> Option<JudgeErrorKind> {
 }
 
 /// The failure of a judge that is one of the run.
-pub(crate) fn judge_failure(kind: JudgeErrorKind) -> Option<JudgeFailure> {
+pub fn judge_failure(kind: JudgeErrorKind) -> Option<JudgeFailure> {
     match kind {
         JudgeErrorKind::Credentials => Some(JudgeFailure::Credentials),
         JudgeErrorKind::RecordingMiss => Some(JudgeFailure::RecordingMiss),
@@ -326,7 +322,8 @@ fn odds_of_score(answer: &serde_json::Value, odds: &[NumberOdds]) -> Vec<(f64, f
 
 #[async_trait]
 impl Judge for UnitJudge<'_> {
-    async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
+    async fn ask(&self, mut request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
+        self.judge.redactor.mask_text(&mut request.prompt);
         let question = digest(&request, &self.judge.default_model);
         if let Some((answer, used)) = self.answered.get(&question) {
             self.count(used);
