@@ -1,7 +1,6 @@
 //! The journal's data about a unit: the record of its execution, and its grade.
 
 use holodeck_backend_api::Redactions;
-use holodeck_eval::JudgeAnswer;
 use holodeck_model::{
     ApprovalDetail, ArgMatchDetail, CaseDeciders, CaseIdentity, CaseState, ConversationEnd, Digest,
     ExecutionState, Failure, FailureKind, JudgeFailure, LoopSummary, MetricResult, Redactor, Spent,

@@ -8,7 +8,7 @@ use holodeck_model::{
     ArgMatchDetail, CallDecision, CallRefusal, CaseState, ConversationEnd, ExecutionState, ExpectedApproval,
     Failure, FailureKind, OnMasked, SimulatedUser, TaskRoute, TestCase, ToolNames, events::StopReason,
 };
-use holodeck_runs::{Expectations, TurnGrade, UnitRecord, UserRecord, of_conversation};
+use holodeck_runs::{Expectations, Grade, TurnGrade, UnitRecord, UserRecord, of_conversation};
 use holodeck_turn::TurnRecord;
 
 use super::Graders;
