@@ -551,27 +551,45 @@ fn the_agents_own_model_plays_with_a_warning() {
 }
 
 #[test]
-fn a_user_sees_no_secret_of_the_file() {
-    let agent = ModelServer::answering(|_| Reply::text(format!("The code is {SECRET}.")));
-    let user = user(MESSAGES, "goal_reached");
-    let cases = "  - {name: code, user: {goal: 'Learn ${SERVICE_TOKEN}.'}}\n";
-    let project = project(&agent.url(), &user.url(), cases);
-    let output = project
-        .command(&["test", "-v"])
-        .env("SERVICE_TOKEN", SECRET)
-        .output()
-        .unwrap();
-    CommandOutput::of(&output).exits(0);
-    for request in user.finish() {
-        assert!(!request.body.to_string().contains(SECRET), "{}", request.body);
+fn a_user_sees_no_secret_and_decides_on_masked_texts_only_if_that_is_accepted() {
+    for accepts in [false, true] {
+        let agent = ModelServer::answering(|_| Reply::text(format!("The code is {SECRET}.")));
+        let user = user(MESSAGES, "goal_reached");
+        let cases = "  - {name: code, user: {goal: 'Learn ${SERVICE_TOKEN}.'}}\n";
+        let project = project(&agent.url(), &user.url(), cases);
+        if accepts {
+            let accepting = project
+                .read("agent.yaml")
+                .replace("evaluations:\n", "evaluations:\n  on_masked: accept\n");
+            project.write("agent.yaml", &accepting);
+        }
+        let output = project
+            .command(&["test", "-v"])
+            .env("SERVICE_TOKEN", SECRET)
+            .output()
+            .unwrap();
+        let output = CommandOutput::of(&output);
+        if accepts {
+            output.exits(0);
+        } else {
+            output
+                .exits(4)
+                .says("the goal")
+                .says("the answer in turn 1")
+                .says("`evaluations.on_masked: accept`");
+        }
+        for request in user.finish() {
+            assert!(!request.body.to_string().contains(SECRET), "{}", request.body);
+        }
+        for file in [
+            project.run_file().to_string(),
+            std::fs::read_to_string(&project.journals()[0]).unwrap(),
+        ] {
+            assert!(!file.contains(SECRET));
+        }
+        assert_eq!(first(&project)["ended_by"], "goal_reached");
+        agent.finish();
     }
-    for file in [
-        project.run_file().to_string(),
-        std::fs::read_to_string(&project.journals()[0]).unwrap(),
-    ] {
-        assert!(!file.contains(SECRET));
-    }
-    agent.finish();
 }
 
 #[test]

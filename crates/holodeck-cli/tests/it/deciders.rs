@@ -51,6 +51,14 @@ fn derived_steps_are_kept_for_every_later_run() {
         .says("commit it")
         .says("judge-steps.json");
     assert_eq!(derivations(), 1);
+    // What the derivation used is in the totals of judges, and in none of the cases.
+    let report = project.run_file()["report"].clone();
+    let tokens = |usage: &Value| usage["total_tokens"].as_u64().unwrap();
+    let of_cases = report["results"].as_array().unwrap().iter();
+    let of_cases: u64 = of_cases.map(|case| tokens(&case["judge_usage"])).sum();
+    let of_steps = tokens(&report["judge_steps"]["tokens"]);
+    assert!(of_steps > 0, "{}", report["judge_steps"]);
+    assert_eq!(tokens(&report["summary"]["judge_usage"]), of_cases + of_steps);
     let kept = project.read("judge-steps.json");
     let file: Value = serde_json::from_str(&kept).unwrap();
     let steps: Vec<&Value> = file["steps"].as_object().unwrap().values().collect();
