@@ -56,7 +56,7 @@ fn derived_steps_are_kept_for_every_later_run() {
     let tokens = |usage: &Value| usage["total_tokens"].as_u64().unwrap();
     let of_cases = report["results"].as_array().unwrap().iter();
     let of_cases: u64 = of_cases.map(|case| tokens(&case["judge_usage"])).sum();
-    let of_steps = tokens(&report["judge_steps"]["tokens"]);
+    let of_steps = tokens(&report["judge_steps"]["usage"]);
     assert!(of_steps > 0, "{}", report["judge_steps"]);
     assert_eq!(tokens(&report["summary"]["judge_usage"]), of_cases + of_steps);
     let kept = project.read("judge-steps.json");
