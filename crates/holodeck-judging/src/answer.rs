@@ -147,7 +147,7 @@ impl<'a> Answer<'a> {
         Some(turns.collect())
     }
 
-    /// What metrics read.
+    /// The input of metrics.
     pub(crate) fn input<'b>(
         &'b self,
         calls: &'b [CalledTool<'b>],

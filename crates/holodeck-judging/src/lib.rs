@@ -1,8 +1,4 @@
-//! Grades answers of agents: one place for tests, their regrading, calibration and the quality loop.
-//!
-//! [`TurnGrader`] computes the checks of an [`Answer`] and asks judges and programs, which see no secret. [`RunJudge`] is
-//! the judges of a run: who answers, how many at a time, and what it costs. This crate must not decide about a test
-//! case, keep a journal, or depend on a concrete backend.
+#![doc = include_str!("../README.md")]
 
 mod answer;
 mod grader;

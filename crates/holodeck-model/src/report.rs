@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    CallDecision, CallDetails, CaseDeciders, CheckIdentity, Combination, ShardPart, Spent, TerminationReason,
-    TokenUsage,
+    CallDecision, CallDetails, CaseDeciders, CheckIdentity, Combination, Partial, ShardPart, Spent,
+    TerminationReason, TokenUsage,
 };
 
 /// Version of the run file; see [`ReportHead::schema_version`].
@@ -726,29 +726,12 @@ pub struct ReportHead {
     /// Set if only some of the cases of the file were selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Partial>,
-    /// What was used to derive the steps of judges before the run; included in the totals of judges.
+    /// The usage of deriving the steps of judges before the run; included in the totals of judges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge_steps: Option<Spent>,
     /// Each part of the agent that affects its answers, with its digest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub agent_parts: BTreeMap<String, String>,
-}
-
-/// How many of the cases of the file a run has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(clippy::exhaustive_structs, reason = "two numbers")]
-pub struct Partial {
-    /// The cases of the run.
-    pub cases: usize,
-    /// The cases of the file.
-    pub of: usize,
-}
-
-impl Partial {
-    /// `partial: 3 of 20 cases`, for every headline.
-    pub fn describe(self) -> String {
-        format!("partial: {} of {} cases", self.cases, self.of)
-    }
 }
 
 impl ReportHead {

@@ -289,7 +289,7 @@ fn selected_nothing(expected: Expectations<'_>, matched: Option<bool>) -> bool {
     expected.expected_agent.is_some() && matched.is_none()
 }
 
-/// What is graded by its own list of metrics: a turn, or a conversation as a whole.
+/// A turn, or a conversation as a whole: each is graded by a list of metrics of its own.
 struct Subject<'a> {
     graders: &'a Graders,
     answer: Answer<'a>,

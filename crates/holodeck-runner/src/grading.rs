@@ -26,10 +26,10 @@ use holodeck_runs::{Grade, UnitRecord};
 /// A unit and its grade; `None` if this run stopped the grading.
 pub(crate) type GradedUnit = (Box<UnitRecord>, Option<Grade>);
 
-/// What is known of a unit before it is graded.
+/// The knowledge about a unit before it is graded.
 #[derive(Default)]
 pub(crate) struct Earlier {
-    /// What was checked before its texts were masked.
+    /// The checks from before its texts were masked.
     pub(crate) checks: Option<Grade>,
     /// The answers that its judges gave before the run was resumed.
     pub(crate) answered: Vec<JudgedLine>,

@@ -66,7 +66,7 @@ pub struct TestRequest {
     pub answer_loop: Option<Arc<dyn AnswerLoop>>,
     /// The resources that each trial has for itself, if there are any.
     pub trial_resources: Option<Arc<dyn TrialResources>>,
-    /// What was used to derive the steps of judges; ignored when a run is resumed.
+    /// The usage of deriving the steps of judges; ignored when a run is resumed.
     pub judge_steps: Spent,
     /// The programs that grade.
     pub programs: Arc<dyn Programs>,

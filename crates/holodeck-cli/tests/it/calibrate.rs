@@ -292,3 +292,32 @@ fn the_metric_must_be_judged_gating_and_the_only_one_of_its_name() {
         .says("choose one with `--metric NAME`");
     with("fluency").exits(0);
 }
+
+#[test]
+fn a_calibration_derives_the_steps_of_its_judge_once_and_writes_no_file_of_the_project() {
+    let judge = ModelServer::answering(|request: &ReceivedRequest| {
+        let prompt = request.texts("user").concat();
+        let answer = if prompt.contains("the list of steps") {
+            json!({"items": ["Read the answer.", "Compare it."]})
+        } else {
+            json!({"reason": "because of it", "score": 2 * is_good(&prompt)})
+        };
+        Reply::text(answer.to_string())
+    });
+    let project = project(&judge.url(), "");
+    let agent = project.read("agent.yaml").replace(
+        "{type: standard, metric: relevance, threshold: 0.6}",
+        "{type: geval, name: Right, criteria: Is it right?, threshold: 0.6}",
+    );
+    project.write("agent.yaml", &agent);
+    project.write("labels.csv", labels(12));
+    let result = calibrate_json(&project, 0);
+    assert_eq!((&result["kappa"], &result["errors"]), (&json!(1.0), &json!(0)));
+    let asked = judge.finish();
+    let of_steps = asked
+        .iter()
+        .filter(|request| request.body.to_string().contains("the list of steps"));
+    assert_eq!((of_steps.count(), asked.len()), (1, 13));
+    assert_eq!(result["judge_usage"]["model_calls"], 13);
+    assert!(!project.path("judge-steps.json").exists());
+}

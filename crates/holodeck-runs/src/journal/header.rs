@@ -56,7 +56,7 @@ pub struct JournalHeader {
     pub flags: RunFlags,
     /// Set when answers come from a recording.
     pub replayed: Option<Replayed>,
-    /// What was used to derive the steps of judges before the run.
+    /// The usage of deriving the steps of judges before the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge_steps: Option<Spent>,
     /// Settings of the run, for its report.
