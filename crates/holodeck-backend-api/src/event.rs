@@ -41,7 +41,7 @@ pub enum BackendEvent {
     ApprovalDecided(Approval),
     /// A person is asked whether a call may run. [`Paused`](BackendEvent::Paused) is emitted before, and
     /// [`Resumed`](BackendEvent::Resumed) after every such question is answered.
-    ApprovalAsked(ApprovalAsk),
+    ApprovalAsked(Box<ApprovalAsk>),
     /// The question to a person about a call was answered or withdrawn.
     ApprovalAnswered {
         /// The call.
@@ -182,7 +182,7 @@ mod tests {
                 text: "hi".to_owned(),
             },
             BackendEvent::ToolCall(call.clone()),
-            BackendEvent::ApprovalAsked(ApprovalAsk {
+            BackendEvent::ApprovalAsked(Box::new(ApprovalAsk {
                 tool_name: call.name.clone(),
                 arguments: call.arguments.clone(),
                 call_id: call.call_id.clone(),
@@ -192,7 +192,7 @@ mod tests {
                 paths: Vec::new(),
                 reason: None,
                 zone: holodeck_model::Zone::Inside,
-            }),
+            })),
             BackendEvent::ApprovalDecided(Approval {
                 call_id: "c1".to_owned(),
                 decision: ApprovalDecision::approve(),

@@ -22,7 +22,6 @@ use crate::{
 };
 
 /// An item of a turn's stream.
-#[expect(clippy::large_enum_variant, reason = "nearly all are events")]
 pub(crate) enum Step {
     Event(BackendEvent),
     Done(Box<FinishedTurn>),
@@ -213,7 +212,7 @@ impl<'a> Turn<'a> {
                     self.emit(BackendEvent::Paused);
                 }
                 self.questions += 1;
-                self.emit(BackendEvent::ApprovalAsked(ask));
+                self.emit(BackendEvent::ApprovalAsked(Box::new(ask)));
                 None
             }
             Incoming::Details { call_id, details } => {

@@ -54,7 +54,7 @@ pub(crate) fn decide<'a>(
                     paused = true;
                     yield BackendEvent::Paused;
                 }
-                yield BackendEvent::ApprovalAsked(ask.clone());
+                yield BackendEvent::ApprovalAsked(Box::new(ask.clone()));
                 let answer = approver.ask(&ask, &request.cancel);
                 let mut decision = unless_cancelled(&request.cancel, answer).await?;
                 if let ApprovalDecision::Approve { arguments: Some(changed) } = &decision {

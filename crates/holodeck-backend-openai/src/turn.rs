@@ -25,7 +25,6 @@ use crate::{
 };
 
 /// An event of a running turn, or its end.
-#[expect(clippy::large_enum_variant, reason = "nearly all are events")]
 pub(crate) enum Step {
     Event(BackendEvent),
     End(Box<TurnEnd>),
@@ -166,7 +165,7 @@ pub(crate) fn run(
                         let Some(person) = person else { continue };
                         let ask = question.ask.clone();
                         yield turn.observe(BackendEvent::Paused);
-                        yield turn.observe(BackendEvent::ApprovalAsked(ask.clone()));
+                        yield turn.observe(BackendEvent::ApprovalAsked(Box::new(ask.clone())));
                         let decision = unless_cancelled(&request.cancel, async {
                             let mut answer = pin!(person.ask(&ask, &request.cancel));
                             loop {

@@ -396,7 +396,8 @@ impl AgentLog {
 
     fn add_ask(&mut self, ask: &ApprovalAsk, log: &mut RunLog) {
         if self.is_deferred(&ask.call_id) {
-            self.deferred.push_back(BackendEvent::ApprovalAsked(ask.clone()));
+            self.deferred
+                .push_back(BackendEvent::ApprovalAsked(Box::new(ask.clone())));
             return;
         }
         if log.call(&ask.call_id).is_none() {

@@ -22,7 +22,6 @@ pub struct ScriptedTurn {
 }
 
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "a script has few steps")]
 enum Step {
     Wait(Duration),
     Behind(Gate),
@@ -198,7 +197,7 @@ impl ScriptedTurn {
                                 ruling.decision
                             } else {
                                 yield Ok(BackendEvent::Paused);
-                                yield Ok(BackendEvent::ApprovalAsked(ask.clone()));
+                                yield Ok(BackendEvent::ApprovalAsked(Box::new(ask.clone())));
                                 let decision = approver.ask(&ask, &cancel).await;
                                 let answered = decision.clone();
                                 yield Ok(BackendEvent::ApprovalAnswered { call_id, decision: answered });

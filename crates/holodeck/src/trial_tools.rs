@@ -46,9 +46,7 @@ impl TrialTools {
         // What the first trial has, the others need; what it lacks, they lack.
         let connected = servers.names();
         own.retain_needed(|server| server.share.is_none() && connected.contains(&server.name));
-        if own.configs().next().is_none() {
-            return None;
-        }
+        own.configs().next()?;
         let mut first = others.clone();
         servers.add_to(&mut first);
         let shared = servers.filtered(|name| own.configs().all(|server| server.name != name));

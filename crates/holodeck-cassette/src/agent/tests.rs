@@ -60,7 +60,7 @@ fn live_events(message: &str) -> Vec<BackendEvent> {
         BackendEvent::ToolCall(call.clone()),
         BackendEvent::Usage(usage),
         end(StopReason::ToolUse),
-        BackendEvent::ApprovalAsked(ApprovalAsk {
+        BackendEvent::ApprovalAsked(Box::new(ApprovalAsk {
             tool_name: call.name.clone(),
             arguments: call.arguments.clone(),
             call_id: call.call_id.clone(),
@@ -70,7 +70,7 @@ fn live_events(message: &str) -> Vec<BackendEvent> {
             paths: Vec::new(),
             reason: None,
             zone: holodeck_model::Zone::Inside,
-        }),
+        })),
         BackendEvent::ApprovalAnswered {
             call_id: call.call_id.clone(),
             decision: ApprovalDecision::Reject {

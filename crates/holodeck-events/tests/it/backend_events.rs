@@ -68,7 +68,7 @@ pub(crate) fn stop(reason: StopReason, id: &str) -> BackendEvent {
 }
 
 pub(crate) fn ask(id: &str, name: &str) -> BackendEvent {
-    BackendEvent::ApprovalAsked(ApprovalAsk {
+    BackendEvent::ApprovalAsked(Box::new(ApprovalAsk {
         tool_name: name.to_owned(),
         arguments: json!({"q": id}),
         call_id: id.to_owned(),
@@ -78,7 +78,7 @@ pub(crate) fn ask(id: &str, name: &str) -> BackendEvent {
         paths: Vec::new(),
         reason: None,
         zone: holodeck_model::Zone::Inside,
-    })
+    }))
 }
 
 pub(crate) fn answer(id: &str, decision: ApprovalDecision) -> BackendEvent {

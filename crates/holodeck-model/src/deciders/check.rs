@@ -151,9 +151,12 @@ impl CheckIdentities {
         let expectation = format!("[{},{read}]", known.expectation);
         CheckIdentity {
             expectation: Some(Digest::of_text(&expectation)),
-            judge: known.judge.map(|judge| match reads.conversation {
-                true => judge.of_conversation,
-                false => judge.of_answer,
+            judge: known.judge.map(|judge| {
+                if reads.conversation {
+                    judge.of_conversation
+                } else {
+                    judge.of_answer
+                }
             }),
             grader: known.grader,
         }

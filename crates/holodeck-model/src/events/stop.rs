@@ -147,6 +147,10 @@ impl StopReason {
     /// The meaning of the reason. Providers differ in case and separators: `MAX_TOKENS`, `max-tokens` and `maxTokens` are
     /// one word.
     pub fn family(&self) -> StopFamily {
+        // Nearly all answers.
+        if *self == Self::EndTurn {
+            return StopFamily::End;
+        }
         let letters = self.as_str().chars();
         let letters = letters.filter(|letter| !matches!(letter, '_' | '-' | ' '));
         let word: String = letters.flat_map(char::to_lowercase).collect();

@@ -215,7 +215,7 @@ async fn a_question_of_a_server_reaches_the_person_of_the_turn() {
         let asked = person.asked.lock().unwrap().clone();
         assert_eq!(asked.len(), usize::from(is_present));
         let questions = events.iter().filter_map(|event| match event {
-            Ok(BackendEvent::ApprovalAsked(ask)) => Some(ask),
+            Ok(BackendEvent::ApprovalAsked(ask)) => Some(ask.as_ref()),
             _ => None,
         });
         assert!(questions.eq(asked.iter()));
