@@ -26,6 +26,7 @@ mod model;
 mod observability;
 mod openai;
 mod optimizer;
+mod places;
 mod quality_loop;
 mod retrieval_tool;
 mod routing;
@@ -77,6 +78,7 @@ pub use observability::{
 };
 pub use openai::{OpenAiConfig, OpenAiPermissions};
 pub use optimizer::{AxisType, NumericAxis, OptimizerAxes, OptimizerConfig, PhaseConfig, TextualAxis};
+pub use places::MetricPlace;
 pub use quality_loop::{
     LoopBudget, LoopJudge, LoopReturn, LoopStrategy, MinImprovement, NoiseMultiple, OnScorerError,
     OscillationConfig, QualityLoopConfig, ScorerConfig, SignalsConfig, StopOn,

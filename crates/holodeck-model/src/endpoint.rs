@@ -211,7 +211,7 @@ impl ModelEndpoint {
     /// Where to set a key.
     pub fn hint_for_key(&self) -> String {
         let block = &self.block;
-        match key_variable(self.provider) {
+        match Self::key_variable(self.provider) {
             Some(variable) if self.key.is_some() => {
                 format!("check the key in `{variable}` or `{block}.api_key`")
             }
@@ -220,13 +220,22 @@ impl ModelEndpoint {
         }
     }
 
+    /// The variable that may hold the key for a provider.
+    pub fn key_variable(provider: Provider) -> Option<&'static str> {
+        match provider {
+            Provider::Openai => Some(OPENAI_API_KEY),
+            Provider::AzureOpenai => Some(AZURE_OPENAI_API_KEY),
+            Provider::Ollama | Provider::Anthropic => None,
+        }
+    }
+
     /// The message for a key that cannot be sent.
     pub const BAD_KEY: &str = "the key contains characters that are not allowed in an HTTP header";
 
     /// The next step for a key that is not allowed in a header.
     pub fn hint_for_bad_key(&self) -> String {
-        let from =
-            key_variable(self.provider).map_or_else(String::new, |variable| format!(" or `{variable}`"));
+        let from = Self::key_variable(self.provider)
+            .map_or_else(String::new, |variable| format!(" or `{variable}`"));
         format!("check `{}.api_key`{from}", self.block)
     }
 }
@@ -259,7 +268,7 @@ fn find_key(
     if let Some(key) = own.filter(|key| !key.expose_secret().trim().is_empty()) {
         return Ok(Some(key.clone()));
     }
-    let Some(variable) = key_variable(config.provider) else {
+    let Some(variable) = ModelEndpoint::key_variable(config.provider) else {
         return Ok(None);
     };
     if let Some(key) = env.non_blank(variable) {
@@ -274,12 +283,4 @@ fn find_key(
         });
     }
     Ok(None)
-}
-
-fn key_variable(provider: Provider) -> Option<&'static str> {
-    match provider {
-        Provider::Openai => Some(OPENAI_API_KEY),
-        Provider::AzureOpenai => Some(AZURE_OPENAI_API_KEY),
-        Provider::Ollama | Provider::Anthropic => None,
-    }
 }

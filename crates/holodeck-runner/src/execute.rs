@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use holodeck_backend_api::{AgentBackend, BackendError, BackendEvent};
+use holodeck_backend_api::{AgentBackend, AgentSession, BackendError, BackendEvent};
 use holodeck_judging::Judges;
 use holodeck_model::{
     CaseIdentity, Failure, FailureKind, JudgeFailure, TaskRoute, TaskRouter, TestCase, TokenUsage, UnitKey,
@@ -19,7 +19,8 @@ use holodeck_runs::{Grade, LoopRecord, UnitRecord, UserRecord};
 /// Executes one case at a time.
 pub(crate) struct Executor {
     pub(crate) grading: Arc<GradingStage>,
-    pub(crate) backend: Arc<dyn AgentBackend>,
+    /// `None` if no planned case asks the agent.
+    pub(crate) backend: Option<Arc<dyn AgentBackend>>,
     pub(crate) turns: TurnRunner,
     /// The models that play users.
     pub(crate) users: Option<Arc<dyn Judges>>,
@@ -185,6 +186,12 @@ impl Executor {
         }
     }
 
+    /// The backend, which a case that asks the agent needs.
+    pub(crate) fn backend(&self) -> Result<&dyn AgentBackend, BackendError> {
+        let missing = || BackendError::init("the agent was not opened for this run");
+        self.backend.as_deref().ok_or_else(missing)
+    }
+
     /// `None` if this run stopped it.
     async fn run_single(
         &self,
@@ -200,7 +207,10 @@ impl Executor {
             trial: key.trial,
             ..TurnInput::default()
         };
-        let start = |request| self.backend.start(request);
+        let start = |request| match self.backend() {
+            Ok(backend) => backend.start(request),
+            Err(error) => Box::pin(futures::stream::iter([Err(error)])),
+        };
         let end = self
             .turns
             .run(turn, cancel, start, |event| self.forward_notice(event))
@@ -217,6 +227,10 @@ impl Executor {
         Box::pin(self.improve_answer(case, (&unit, key.trial), conversation, cancel)).await
     }
 
+    pub(crate) async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
+        self.backend()?.create_session().await
+    }
+
     /// `None` if this run stopped it.
     async fn run_conversation(
         &self,
@@ -228,7 +242,7 @@ impl Executor {
             turns: Vec::with_capacity(case.turns.len()),
             ..Conversation::default()
         };
-        let mut session = match self.backend.create_session().await {
+        let mut session = match self.create_session().await {
             Ok(session) => session,
             Err(_) if cancel.is_cancelled() => return None,
             Err(error) => {

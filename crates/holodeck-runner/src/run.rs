@@ -54,8 +54,8 @@ pub struct TestRequest {
     pub fingerprint: BTreeMap<String, String>,
     /// Allows resuming a run although the agent changed; every report then shows a warning.
     pub accept_changes: bool,
-    /// The backend of the agent.
-    pub backend: Arc<dyn AgentBackend>,
+    /// The backend of the agent; `None` if no planned case asks it.
+    pub backend: Option<Arc<dyn AgentBackend>>,
     /// The judges, if metrics need one.
     pub judge: Option<JudgeSettings>,
     /// The models that play users, if a case has one.
@@ -356,8 +356,14 @@ pub async fn run_tests(
     for warning in &request.warnings {
         journal.warn(request.redactor.text(warning).into_owned())?;
     }
+    let initialize = async {
+        match &request.backend {
+            Some(backend) => backend.initialize().await,
+            None => Ok(()),
+        }
+    };
     tokio::select! {
-        ready = request.backend.initialize() => ready?,
+        ready = initialize => ready?,
         // The dispatcher then starts no case.
         () = control.cancelled() => {}
     }
@@ -382,7 +388,7 @@ pub async fn run_tests(
     let grading = Arc::new(grading);
     let executor = Arc::new(Executor {
         grading: Arc::clone(&grading),
-        backend: Arc::clone(&request.backend),
+        backend: request.backend.clone(),
         turns: request.turns.clone(),
         users: request.users.clone(),
         router: request.router.clone(),
@@ -421,8 +427,14 @@ pub async fn run_tests(
             None => Ok(()),
         }
     };
+    let close_backend = async {
+        match &request.backend {
+            Some(backend) => backend.teardown().await,
+            None => Ok(()),
+        }
+    };
     for closed in [
-        control.within(request.backend.teardown()).await,
+        control.within(close_backend).await,
         control.within(grading.judge.close()).await,
         control.within(close_users).await,
         control.within(close_loop).await,

@@ -100,7 +100,7 @@ impl Executor {
             Some(input) => input.clone(),
             None => player.ask().await?.message,
         };
-        let mut session = match self.backend.create_session().await {
+        let mut session = match self.create_session().await {
             Ok(session) => session,
             Err(_) if cancel.is_cancelled() => return Err(NoMessage::Stopped),
             Err(error) => {

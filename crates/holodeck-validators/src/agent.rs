@@ -3,12 +3,11 @@
 use holodeck_model::{Env, Provider};
 use holodeck_yaml::LoadedAgent;
 
-use crate::{Check, claude, credentials, embeddings, files, node, programs};
+use crate::{Check, check_own_key, claude, files, node, programs};
 
 /// Checks everything an agent needs on this machine, credentials first. Sends no request.
 pub async fn check_agent(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
-    let mut checks = vec![credentials::check(agent, env)];
-    checks.extend(embeddings::check(agent, env));
+    let mut checks = vec![check_own_key(agent, env)];
     if agent.config.model.provider == Provider::Anthropic {
         let (check, cli) = claude::check(agent, env).await;
         checks.push(check);

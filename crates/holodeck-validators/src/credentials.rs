@@ -1,44 +1,67 @@
-//! Checks that there is a key for the agent's model.
+//! Checks that there is a key for a model.
 
 use holodeck_model::{
-    Code, Diagnostic, Env, Provider,
-    env::{AZURE_OPENAI_API_KEY, OPENAI_API_KEY, OPENAI_BASE_URL},
+    Code, Diagnostic, EndpointConfig, EndpointError, Env, ModelConfig, ModelEndpoint, Provider,
 };
 use holodeck_yaml::LoadedAgent;
+use secrecy::ExposeSecret as _;
 
 use crate::{Check, ClaudeEnv, check::unless_replayed};
 
-const SUBJECT: &str = "credentials";
+/// The block of the agent's own model.
+const OWN: &str = "model";
 
-/// The key of the model's endpoint: in the YAML, else in the provider's variable. Claude has further ways to
-/// authenticate.
-pub fn check(agent: &LoadedAgent, env: &Env) -> Check {
-    let model = &agent.config.model;
-    let variable = match model.provider {
-        Provider::Openai => OPENAI_API_KEY,
-        Provider::AzureOpenai => AZURE_OPENAI_API_KEY,
-        Provider::Anthropic => {
-            return match ClaudeEnv::for_agent(agent, env) {
-                Ok(found) => Check::ok(SUBJECT, found.found),
-                Err(error) => Check::problem(SUBJECT, unless_replayed(agent, *error)),
+/// The key of the agent's own model.
+pub fn check_own_key(agent: &LoadedAgent, env: &Env) -> Check {
+    check_key(agent, &agent.config.model, OWN, env)
+}
+
+/// The key of a model's endpoint: in the YAML, else in the provider's variable. Claude has further ways to
+/// authenticate. `block` is where the YAML has the model, as in `evaluations.model`.
+pub fn check_key(agent: &LoadedAgent, model: &ModelConfig, block: &str, env: &Env) -> Check {
+    let subject = "credentials";
+    let locate = |field: &str| agent.locate(&format!("{block}.{field}"));
+    if model.provider == Provider::Anthropic {
+        return match ClaudeEnv::for_model(model, env) {
+            Ok(found) => Check::ok(subject, found.found),
+            Err(error) => {
+                let place = locate("auth_provider").or_else(|| locate("provider"));
+                Check::problem(subject, unless_replayed(agent, error.at(place)))
+            }
+        };
+    }
+    if model.provider == Provider::Ollama {
+        return Check::not_needed(subject, "ollama takes no key");
+    }
+    let written = model.api_key.as_ref();
+    if written.is_some_and(|key| !key.expose_secret().trim().is_empty()) {
+        return Check::ok(subject, format!("`{block}.api_key` is set"));
+    }
+    let endpoint = EndpointConfig {
+        provider: model.provider,
+        name: model.name.clone(),
+        endpoint: model.endpoint.clone(),
+        api_key: None,
+        api_version: model.api_version.clone(),
+        block: block.to_owned(),
+        at: None,
+    };
+    let (message, help) = match ModelEndpoint::resolve(endpoint, env) {
+        Ok(found) => {
+            return match ModelEndpoint::key_variable(model.provider).filter(|_| found.key().is_some()) {
+                Some(variable) => Check::ok(subject, format!("`{variable}` is set")),
+                None => Check::not_needed(subject, "no key; the endpoint is your own and may need none"),
             };
         }
-        Provider::Ollama => return Check::not_needed(SUBJECT, "ollama takes no key"),
+        Err(EndpointError::NoKey { variable, .. }) => (
+            format!("`{variable}` is not set"),
+            Some(format!(
+                "put `{variable}=…` into `.env` beside the agent file, or export it"
+            )),
+        ),
+        Err(other) => (other.to_string(), other.hint()),
     };
-    if model.api_key.is_some() {
-        return Check::ok(SUBJECT, "`model.api_key` is set");
-    }
-    if env.non_blank(variable).is_some() {
-        return Check::ok(SUBJECT, format!("`{variable}` is set"));
-    }
-    let own_server = model.endpoint.is_some() || env.non_blank(OPENAI_BASE_URL).is_some();
-    if model.provider == Provider::Openai && own_server {
-        return Check::not_needed(SUBJECT, "no key; the endpoint is your own and may need none");
-    }
-    let error = Diagnostic::error(Code::MissingCredential, format!("`{variable}` is not set"))
-        .at(agent.locate("model.provider"))
-        .with_help(format!(
-            "put `{variable}=…` into `.env` beside the agent file, or export it"
-        ));
-    Check::problem(SUBJECT, unless_replayed(agent, error))
+    let mut error = Diagnostic::error(Code::MissingCredential, message).at(locate("provider"));
+    error.help = help;
+    Check::problem(subject, unless_replayed(agent, error))
 }

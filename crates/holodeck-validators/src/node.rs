@@ -31,9 +31,8 @@ pub(crate) async fn check(agent: &LoadedAgent, env: &Env, cli: Option<&ClaudeCli
         severity = Severity::Error;
     }
     let mut place = None;
-    for (index, tool) in agent.config.tools.iter().enumerate() {
+    for (index, tool) in agent.config.real_tools() {
         if let ToolConfig::Mcp(tool) = tool
-            && tool.mock.is_none()
             && runs_in_node(tool)
         {
             users.push(format!("MCP server `{}`", tool.name));

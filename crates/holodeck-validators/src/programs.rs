@@ -17,10 +17,7 @@ use crate::{Check, check::unless_replayed};
 pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     agent
         .config
-        .tools
-        .iter()
-        .enumerate()
-        .filter(|(_, tool)| !tool.is_mocked())
+        .real_tools()
         .filter_map(|(index, tool)| match tool {
             ToolConfig::Function(tool) => Some(check_tool(agent, env, index, tool)),
             ToolConfig::Mcp(tool) => check_server(agent, env, index, tool),

@@ -157,36 +157,19 @@ pub fn check_schemas(agent: &LoadedAgent) -> Vec<Diagnostic> {
             );
         }
     }
-    let shared = agent
-        .config
-        .evaluations
-        .iter()
-        .map(|evaluations| &evaluations.metrics);
-    let mut lists: Vec<_> = shared
-        .map(|list| ("evaluations.metrics".to_owned(), list))
-        .collect();
-    for (index, case) in agent.config.test_cases.detailed() {
-        lists.push((format!("test_cases.{index}.evaluations"), &case.evaluations));
-        for (turn, config) in case.turns.iter().enumerate() {
-            let pointer = format!("test_cases.{index}.turns.{turn}.evaluations");
-            lists.push((pointer, &config.evaluations));
-        }
-    }
-    for (list, metrics) in lists {
-        for (index, metric) in metrics.iter().enumerate() {
-            let MetricConfig::Standard(metric) = metric else {
-                continue;
-            };
-            if let Some(schema) = metric.schema.as_ref().and_then(|schema| schema.value()) {
-                let pointer = format!("{list}.{index}.schema");
-                let what = OF_METRIC;
-                check(agent, &pointer, what, schema, &mut found);
-                if accepts_everything(schema) {
-                    let message = format!("{what} accepts every JSON value");
-                    let error = Diagnostic::error(Code::BadSchema, message)
-                        .with_help("add constraints, or use `json_valid`");
-                    found.push(placed(agent, &pointer, error));
-                }
+    for (place, metric) in agent.config.metrics(None) {
+        let MetricConfig::Standard(metric) = metric else {
+            continue;
+        };
+        if let Some(schema) = metric.schema.as_ref().and_then(|schema| schema.value()) {
+            let pointer = format!("{}.schema", place.pointer());
+            let what = OF_METRIC;
+            check(agent, &pointer, what, schema, &mut found);
+            if accepts_everything(schema) {
+                let message = format!("{what} accepts every JSON value");
+                let error = Diagnostic::error(Code::BadSchema, message)
+                    .with_help("add constraints, or use `json_valid`");
+                found.push(placed(agent, &pointer, error));
             }
         }
     }

@@ -16,10 +16,7 @@ use holodeck_model::{
 use holodeck_orchestrator::{AgentDefinition, AgentRegistry, KeywordSelector};
 use holodeck_yaml::{Load, LoadedAgent, load_agent_doc};
 
-use crate::{
-    fingerprint::{FileCollector, FileDigests, IdentityError},
-    routed::skill_tools,
-};
+use crate::routed::skill_tools;
 
 pub(crate) use cases::SelectorRouter;
 pub use cases::{Abstention, Confusion, RoutingReport, RoutingResult, evaluate_routing};
@@ -107,20 +104,10 @@ pub(crate) fn task_router(
     (Some(Arc::new(SelectorRouter(agents.selector()))), warning)
 }
 
-/// The files of the specialist agents with a digest each, by their paths.
-pub(crate) fn digests(agent: &ResolvedAgent) -> Result<FileDigests, IdentityError> {
-    let folders = agent_folders(agent).unwrap_or_default();
-    let (found, unreadable) = folder::find_readable(&folders, &mut Vec::new());
-    let pointer = "routing.agents.directories";
-    if let Some(path) = unreadable.first() {
-        return Err(IdentityError::new(path, pointer, "cannot be read"));
-    }
-    let mut files = FileCollector::new(&agent.dir);
-    files.at(pointer);
-    for file in &found {
-        files.add_file(&file.path);
-    }
-    files.digests()
+/// The files of the specialist agents in these folders, and the paths of what exists and cannot be read.
+pub(crate) fn definition_files(folders: &[AgentFolder]) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (found, unreadable) = folder::find_readable(folders, &mut Vec::new());
+    (found.into_iter().map(|file| file.path).collect(), unreadable)
 }
 
 /// Which `globs` of the specialist agents match a file of the folder where the agent works; `None` if no agent has any.

@@ -23,6 +23,8 @@ use holodeck_validators::ClaudeEnv;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
+use crate::inventory::Inventory;
+
 /// The requested source of answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AnswerSource {
@@ -291,12 +293,15 @@ impl Answers {
 
 /// Masks what the texts of an agent must not show: the keys it may use, and the secrets in its files.
 pub fn redactor(agent: &ResolvedAgent, env: &Env) -> Arc<Redactor> {
-    let claude = match agent.config.model.provider {
-        Provider::Anthropic => ClaudeEnv::for_model(&agent.config.model, env).unwrap_or_default(),
-        _ => ClaudeEnv::default(),
-    };
     let exposed = |secret: &SecretString| secret.expose_secret().to_owned();
-    let credentials = claude.secret_names.iter().filter_map(|name| claude.get(name));
+    let inventory = Inventory::new(agent, None);
+    let models = inventory.models().iter().map(|used| &used.config);
+    let of_claude = models.filter(|model| model.provider == Provider::Anthropic);
+    let of_claude = of_claude.filter_map(|model| ClaudeEnv::for_model(model, env).ok());
+    let credentials = of_claude.flat_map(|claude| {
+        let secrets = claude.secret_names.iter().filter_map(|name| claude.get(name));
+        secrets.map(exposed).collect::<Vec<_>>()
+    });
     let named = [OPENAI_API_KEY, AZURE_OPENAI_API_KEY, ANTHROPIC_API_KEY]
         .into_iter()
         .filter_map(|name| env.non_blank(name).map(str::to_owned));
@@ -308,9 +313,6 @@ pub fn redactor(agent: &ResolvedAgent, env: &Env) -> Arc<Redactor> {
     let server_secrets = server_secrets
         .flatten()
         .flat_map(|(name, value)| variable_secrets(&name, value.expose_secret()));
-    let all = named
-        .chain(own)
-        .chain(credentials.map(exposed))
-        .chain(server_secrets);
+    let all = named.chain(own).chain(credentials).chain(server_secrets);
     Arc::new(Redactor::new(all))
 }

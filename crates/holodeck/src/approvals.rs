@@ -2,16 +2,23 @@
 //!
 //! The approver here never asks a person; it only leaves calls open for one.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, DecidedBy, Ruling, Zone};
 use holodeck_model::{
-    AgentFolders, ApprovalContext, ApprovalPolicy, Env, MetricConfig, Occasion, PathBases, PathGlob, PathRef,
-    PolicyCall, PolicyDecision, PolicyRuling, Presence, ResolvedAgent, RulingBasis, SideEffectGate,
-    ToolConfig, resolve_links,
+    AgentFolders, ApprovalContext, ApprovalPolicy, Env, Occasion, PathBases, PathGlob, PathRef, PolicyCall,
+    PolicyDecision, PolicyRuling, Presence, ResolvedAgent, RulingBasis, SideEffectGate, resolve_links,
 };
 use holodeck_yaml::LoadedAgent;
+
+use crate::{
+    JUDGE_STEPS,
+    inventory::{self, FileOwner, Named},
+};
 
 /// The approval policy of an agent, with its folders. `protected` are files that it may not touch; see
 /// [`protected_files`].
@@ -71,10 +78,9 @@ fn own_files(agent: &ResolvedAgent, env: &Env) -> Vec<PathBuf> {
         .into();
     files.extend(env.user_dir());
     files.extend(agent.execution.replay.value.clone());
-    files.extend(agent.config.tools.iter().filter_map(|tool| match tool {
-        ToolConfig::Mcp(server) => server.env_file.as_ref().map(PathRef::path),
-        _ => None,
-    }));
+    let used = inventory::files(agent).into_iter();
+    let env_files = used.filter(|used| matches!(used.named, Named::EnvFile(_)));
+    files.extend(env_files.flat_map(|used| used.paths()));
     files
 }
 
@@ -82,31 +88,14 @@ fn own_files(agent: &ResolvedAgent, env: &Env) -> Vec<PathBuf> {
 fn exam_files(agent: &LoadedAgent) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = agent.places.source_files().map(Path::to_owned).collect();
     files.push(agent.path.clone());
-    files.push(agent.dir.join("judge-steps.json"));
+    files.push(agent.dir.join(JUDGE_STEPS));
     files.extend(agent.config.test_cases_file.iter().map(PathRef::path));
-    let all = agent.config.evaluations.iter();
-    let of_cases = agent.config.test_cases.detailed().flat_map(|(_, case)| {
-        let of_turns = case.turns.iter().flat_map(|turn| &turn.evaluations);
-        case.evaluations.iter().chain(of_turns)
-    });
-    let metrics = all.flat_map(|evaluations| &evaluations.metrics).chain(of_cases);
-    files.extend(metrics.flat_map(|metric| grader_files(metric, &agent.dir)));
+    // Many cases may have one grader.
+    let used = inventory::files(agent).into_iter();
+    let graders = used.filter(|used| matches!(used.owner, FileOwner::Grader));
+    let graders: BTreeSet<PathBuf> = graders.flat_map(|used| used.paths()).collect();
+    files.extend(graders);
     files
-}
-
-/// The files of a grader: its program, or the Python file or package of its module.
-fn grader_files(metric: &MetricConfig, folder: &Path) -> Vec<PathBuf> {
-    let MetricConfig::Code(grader) = metric else {
-        return Vec::new();
-    };
-    let module = grader.grader.as_deref().and_then(|name| name.split(':').next());
-    let module = module.map(|name| name.replace('.', "/"));
-    let module = module.into_iter().flat_map(|name| {
-        let path = folder.join(name);
-        [path.with_extension("py"), path]
-    });
-    let program = grader.command.iter().map(PathRef::path);
-    module.chain(program).collect()
 }
 
 /// A file by its name and by its real place, as texts.

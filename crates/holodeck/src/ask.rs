@@ -65,13 +65,14 @@ async fn ask_open(
     question: &str,
     on_event: impl FnMut(&BackendEvent),
 ) -> Result<ExecutionResult, AskError> {
-    open.backend().initialize().await?;
+    let backend = open.backend()?;
+    backend.initialize().await?;
     let request = TurnRequest::new(question);
     let spending = request.spending.clone();
     let limit = open.agent().execution.llm_timeout.value;
     let FinishedTurn {
         mut result, error, ..
-    } = drive(open.backend().start(request), Some(limit), on_event).await;
+    } = drive(backend.start(request), Some(limit), on_event).await;
     result.token_usage = total_usage(result.token_usage, result.num_turns, &spending.take());
     match error {
         Some(error) => Err(AskError::Turn {

@@ -3,7 +3,11 @@
 //!
 //! Callers hold the result as an `AgentBackend`; they must not depend on which one it is.
 
-use std::{collections::HashSet, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
@@ -30,9 +34,9 @@ use crate::{
     Answers, PolicyApprover, Preparing,
     answer_format::answer_format,
     approval_policy, claude,
-    fingerprint::{IdentityError, files_of_tools},
+    fingerprint::{IdentityError, file_digests},
     index::{IndexError, IndexSink, Indexes, Rebuild},
-    inventory::{Inventory, OWN_MODEL},
+    inventory::{FileOwner, Inventory, OWN_MODEL, reranker},
     mcp::{McpServers, McpSetup},
     prompts,
     trial_tools::TrialTools,
@@ -165,20 +169,6 @@ impl BackendSelector {
         factory.create(agent, occasion, Arc::new(NoTools)).await
     }
 
-    /// Checks that there is a key for a specialist's model.
-    pub(crate) fn check_specialist_key(
-        &self,
-        agent: &ResolvedAgent,
-        specialist: Specialist,
-    ) -> Result<(), BackendError> {
-        let factory = self.for_model(agent, &specialist.model);
-        let specialist = LoadedAgent {
-            agent: Arc::new(specialist.of(agent)),
-            places: Places::default(),
-        };
-        factory.check_key(&specialist)
-    }
-
     /// The backends of specialists with `model`.
     fn for_model(&self, agent: &ResolvedAgent, model: &ModelConfig) -> Self {
         Self {
@@ -204,18 +194,6 @@ impl BackendSelector {
             // The rest of the YAML is about the agent itself.
             None => None,
         }
-    }
-
-    /// Checks that there is a key for the model, before indexes and servers cost time and money.
-    pub(crate) fn check_key(&self, agent: &LoadedAgent) -> Result<(), BackendError> {
-        if self.answers.replayed().is_some() {
-            return Ok(());
-        }
-        match agent.config.model.provider {
-            Provider::Openai | Provider::AzureOpenai | Provider::Ollama => drop(self.live_calls(agent)?),
-            Provider::Anthropic => drop(claude::credentials(agent, &self.env)?),
-        }
-        Ok(())
     }
 
     /// The filter that chooses the tools of each message, if the YAML enables it.
@@ -409,7 +387,7 @@ pub(crate) async fn prepare_tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, T
     toolbox
         .add_mocks(&agent.config.tools, &names)
         .map_err(|errors| ToolSetupError::all(&errors))?;
-    let real = || agent.config.tools.iter().filter(|tool| !tool.is_mocked());
+    let real = || agent.config.real_tools().map(|(_, tool)| tool);
     let mut declared = serde_json::to_value(real().collect::<Vec<_>>()).unwrap_or_default();
     answers.redactor().configuration(&mut declared);
     let set = ToolSet {
@@ -418,21 +396,12 @@ pub(crate) async fn prepare_tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, T
         files: if answers.are_live() || by_turn {
             Vec::new()
         } else {
-            files_of_tools(agent)
+            file_digests(agent, |owner| matches!(owner, FileOwner::Tool(_)))
                 .map_err(|error| error.located(|field| agent.locate(field)))?
                 .into_iter()
-                .map(|(tool, digests)| ToolFiles {
-                    tool: tool.name().to_owned(),
-                    // The names of a server's tools begin with the name of the server.
-                    shown: tool
-                        .model_name()
-                        .unwrap_or_else(|| mcp_tool_name(tool.name(), "")),
-                    digests,
-                    declare: match tool {
-                        ToolConfig::Mcp(_) => true,
-                        ToolConfig::Function(tool) => tool.parameters.is_none(),
-                        _ => false,
-                    },
+                .filter_map(|(owner, digests)| match owner {
+                    FileOwner::Tool(tool) => Some(recorded_files(tool, digests)),
+                    _ => None,
                 })
                 .collect()
         },
@@ -494,13 +463,26 @@ pub(crate) async fn prepare_tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, T
     })
 }
 
+/// The files of a tool, as recordings identify it.
+fn recorded_files(tool: &ToolConfig, digests: BTreeMap<String, String>) -> ToolFiles {
+    ToolFiles {
+        tool: tool.name().to_owned(),
+        // The names of a server's tools begin with the name of the server.
+        shown: tool
+            .model_name()
+            .unwrap_or_else(|| mcp_tool_name(tool.name(), "")),
+        digests,
+        declare: match tool {
+            ToolConfig::Mcp(_) => true,
+            ToolConfig::Function(tool) => tool.parameters.is_none(),
+            _ => false,
+        },
+    }
+}
+
 /// The model that reranks the results of a tool, as recordings identify it: by what they have of every other model.
 fn recorded_reranker(tool: &ToolConfig) -> Option<Value> {
-    let ToolConfig::HierarchicalDocument(tool) = tool else {
-        return None;
-    };
-    let model = tool.reranker_model.as_ref().filter(|_| tool.enable_reranking)?;
-    let mut value = serde_json::to_value(model).unwrap_or_default();
+    let mut value = serde_json::to_value(reranker(tool)?).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {
         let is_elsewhere = |name: &str| ["api_key", "endpoint", "api_version", "rpm"].contains(&name);
         fields.retain(|name, value| !is_elsewhere(name) && !value.is_null());
@@ -511,13 +493,10 @@ fn recorded_reranker(tool: &ToolConfig) -> Option<Value> {
 /// Adds the tools that ask a model.
 async fn add_prompts(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<(), ToolSetupError> {
     let limit = setup.agent.execution.llm_timeout.value;
-    for tool in &setup.agent.config.tools {
+    for (_, tool) in setup.agent.config.real_tools() {
         let ToolConfig::Prompt(config) = tool else {
             continue;
         };
-        if tool.is_mocked() {
-            continue;
-        }
         let model = prompts::model(setup.agent, config, setup.backends).await;
         let model = model.map_err(|error| {
             let explanation = error.explanation();

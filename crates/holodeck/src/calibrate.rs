@@ -22,10 +22,8 @@ use crate::{
     Answers, OpenError, PrepareError, TestError, TestOptions,
     backends::BackendSelector,
     calibrated::calibrated_judge,
-    inventory::{Inventory, ModelRole},
-    model_keys,
+    inventory::{Inventory, ModelRole, judged_subject, metrics},
     model_pool::ModelPool,
-    planned,
     prices::prices,
     test::turn_runner,
 };
@@ -98,8 +96,10 @@ pub fn prepare_calibration(
     let turns = turn_runner(&agent, env, options.timeout, prices.clone())?;
     let backends = BackendSelector::new(env.clone(), answers.clone()).prices(prices);
     let inventory = Inventory::new(&agent, None);
-    model_keys::check(&agent, &inventory, &ModelRole::JUDGES, &backends)
-        .map_err(|error| open(error.into()))?;
+    if answers.replayed().is_none() {
+        let keys = inventory.check_keys(&agent, env, &ModelRole::JUDGES);
+        keys.map_err(|error| open(error.into()))?;
+    }
     let judge = ModelPool::new(&agent.agent, &backends).judges(&turns);
     let identity = calibrated_judge(&agent.agent, &metric, subject, env, &redactor)
         .ok_or_else(|| no_judged_metric("the agent has no metric that a model judges", subject))?;
@@ -195,11 +195,11 @@ fn find_metric(
 ) -> Result<MetricConfig, CalibrateError> {
     let mut candidates: Vec<&MetricConfig> = Vec::new();
     let mut is_of_other = false;
-    for (place, metric) in planned::metrics(agent, None) {
+    for (place, metric) in metrics(agent, None) {
         if metric.judging().is_none() || name.is_some_and(|name| name != metric.name()) {
             continue;
         }
-        if place.subject() != subject {
+        if judged_subject(place) != subject {
             is_of_other = true;
         } else if !candidates.iter().any(|other| judge_of(other) == judge_of(metric)) {
             candidates.push(metric);

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, fmt};
 use holodeck_cassette::digest;
 use holodeck_eval::JUDGE_PROMPTS;
 use holodeck_model::{
-    Code, Diagnostic, Env, Location, MetricConfig, ModelConfig, Provider, Redactor, ResolvedAgent,
+    Code, Diagnostic, Env, Location, MetricConfig, MetricPlace, ModelConfig, Provider, Redactor,
+    ResolvedAgent,
     env::{ANTHROPIC_BASE_URL, OPENAI_BASE_URL},
 };
 use holodeck_runner::{CalibratedJudge, JudgedSubject, VerdictSource};
@@ -13,7 +14,7 @@ use holodeck_validators::Check;
 use holodeck_yaml::{LoadedAgent, Places};
 use serde_json::Value;
 
-use crate::planned::{MetricPlace, default_model, metrics};
+use crate::inventory::{judged_subject, metrics};
 
 /// The field that requires a calibration.
 const FIELD: &str = "require_calibrated";
@@ -112,7 +113,7 @@ pub(crate) fn calibrated_judge(
     parts.add("`judge_repeats`", judging.repeats.into());
     parts.add("the version of the judge's prompts", JUDGE_PROMPTS.into());
     let models = match judging.judges {
-        [] => std::slice::from_ref(default_model(agent)),
+        [] => std::slice::from_ref(agent.default_judge()),
         judges => judges,
     };
     let mut environment = Parts {
@@ -181,7 +182,7 @@ fn required<'a>(
 ) -> impl Iterator<Item = (MetricPlace, &'a MetricConfig, Result<(), String>)> {
     metrics(agent, planned).filter_map(move |(place, metric)| {
         let minimum = metric.required_calibration()?;
-        let judge = calibrated_judge(agent, metric, place.subject(), env, redactor)?;
+        let judge = calibrated_judge(agent, metric, judged_subject(place), env, redactor)?;
         Some((place, metric, judge.check(&agent.dir, minimum, source)))
     })
 }

@@ -12,7 +12,7 @@ use holodeck_model::{
 use holodeck_yaml::LoadedAgent;
 
 use crate::{
-    OpenAgent, OpenOptions, PolicyApprover, PrepareError,
+    OpenAgent, OpenError, OpenOptions, PolicyApprover, PrepareError,
     attached_files::file_embedder,
     fingerprint::{IdentityError, fingerprint},
     test::turn_runner,
@@ -40,6 +40,7 @@ pub struct ChatOptions {
 /// An open agent with which conversations can be held. [`close`](Self::close) it.
 pub struct Chat {
     open: OpenAgent,
+    backend: Arc<dyn AgentBackend>,
     service: AgentRunService,
     unstored: ServiceOptions,
 }
@@ -53,10 +54,15 @@ impl Chat {
         options: ChatOptions,
     ) -> Result<Self, PrepareError> {
         let open = OpenAgent::open(agent, env, options.occasion, options.open.clone()).await?;
-        match service_options(&open, env, &options) {
-            Ok((settings, unstored)) => Ok(Self {
-                service: AgentRunService::new(Arc::clone(open.backend()), store, settings),
+        let prepared = service_options(&open, env, &options).and_then(|options| {
+            let backend = open.backend().map_err(OpenError::from)?;
+            Ok((Arc::clone(backend), options))
+        });
+        match prepared {
+            Ok((backend, (settings, unstored))) => Ok(Self {
+                service: AgentRunService::new(Arc::clone(&backend), store, settings),
                 open,
+                backend,
                 unstored,
             }),
             Err(error) => {
@@ -79,7 +85,7 @@ impl Chat {
 
     /// The backend, and how a service answers on it without storing anything: no person can be asked.
     pub(crate) fn unstored(&self) -> (Arc<dyn AgentBackend>, ServiceOptions) {
-        (Arc::clone(self.open.backend()), self.unstored.clone())
+        (Arc::clone(&self.backend), self.unstored.clone())
     }
 
     /// Each part that shapes the answers of the agent, with its digest.

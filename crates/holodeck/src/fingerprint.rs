@@ -23,16 +23,15 @@ use serde_json::{Value, json};
 
 use crate::{
     Answers, agents,
-    inventory::{Inventory, ModelRole},
-    load, planned, quality,
+    inventory::{FileOwner, Inventory, ModelRole, loop_metrics},
+    load, quality,
     routed::{MAX_DELEGATION, is_routed},
     turn_key::WITHOUT_EFFECT,
 };
 
 pub use collect::IdentityError;
-use collect::PathNames;
-pub(crate) use collect::{FileCollector, FileDigests};
-pub(crate) use files::{files_of_claude, files_of_tools};
+use collect::{FileDigests, PathNames};
+pub(crate) use files::{digests_of, file_digests};
 
 /// The part that names the version of all others.
 const FORMAT: &str = "identity format";
@@ -47,7 +46,9 @@ pub(crate) fn fingerprint(
     let mut digests = parts_of_agent(agent, env, &redactor, &mut vec![real_path(agent)])?;
     digests.insert(FORMAT.to_owned(), IDENTITY_FORMAT.to_string());
     let mut parts = Parts::new(agent, &redactor);
-    parts.add_files("test case", files::attachments(agent)?);
+    for (owner, files) in file_digests(agent, |owner| matches!(owner, FileOwner::TestCases))? {
+        parts.add_files(&owner.to_string(), files);
+    }
     match answers.replayed() {
         // A replay uses no endpoint.
         Some(replayed) => {
@@ -78,17 +79,12 @@ fn parts_of_agent(
 ) -> Result<BTreeMap<String, String>, IdentityError> {
     let mut parts = Parts::new(agent, redactor);
     parts.add_configuration(agent);
-    for (tool, files) in files_of_tools(agent)? {
-        parts.add_files(&format!("tool {}", tool.name()), files);
+    for (owner, files) in file_digests(agent, FileOwner::shapes_answers)? {
+        parts.add_files(&owner.to_string(), files);
     }
-    for (part, files) in files_of_claude(agent)? {
-        parts.add_files(part, files);
-    }
-    parts.add_files("specialist agent", agents::digests(agent)?);
     if let Some(seen) = agents::globs_seen(agent) {
         parts.add_value("files that `globs` match", json!(seen));
     }
-    parts.add_files("skill", files::skills(agent)?);
     if is_routed(&agent.config) {
         for name in [HOLODECK_ROUTING_ENABLED, HOLODECK_ROUTING_COMMANDS] {
             // Set but empty differs from not set.
@@ -97,7 +93,6 @@ fn parts_of_agent(
     }
     let routing = agent.config.routing.as_ref();
     if let Some(legacy) = routing.and_then(|routing| routing.legacy.as_ref()) {
-        parts.add_files("legacy", files::legacy_program(agent, legacy)?);
         let delegated = legacy_agent(legacy, env, redactor, stack)?;
         let delegated = delegated.into_iter();
         parts
@@ -229,14 +224,16 @@ impl<'a> Parts<'a> {
         self.add("tool_filtering", config.tool_filtering.as_ref());
         self.add("approvals", config.approvals.as_ref());
         // A user without a model of its own; its other fields are part of its case.
-        let users = self.canonical_list(planned::default_user_model(agent));
+        let mut users = config.simulated_users(None);
+        let needs_model = users.any(|(_, user)| user.model.is_none());
+        let users = self.canonical_list(needs_model.then(|| agent.default_judge()));
         self.add_value("model of simulated users", users);
         self.add("embedding_provider", config.embedding_provider.as_ref());
         self.add_without("claude", config.claude.as_ref(), &WITHOUT_EFFECT);
         self.add_without("openai", config.openai.as_ref(), &WITHOUT_EFFECT);
         if let Some(quality) = quality::enabled(agent) {
             let inventory = Inventory::new(agent, None);
-            let metrics = quality::loop_metrics(agent, quality);
+            let metrics = loop_metrics(agent, quality).map(|(_, metric)| metric);
             let metrics = self.canonical_list::<MetricConfig>(metrics);
             let judges = self.canonical_list(
                 inventory

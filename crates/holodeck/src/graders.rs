@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     PrepareError,
-    fingerprint::{FileCollector, IdentityError},
-    planned::metrics,
+    fingerprint::{IdentityError, digests_of},
+    inventory::{UsedFile, files_of_grader, metrics},
 };
 
 /// Runs code graders as child processes, at most one for each processor at the same time.
@@ -42,22 +42,16 @@ pub(crate) fn grader_files(agent: &ResolvedAgent) -> Result<GraderFiles, Identit
         if let MetricConfig::Code(config) = metric {
             let program = CheckIdentities::program(config);
             if let Entry::Vacant(entry) = found.entry(program) {
-                entry.insert(files_of(config, &agent.dir, &place.pointer())?);
+                entry.insert(digests_of_grader(config, &agent.dir, &place.pointer())?);
             }
         }
     }
     Ok(found)
 }
 
-fn files_of(config: &CodeMetric, folder: &Path, pointer: &str) -> Result<Digests, IdentityError> {
-    let mut files = FileCollector::new(folder);
-    files.at(pointer);
-    if let Some((module, _)) = config.grader.as_deref().and_then(|grader| grader.split_once(':')) {
-        files.add_python_module(module, folder);
-    }
-    let command = config.command.as_ref();
-    files.add_program(command, &config.args, command.map_or(folder, PathRef::base));
-    let digests = files.digests()?.into_iter();
+fn digests_of_grader(config: &CodeMetric, folder: &Path, pointer: &str) -> Result<Digests, IdentityError> {
+    let files: Vec<UsedFile<'_>> = files_of_grader(config, folder, pointer).collect();
+    let digests = digests_of(folder, &files)?.into_iter();
     Ok(digests
         .map(|(name, digest)| (name, Digest::of(&Value::from(digest))))
         .collect())
@@ -77,7 +71,7 @@ impl GraderPrograms {
     /// Refuses a grader whose files are not those that the run started with: its verdicts would be those of another program.
     fn check_files(&self, grader: &CodeMetric) -> Result<(), String> {
         let before = self.files.get(&CheckIdentities::program(grader));
-        let now = files_of(grader, &self.folder, "").map_err(|error| error.to_string())?;
+        let now = digests_of_grader(grader, &self.folder, "").map_err(|error| error.to_string())?;
         let nothing = Digests::new();
         let before = before.unwrap_or(&nothing);
         let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();

@@ -30,7 +30,11 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    place::Place, progress::ProgressReporter, reranker::ModelReranker, sources::Sources, writer::ModelWriter,
+    place::Place,
+    progress::ProgressReporter,
+    reranker::{ModelReranker, chat_reranker},
+    sources::Sources,
+    writer::ModelWriter,
 };
 use crate::{AnswerSource, Answers, backends::BackendSelector, unsupported::refuse_unsupported_tool};
 
@@ -40,7 +44,6 @@ pub(crate) use place::manifest;
 pub use report::{
     Build, IndexError, IndexErrorKind, IndexEvent, IndexStatus, Migration, Rebuild, StatusState,
 };
-pub(crate) use reranker::chat_reranker;
 pub use sink::IndexSink;
 pub(crate) use sources::check_patterns;
 
@@ -82,10 +85,8 @@ impl Indexes {
 
     /// The indexes of all search tools that are not mocked.
     pub(crate) fn of_agent(agent: &ResolvedAgent, backends: &BackendSelector) -> Self {
-        let tools = agent.config.tools.iter().enumerate();
-        let searching: Vec<_> = tools
-            .filter(|(_, tool)| tool.is_indexed() && !tool.is_mocked())
-            .collect();
+        let tools = agent.config.real_tools();
+        let searching: Vec<_> = tools.filter(|(_, tool)| tool.is_indexed()).collect();
         if searching.is_empty() {
             return Self(Vec::new());
         }

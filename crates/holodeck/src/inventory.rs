@@ -1,17 +1,25 @@
-//! Every model that a run uses, with its role and its place in the YAML, found once.
+//! Every model, metric and file that a run uses, with its role and its place in the YAML, found once.
 //!
-//! Keys, prices, warnings, `doctor` and the dry run are loops over it. It must not open a model or read a variable.
+//! Keys, prices, warnings, masking, `doctor`, the dry run and the fingerprint are loops over it. It must not open a model
+//! or a file.
 
-use std::fmt;
+mod files;
+mod keys;
 
-use holodeck_model::{MetricConfig, ModelConfig, Provider, ResolvedAgent, ToolConfig};
+use std::{borrow::Cow, fmt};
+
+use holodeck_model::{
+    EmbeddingProvider, EmbeddingSettings, Env, MetricConfig, MetricPlace, ModelConfig, Provider,
+    QualityLoopConfig, ResolvedAgent, SearchMethod, ToolConfig,
+};
+use holodeck_retrieval::serves_rerank;
+use holodeck_runner::JudgedSubject;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::{
-    index::chat_reranker,
-    planned::{MetricPlace, default_model, metrics, users},
-    quality,
-};
+use crate::quality;
+
+pub(crate) use files::{FileOwner, Named, UsedFile, files, files_of_grader};
+pub(crate) use keys::checks;
 
 /// The block of the agent's own model.
 pub(crate) const OWN_MODEL: &str = "model";
@@ -31,13 +39,17 @@ pub(crate) enum ModelRole {
     PromptTool,
     /// Orders the results of a search.
     Reranker,
+    /// The same behind a server's `/rerank`: it is no chat model.
+    RerankServer,
     /// Writes the contexts of passages when an index is built.
     ContextWriter,
+    /// Computes the vectors of a search. Its tokens are not counted.
+    Embedder,
 }
 
 impl ModelRole {
-    /// All.
-    pub(crate) const ALL: [Self; 7] = [
+    /// All whose calls cost what a run reports.
+    pub(crate) const PRICED: [Self; 7] = [
         Self::Own,
         Self::Judge,
         Self::LoopJudge,
@@ -48,8 +60,27 @@ impl ModelRole {
     ];
     /// Those that take part in the answer to a message.
     pub(crate) const OF_TURNS: [Self; 3] = [Self::Own, Self::PromptTool, Self::Reranker];
+    /// Those without which an agent cannot be opened.
+    pub(crate) const OF_AGENT: [Self; 6] = [
+        Self::Own,
+        Self::PromptTool,
+        Self::Reranker,
+        Self::RerankServer,
+        Self::ContextWriter,
+        Self::Embedder,
+    ];
+    /// Those that only a test asks.
+    pub(crate) const OF_TESTS: [Self; 2] = [Self::Judge, Self::SimulatedUser];
     /// Those that judge.
     pub(crate) const JUDGES: [Self; 2] = [Self::Judge, Self::LoopJudge];
+
+    /// The variables that may hold its key: those of the environment belong to other servers than one with `/rerank`.
+    fn variables(self, env: &Env) -> Cow<'_, Env> {
+        match self {
+            Self::RerankServer => Cow::Owned(Env::empty()),
+            _ => Cow::Borrowed(env),
+        }
+    }
 }
 
 impl fmt::Display for ModelRole {
@@ -59,8 +90,9 @@ impl fmt::Display for ModelRole {
             Self::Judge | Self::LoopJudge => "judge",
             Self::SimulatedUser => "simulated user",
             Self::PromptTool => "model of a prompt tool",
-            Self::Reranker => "reranker",
+            Self::Reranker | Self::RerankServer => "reranker",
             Self::ContextWriter => "writer of contexts",
+            Self::Embedder => "embedder",
         })
     }
 }
@@ -97,7 +129,7 @@ impl Inventory {
             finder.add_loop();
             finder.add_tools();
         }
-        for (case, user) in users(agent, planned) {
+        for (case, user) in agent.config.simulated_users(planned) {
             let pointer = format!("test_cases.{case}.user.model");
             finder.add_or_default(ModelRole::SimulatedUser, pointer, user.model.as_ref(), "");
         }
@@ -192,9 +224,9 @@ impl Finder<'_> {
         let (pointer, model) = match model {
             Some(model) => (pointer, model),
             None if evaluations.is_some_and(|it| it.model.is_some()) => {
-                ("evaluations.model".to_owned(), default_model(agent))
+                ("evaluations.model".to_owned(), agent.default_judge())
             }
-            None => (OWN_MODEL.to_owned(), default_model(agent)),
+            None => (OWN_MODEL.to_owned(), agent.default_judge()),
         };
         self.add(role, pointer, model, user);
     }
@@ -225,12 +257,8 @@ impl Finder<'_> {
         let Some(config) = quality::enabled(agent) else {
             return;
         };
-        // In the order of the scorer, as the loop computes them.
-        for name in &config.scorer.metrics {
-            let shared = metrics(agent, None).filter(|(place, _)| place.is_of_agent());
-            for (place, metric) in shared.filter(|(_, metric)| metric.name() == name) {
-                self.add_judges_of(ModelRole::LoopJudge, place, metric);
-            }
+        for (place, metric) in loop_metrics(agent, config) {
+            self.add_judges_of(ModelRole::LoopJudge, place, metric);
         }
         if let Some(judge) = &config.scorer.judge {
             let pointer = "quality_loop.scorer.judge.model".to_owned();
@@ -246,23 +274,28 @@ impl Finder<'_> {
     fn add_tools(&mut self) {
         let agent = self.agent;
         let own = &agent.config.model;
-        let tools = agent.config.tools.iter().enumerate();
-        for (index, tool) in tools.filter(|(_, tool)| !tool.is_mocked()) {
+        for (index, tool) in agent.config.real_tools() {
             match tool {
                 ToolConfig::Prompt(config) => {
                     let Some(overrides) = &config.model else { continue };
-                    // Without an endpoint of its own, it has that of the agent's model.
-                    let pointer = match &overrides.endpoint {
-                        Some(_) => format!("tools.{index}.model"),
-                        None => OWN_MODEL.to_owned(),
-                    };
                     let model = own.with_overrides(overrides);
+                    // Without an endpoint or a provider of its own, it has those of the agent's model.
+                    let pointer = if overrides.endpoint.is_some() || model.provider != own.provider {
+                        format!("tools.{index}.model")
+                    } else {
+                        OWN_MODEL.to_owned()
+                    };
                     self.add(ModelRole::PromptTool, pointer, &model, &config.name);
                 }
                 ToolConfig::HierarchicalDocument(config) => {
-                    if let Some(model) = chat_reranker(tool) {
+                    if let Some(model) = reranker(tool) {
                         let pointer = format!("tools.{index}.reranker_model");
-                        self.add(ModelRole::Reranker, pointer, model, &config.name);
+                        let role = if serves_rerank(model) {
+                            ModelRole::RerankServer
+                        } else {
+                            ModelRole::Reranker
+                        };
+                        self.add(role, pointer, model, &config.name);
                     }
                     if let Some(model) = config
                         .context_model
@@ -278,8 +311,74 @@ impl Finder<'_> {
                 }
                 _ => {}
             }
+            if tool.is_indexed() {
+                self.add_embedder(agent.config.embedding_settings(tool), tool.name());
+            }
+        }
+        let filter = agent.config.tool_filtering.as_ref().filter(|it| it.enabled);
+        if filter.is_some_and(|it| it.search_method != SearchMethod::Bm25)
+            && own.provider != Provider::Anthropic
+        {
+            self.add_embedder(agent.config.own_embedding_settings(), "tool_filtering");
         }
     }
+
+    /// Adds the model that computes embeddings; none if words are hashed.
+    fn add_embedder(&mut self, settings: Option<EmbeddingSettings>, user: &str) {
+        let Some(settings) = settings else { return };
+        let provider = match settings.provider {
+            EmbeddingProvider::Openai => Provider::Openai,
+            EmbeddingProvider::AzureOpenai => Provider::AzureOpenai,
+            EmbeddingProvider::Ollama => Provider::Ollama,
+            EmbeddingProvider::Hash => return,
+        };
+        let model = ModelConfig {
+            endpoint: settings.endpoint,
+            api_key: settings.api_key,
+            api_version: settings.api_version,
+            rpm: settings.rpm,
+            ..ModelConfig::new(provider, settings.model)
+        };
+        self.add(ModelRole::Embedder, settings.block.to_owned(), &model, user);
+    }
+}
+
+/// The enabled metrics of an agent and of its `planned` cases, with their places; `None` means all cases.
+pub(crate) fn metrics<'a>(
+    agent: &'a ResolvedAgent,
+    planned: Option<&'a [usize]>,
+) -> impl Iterator<Item = (MetricPlace, &'a MetricConfig)> {
+    let metrics = agent.config.metrics(planned);
+    metrics.filter(|(_, metric)| metric.enabled())
+}
+
+/// The metrics that score the answers of the quality loop, in the order of `scorer.metrics`.
+pub(crate) fn loop_metrics<'a>(
+    agent: &'a ResolvedAgent,
+    config: &'a QualityLoopConfig,
+) -> impl Iterator<Item = (MetricPlace, &'a MetricConfig)> {
+    let named = config.scorer.metrics.iter();
+    named.flat_map(move |name| {
+        let shared = metrics(agent, None).take_while(|(place, _)| place.is_of_agent());
+        shared.filter(move |(_, metric)| metric.name() == name)
+    })
+}
+
+/// The subject of a metric at this place.
+pub(crate) fn judged_subject(place: MetricPlace) -> JudgedSubject {
+    if place.is_of_conversation() {
+        JudgedSubject::Conversations
+    } else {
+        JudgedSubject::Answers
+    }
+}
+
+/// The model that reranks the results of a tool.
+pub(crate) fn reranker(tool: &ToolConfig) -> Option<&ModelConfig> {
+    let ToolConfig::HierarchicalDocument(tool) = tool else {
+        return None;
+    };
+    tool.reranker_model.as_ref().filter(|_| tool.enable_reranking)
 }
 
 /// Whether two models are equal, with their endpoints and keys: they can share a connection.

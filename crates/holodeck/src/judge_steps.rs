@@ -25,7 +25,6 @@ use crate::{
     Answers, OpenError, PrepareError, TestError, TestOptions,
     backends::BackendSelector,
     inventory::{Inventory, ModelRole},
-    model_keys,
     model_pool::ModelPool,
     prices::prices,
     test::turn_runner,
@@ -275,9 +274,11 @@ async fn derive_of(
         .map_err(OpenError::from)?;
     let prices = prices(agent, env, options.open.prices.as_deref()).map_err(OpenError::from)?;
     let turns = turn_runner(agent, env, options.timeout, prices.clone())?;
+    if answers.replayed().is_none() {
+        let keys = Inventory::new(agent, None).check_keys(agent, env, &ModelRole::JUDGES);
+        keys.map_err(OpenError::from)?;
+    }
     let backends = BackendSelector::new(env.clone(), answers).prices(prices);
-    let inventory = Inventory::new(agent, None);
-    model_keys::check(agent, &inventory, &ModelRole::JUDGES, &backends).map_err(OpenError::from)?;
     let (names, _spent) = derive_missing(agent, None, &backends, &turns).await?;
     Ok(names)
 }

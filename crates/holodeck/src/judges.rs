@@ -2,19 +2,15 @@
 
 use holodeck_eval::Grader;
 use holodeck_model::{Code, Diagnostic, MetricConfig, RagMetricType, ResolvedAgent};
-use holodeck_runner::JudgedSubject;
 use holodeck_yaml::Load;
 
-use crate::planned::metrics;
+use crate::inventory::metrics;
 
 /// The smallest number of calls that judging these cases takes. A jury and repetitions multiply them; retries, samples
 /// and the number of passages come in addition.
 pub(crate) fn least_calls(agent: &ResolvedAgent, cases: impl Iterator<Item = usize>) -> u64 {
-    let shared = agent.config.evaluations.as_ref();
-    let shared = shared.map_or(&[][..], |evaluations| &evaluations.metrics);
-    let of_list = |own: &[MetricConfig], above: &[MetricConfig]| -> u64 {
-        let list = if own.is_empty() { above } else { own };
-        let enabled = list.iter().filter(|metric| metric.enabled());
+    let of_list = |metrics: &[MetricConfig]| -> u64 {
+        let enabled = metrics.iter().filter(|metric| metric.enabled());
         let judged = enabled.filter_map(|metric| Some((metric, metric.judging()?)));
         judged
             .map(|(metric, judging)| {
@@ -32,18 +28,17 @@ pub(crate) fn least_calls(agent: &ResolvedAgent, cases: impl Iterator<Item = usi
     let cases = cases.filter_map(|index| agent.config.test_cases.get(index));
     cases
         .map(|case| {
-            let of_conversation = of_list(&case.conversation_evaluations, &[]);
-            if case.turns.is_empty() {
+            let of_turns = case
+                .turns
+                .iter()
+                .map(|turn| agent.config.metrics_for(&case, Some(turn)));
+            let of_answers: u64 = if case.turns.is_empty() {
                 // A simulated user writes at least one question.
-                return of_conversation + of_list(&case.evaluations, shared);
-            }
-            let own = if case.evaluations.is_empty() {
-                shared
+                of_list(agent.config.metrics_for(&case, None))
             } else {
-                &case.evaluations
+                of_turns.map(of_list).sum()
             };
-            let of_turns = case.turns.iter().map(|turn| of_list(&turn.evaluations, own));
-            of_conversation + of_turns.sum::<u64>()
+            of_answers + of_list(&case.conversation_evaluations)
         })
         .sum()
 }
@@ -56,9 +51,10 @@ pub(crate) fn check(load: &mut Load) {
         .filter_map(|(place, metric)| {
             let pointer = place.pointer();
             let metrics = std::slice::from_ref(metric);
-            let grader = match place.subject() {
-                JudgedSubject::Conversations => Grader::for_conversation(metrics),
-                JudgedSubject::Answers => Grader::new(metrics),
+            let grader = if place.is_of_conversation() {
+                Grader::for_conversation(metrics)
+            } else {
+                Grader::new(metrics)
             };
             let error = grader.err()?;
             let pointer = match error.field {

@@ -12,8 +12,9 @@ use holodeck_validators::Check;
 use holodeck_yaml::{Load, LoadedAgent};
 
 use crate::{
-    agents, calibrated, claude, graders, index, inventory::Inventory, judge_steps, judges, model_keys, probe,
-    prompts, quality, routed, telemetry,
+    agents, calibrated, claude, graders, index,
+    inventory::{self, Inventory},
+    judge_steps, judges, probe, prompts, quality, routed, telemetry,
 };
 
 /// Loads an agent with its layers; every problem is in the result.
@@ -154,7 +155,7 @@ pub async fn doctor(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     let mut checks = holodeck_validators::check_agent(agent, env).await;
     // After the credentials, which come first.
     checks.splice(1..1, probe::checks(agent, env).await);
-    checks.extend(model_keys::checks(agent, env));
+    checks.extend(inventory::checks(agent, env));
     checks.extend(calibrated::checks(agent, env));
     checks.extend(claude::machine::checks(agent));
     checks.extend(graders::checks(agent, env).await);

@@ -36,10 +36,8 @@ impl McpSetup {
         is_used: impl Fn(&str) -> bool,
     ) -> Self {
         let by_cli = agent.config.model.provider == Provider::Anthropic;
-        let is_own = |tool: &McpTool| {
-            tool.mock.is_none() && is_used(&tool.name) && (!by_cli || tool.needs_own_client(occasion))
-        };
-        let tools = agent.config.tools.iter().enumerate();
+        let is_own = |tool: &McpTool| is_used(&tool.name) && (!by_cli || tool.needs_own_client(occasion));
+        let tools = agent.config.real_tools();
         let servers = tools.filter_map(|(index, tool)| match tool {
             ToolConfig::Mcp(tool) if is_own(tool) => Some(ServerSetup {
                 config: tool.clone(),

@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{AgentBackend, BackendError, Occasion};
-use holodeck_eval::{JUDGE_INSTRUCTIONS, VerdictFormat};
+use holodeck_eval::VerdictFormat;
 use holodeck_judging::{JudgeSettings, Judges, OpenJudge};
 use holodeck_model::{ModelConfig, ResolvedAgent};
 use holodeck_turn::TurnRunner;
@@ -18,8 +18,7 @@ use tokio::sync::OnceCell;
 
 use crate::{
     backends::{BackendSelector, Specialist},
-    inventory::is_same,
-    planned::{default_model, metrics, users},
+    inventory::{is_same, metrics},
 };
 
 type Shared = Arc<OnceCell<Arc<dyn AgentBackend>>>;
@@ -103,7 +102,7 @@ impl ModelPool {
         planned: Option<&[usize]>,
         turns: &TurnRunner,
     ) -> Option<Arc<dyn Judges>> {
-        let has_users = users(&self.agent, planned).next().is_some();
+        let has_users = self.agent.config.simulated_users(planned).next().is_some();
         has_users.then(|| self.as_judges(turns))
     }
 
@@ -131,8 +130,12 @@ impl Judges for PooledJudges {
         model: Option<&ModelConfig>,
         format: VerdictFormat,
     ) -> Result<OpenJudge, BackendError> {
-        let model = model.unwrap_or_else(|| default_model(&self.pool.agent));
-        let specialist = specialist(model, Some(format));
+        let model = model.unwrap_or_else(|| self.pool.agent.default_judge());
+        let specialist = Specialist {
+            model: model.clone(),
+            instructions: format.instructions().to_owned(),
+            response_format: Some(format.schema()),
+        };
         let backend = self.pool.shared(&specialist, Occasion::Test).await?;
         let mut by_model = self.by_model.lock().unwrap_or_else(PoisonError::into_inner);
         let turns = by_model.entry(model.name.clone()).or_insert_with(|| {
@@ -148,23 +151,12 @@ impl Judges for PooledJudges {
     }
 
     fn name(&self, model: Option<&ModelConfig>) -> String {
-        let model = model.unwrap_or_else(|| default_model(&self.pool.agent));
+        let model = model.unwrap_or_else(|| self.pool.agent.default_judge());
         model.name.clone()
     }
 
     async fn close(&self) -> Result<(), BackendError> {
         self.pool.close().await
-    }
-}
-
-/// A judge with this form of the answer, or any other model that has no tools.
-pub(crate) fn specialist(model: &ModelConfig, format: Option<VerdictFormat>) -> Specialist {
-    Specialist {
-        model: model.clone(),
-        instructions: format
-            .map_or(JUDGE_INSTRUCTIONS, VerdictFormat::instructions)
-            .to_owned(),
-        response_format: format.map(VerdictFormat::schema),
     }
 }
 

@@ -2,12 +2,8 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use async_trait::async_trait;
 use futures::future::BoxFuture;
-use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendFactory as _, EventStream, Explanation, NoTools,
-    Occasion, Opening, ToolHost, TurnRequest,
-};
+use holodeck_backend_api::{AgentBackend, BackendError, BackendFactory as _, NoTools, Occasion, ToolHost};
 use holodeck_model::{Env, Provider, Redactor, ResolvedAgent, SideEffectGate};
 use holodeck_otel_bridge::Telemetry;
 use holodeck_turn::{PriceError, Prices};
@@ -20,7 +16,7 @@ use crate::{
     index::{IndexSink, Rebuild},
     inventory::{Inventory, ModelRole},
     mcp::McpServers,
-    model_keys, prices, quality, telemetry,
+    prices, quality, telemetry,
     trial_tools::TrialTools,
     unsupported::refuse_unsupported,
 };
@@ -147,20 +143,18 @@ impl CheckedAgent {
         }
         let budget = quality::enabled(&checked.agent).and_then(|config| config.budget.max_cost_usd);
         if budget.is_some() && matches!(occasion, Occasion::Run | Occasion::Test) {
-            checked.require_prices("quality_loop.budget.max_cost_usd", &ModelRole::ALL)?;
+            checked.require_prices("quality_loop.budget.max_cost_usd", &ModelRole::PRICED)?;
         }
-        checked.backends.check_key(&checked.agent)?;
-        let roles: &[ModelRole] = match occasion {
-            Occasion::Test => &[
-                ModelRole::LoopJudge,
-                ModelRole::Judge,
-                ModelRole::SimulatedUser,
-                ModelRole::Reranker,
-            ],
-            Occasion::Run => &[ModelRole::LoopJudge, ModelRole::Reranker],
-            _ => &[ModelRole::Reranker],
-        };
-        model_keys::check(&checked.agent, &checked.inventory, roles, &checked.backends)?;
+        let mut roles = ModelRole::OF_AGENT.to_vec();
+        if matches!(occasion, Occasion::Run | Occasion::Test) {
+            roles.push(ModelRole::LoopJudge);
+        }
+        if occasion == Occasion::Test {
+            roles.extend(ModelRole::OF_TESTS);
+        }
+        if checked.answers().replayed().is_none() {
+            checked.inventory.check_keys(&checked.agent, env, &roles)?;
+        }
         Ok(checked)
     }
 
@@ -237,7 +231,7 @@ impl CheckedAgent {
             return Ok(OpenAgent {
                 agent: agent.agent,
                 backends: backends.places(Places::default()),
-                backend: Arc::new(NoBackend),
+                backend: None,
                 tools: Arc::new(NoTools),
                 servers: McpServers::default(),
                 trials: None,
@@ -271,7 +265,7 @@ impl CheckedAgent {
             agent: agent.agent,
             // Places are not needed from here on, and with many test cases they are large.
             backends: backends.places(Places::default()),
-            backend,
+            backend: Some(backend),
             tools,
             servers,
             trials,
@@ -292,42 +286,13 @@ fn checks_only_selection(agent: &ResolvedAgent, planned: Option<&[usize]>) -> bo
     planned.peek().is_some() && planned.all(|case| case.checks_only_selection())
 }
 
-/// The backend of a run whose cases do not ask the agent.
-struct NoBackend;
-
-impl NoBackend {
-    fn error() -> BackendError {
-        BackendError::init(Explanation::new(
-            "the agent was not opened, because no case asks it",
-        ))
-    }
-}
-
-#[async_trait]
-impl AgentBackend for NoBackend {
-    async fn initialize(&self) -> Result<(), BackendError> {
-        Ok(())
-    }
-
-    fn start(&self, _: TurnRequest) -> EventStream<'_> {
-        Box::pin(futures::stream::iter([Err(Self::error())]))
-    }
-
-    async fn open_session(&self, _: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
-        Err(Self::error())
-    }
-
-    async fn teardown(&self) -> Result<(), BackendError> {
-        Ok(())
-    }
-}
-
 /// An agent with its backend, tools and servers. [`close`](Self::close) it: dropping it ends its processes without
 /// waiting for them.
 pub struct OpenAgent {
     agent: Arc<ResolvedAgent>,
     backends: BackendSelector,
-    backend: Arc<dyn AgentBackend>,
+    /// `None` for a run whose cases do not ask the agent.
+    backend: Option<Arc<dyn AgentBackend>>,
     tools: Arc<dyn ToolHost>,
     servers: McpServers,
     trials: Option<Arc<TrialTools>>,
@@ -353,9 +318,10 @@ impl OpenAgent {
         &self.agent
     }
 
-    /// Its backend.
-    pub fn backend(&self) -> &Arc<dyn AgentBackend> {
-        &self.backend
+    /// Its backend; an error if it was not opened, because no planned case asks the agent.
+    pub fn backend(&self) -> Result<&Arc<dyn AgentBackend>, BackendError> {
+        let missing = || BackendError::init("the agent was not opened, because no case asks it");
+        self.backend.as_ref().ok_or_else(missing)
     }
 
     /// A backend for another task of this agent: with its answers, request limits, prices and telemetry, but without
@@ -427,7 +393,10 @@ impl OpenAgent {
 
     /// As [`close`](Self::close), without the export of telemetry, which the caller ends.
     pub(crate) async fn close_traced(self) -> Result<(), BackendError> {
-        let result = self.backend.teardown().await;
+        let result = match &self.backend {
+            Some(backend) => backend.teardown().await,
+            None => Ok(()),
+        };
         if let Some(trials) = &self.trials {
             trials.close().await;
         }

@@ -9,7 +9,7 @@ use holodeck_model::{
     AuthProvider, Code, Diagnostic, Env, Provider, Severity, closest,
     env::{ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL},
 };
-use holodeck_validators::{Check, CheckState, ClaudeEnv, check_credentials, unless_replayed};
+use holodeck_validators::{Check, CheckState, ClaudeEnv, check_own_key, unless_replayed};
 use holodeck_yaml::LoadedAgent;
 use secrecy::ExposeSecret;
 use serde_json::Value;
@@ -37,7 +37,7 @@ struct Probe {
 /// uses, no request is sent.
 pub(crate) async fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     let not_checked = |why: &str| vec![Check::not_checked(ENDPOINT, why)];
-    let credentials = check_credentials(agent, env).state;
+    let credentials = check_own_key(agent, env).state;
     if matches!(credentials, CheckState::Missing | CheckState::Warning) {
         return not_checked("not checked without a usable credential");
     }

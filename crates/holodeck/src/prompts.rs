@@ -46,10 +46,10 @@ impl PromptModel for ToolModel {
 /// Reports templates that can't work when the agent is loaded.
 pub(crate) fn check(load: &mut Load) {
     let Some(agent) = &load.agent else { return };
-    let tools = agent.config.tools.iter().enumerate();
+    let tools = agent.config.real_tools();
     let found: Vec<_> = tools
         .filter_map(|(index, tool)| match tool {
-            ToolConfig::Prompt(tool) if tool.mock.is_none() => check_template(agent, index, tool),
+            ToolConfig::Prompt(tool) => check_template(agent, index, tool),
             _ => None,
         })
         .collect();

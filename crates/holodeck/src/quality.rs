@@ -13,7 +13,7 @@ use holodeck_eval::CountingJudge;
 use holodeck_judging::{JudgeCalls, JudgeSettings, RunJudge};
 use holodeck_model::{
     AfterSideEffects, ClaudeConfig, ExecutionState, FileInput, JudgeFailure, LoopStrategy, LoopSummary,
-    MetricConfig, Occasion, Provider, QualityLoopConfig, ResolvedAgent, SideEffectGate, SideEffects, Spent,
+    Occasion, Provider, QualityLoopConfig, ResolvedAgent, SideEffectGate, SideEffects, Spent,
     TerminationReason, ToolConfig,
 };
 use holodeck_orchestrator::{
@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     OpenAgent,
     graders::{GraderPrograms, grader_files},
+    inventory::loop_metrics,
 };
 
 pub(crate) use check::check;
@@ -67,20 +68,6 @@ pub(crate) fn enabled(agent: &ResolvedAgent) -> Option<&QualityLoopConfig> {
     agent.config.quality_loop.as_ref().filter(|config| config.enabled)
 }
 
-/// The metrics that score the answers of its loop, in the order of `scorer.metrics`.
-pub(crate) fn loop_metrics<'a>(
-    agent: &'a ResolvedAgent,
-    config: &'a QualityLoopConfig,
-) -> impl Iterator<Item = &'a MetricConfig> {
-    let all = agent.config.evaluations.as_ref();
-    let all = all.map_or(&[][..], |evaluations| &evaluations.metrics);
-    let named = config.scorer.metrics.iter();
-    named.flat_map(move |name| {
-        all.iter()
-            .filter(move |metric| metric.enabled() && metric.name() == name)
-    })
-}
-
 /// The scorers of an open agent's answers.
 pub(crate) struct AnswerScorers {
     parts: Arc<ScorerParts>,
@@ -106,7 +93,9 @@ impl AnswerScorers {
             return Err(LoopSetupError::SideEffectsNotAllowed);
         }
         let files = grader_files(agent).map_err(|error| LoopSetupError::Scorer(error.to_string()))?;
-        let metrics = loop_metrics(agent, config).cloned().collect();
+        let metrics = loop_metrics(agent, config)
+            .map(|(_, metric)| metric.clone())
+            .collect();
         let redactor = open.redactor();
         let parts = ScorerParts::new(
             metrics,
@@ -160,7 +149,8 @@ impl AgentLoop {
         (occasion, gate): (Occasion, SideEffectGate),
     ) -> Result<Option<Self>, LoopSetupError> {
         let agent = open.agent();
-        let Some(config) = enabled(agent) else {
+        // Without a backend there is no answer to improve.
+        let (Some(config), Ok(backend)) = (enabled(agent), open.backend()) else {
             return Ok(None);
         };
         let quality = QualityLoop::new(LoopRules::of(config))?;
@@ -168,7 +158,7 @@ impl AgentLoop {
         Ok(Some(Self {
             quality,
             answers,
-            backend: Arc::clone(open.backend()),
+            backend: Arc::clone(backend),
             turns: turns.clone(),
         }))
     }
@@ -248,12 +238,9 @@ fn tools_with_side_effects(open: &OpenAgent, occasion: Occasion, gate: SideEffec
         let built_in = built_in.filter(|tool| !withheld && ClaudeConfig::may_change_something(tool));
         tools.extend(built_in.map(|tool| format!("`{tool}`")));
         // The CLI connects these servers itself, so what their tools do is not known here.
-        let servers = agent
-            .config
-            .tools
-            .iter()
-            .filter(|tool| matches!(tool, ToolConfig::Mcp(_)));
-        tools.extend(servers.map(|server| format!("those of `{}`", server.name())));
+        let real = agent.config.real_tools();
+        let servers = real.filter(|(_, tool)| matches!(tool, ToolConfig::Mcp(_)));
+        tools.extend(servers.map(|(_, server)| format!("those of `{}`", server.name())));
     }
     tools.dedup();
     tools

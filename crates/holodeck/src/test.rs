@@ -1,51 +1,50 @@
-//! Prepares runs of test cases: a new or resumed run, a regrade of earlier answers, and the merging of shards.
+//! Prepares runs of test cases, new or resumed.
 //!
 //! Every check that can refuse a run is made here, before the first model call. Executing and grading is the work of
 //! `holodeck-runner`.
 
-use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
+mod merge;
+mod regrade;
+mod settings;
+
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use holodeck_backend_api::Occasion;
 use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_eval::JUDGE_PROMPTS;
 use holodeck_model::{
-    CaseIdentity, CheckIdentities, Combination, DiskFiles, Env, GraderFiles, Layer, Partial, Provider,
-    Redactor, Replayed, ResolvedAgent, RunMetadata, Shard, SideEffectGate, Spent, case_label, identify_cases,
+    CaseIdentity, CheckIdentities, Combination, DiskFiles, Env, GraderFiles, Partial, ResolvedAgent, Shard,
+    Spent, case_label, identify_cases,
 };
-use holodeck_otel_bridge::Telemetry;
 use holodeck_runner::{
-    AnswerLoop, Budget, CurrentDeciders, FailedIn, MergeRequest, OnFailure, Plan, PlanError, RegradeRequest,
-    Renew, RunControl, RunError, RunOutcome, RunSettings, RunSink, Selection, TestRequest, TrialResources,
-    VerdictSource, check_resumable, plan_trials, run_tests,
+    AnswerLoop, Budget, CurrentDeciders, FailedIn, OnFailure, Plan, PlanError, RunControl, RunError,
+    RunOutcome, RunSink, Selection, TestRequest, TrialResources, VerdictSource, check_resumable, plan_trials,
+    run_tests,
 };
 use holodeck_runs::{
-    AgentRuns, CaseTrials, Journal, JournalHeader, Member, RunFlags, RunUse, StoreError, StoredCombination,
-    new_group,
+    AgentRuns, CaseTrials, Journal, Member, RunFlags, RunUse, StoreError, StoredCombination, new_group,
 };
-use holodeck_turn::{FileReader, Prices, TurnRunner};
 use holodeck_yaml::LoadedAgent;
-use serde_json::{Value, json};
 
+use self::settings::{metadata, restore_options, settings};
 use crate::{
-    AnswerSource, Answers, DryRun, OpenAgent, OpenError, OpenOptions, Preparing, agents,
+    Answers, DryRun, OpenAgent, OpenError, OpenOptions, Preparing, agents,
     answers::redactor,
-    backends::BackendSelector,
     calibrated::{UncalibratedJudges, refuse_uncalibrated},
-    conversion::{Caching, converter, fetcher},
     dry_run::estimate,
     fingerprint::{IdentityError, fingerprint},
-    git,
     graders::{GraderPrograms, grader_files},
-    index::Rebuild,
-    inventory::{Inventory, ModelRole},
+    inventory::ModelRole,
     judge_steps::{self, JudgeStepsError},
-    model_keys,
     model_pool::ModelPool,
     open::CheckedAgent,
-    prices::prices,
     quality::AgentLoop,
-    telemetry::{self, TracedRun},
+    telemetry::TracedRun,
 };
+
+pub use merge::{PreparedMerge, prepare_merge};
+pub use regrade::{PreparedRegrade, prepare_regrade};
+pub(crate) use settings::turn_runner;
 
 /// The options of `holodeck test`.
 #[derive(Clone, Debug, Default)]
@@ -222,7 +221,7 @@ pub async fn prepare_test(
     }
     let mut checked = CheckedAgent::check(agent, env, Occasion::Test, options.open.clone(), Some(planned))?;
     if options.budget.max_cost_usd.is_some() {
-        checked.require_prices("--max-cost-usd", &ModelRole::ALL)?;
+        checked.require_prices("--max-cost-usd", &ModelRole::PRICED)?;
     }
     let replayed = checked.answers().replayed();
     refuse_uncalibrated(
@@ -293,7 +292,7 @@ pub async fn prepare_test(
         identities,
         fingerprint,
         accept_changes: options.accept_changes,
-        backend: Arc::clone(open.backend()),
+        backend: open.backend().ok().cloned(),
         judge: pool.has_judges(Some(planned)).then_some(judges),
         answer_loop,
         trial_resources: open
@@ -397,202 +396,6 @@ fn failed_in(
     }))
 }
 
-/// Answers of an earlier run that can be graded again.
-pub struct PreparedRegrade {
-    request: RegradeRequest,
-    old: PathBuf,
-    telemetry: Telemetry,
-}
-
-/// As [`prepare_test`], for grading the answers of an earlier run again: no tool or server is needed, and of models only
-/// the judges. Must be called inside a tokio runtime if the agent's `observability` is enabled.
-pub fn prepare_regrade(
-    agent: LoadedAgent,
-    env: &Env,
-    options: &TestOptions,
-    run: &str,
-    renew: Renew,
-) -> Result<PreparedRegrade, PrepareError> {
-    judge_steps::refuse_missing(&agent, None, "a regrade")?;
-    let member = Member::Of(agent.combination.as_ref());
-    let old = AgentRuns::of(&agent).find(run, RunUse::Regrade, member)?.journal;
-    let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
-    let (mut judge, mut redactor) = (None, redactor(&agent, env));
-    let mut telemetry = Telemetry::off();
-    let is_observed = agent
-        .config
-        .observability
-        .as_ref()
-        .is_some_and(|config| config.enabled);
-    let regraded = is_observed.then(|| Journal::open(&old)).transpose()?;
-    let regraded = regraded.map(|journal| {
-        let header = journal.header();
-        header.regrades.clone().unwrap_or_else(|| header.run_id.clone())
-    });
-    let start = |redactor| match regraded {
-        Some(run) => telemetry::start_regrade(&agent, run, env, redactor),
-        None => Telemetry::off(),
-    };
-    let inventory = Inventory::new(&agent, None);
-    if inventory.each(&ModelRole::JUDGES).is_empty() {
-        telemetry = start(Arc::clone(&redactor));
-    } else {
-        let answers = Answers::open(&options.open.answers, options.open.record.as_deref(), &agent, env)
-            .map_err(OpenError::from)?;
-        redactor = answers.redactor();
-        refuse_uncalibrated(
-            &agent,
-            &agent.places,
-            None,
-            env,
-            &redactor,
-            source_of_verdicts(&answers),
-        )?;
-        let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(OpenError::from)?;
-        let turns = turn_runner(&agent, env, options.timeout, prices.clone())?;
-        let is_replayed = answers.replayed().is_some();
-        let backends = BackendSelector::new(env.clone(), answers).prices(prices);
-        model_keys::check(&agent, &inventory, &ModelRole::JUDGES, &backends).map_err(OpenError::from)?;
-        if !is_replayed {
-            telemetry = start(Arc::clone(&redactor));
-        }
-        let backends = backends.traced(telemetry.clone());
-        let pool = ModelPool::new(&agent.agent, &backends);
-        judge = pool.has_judges(None).then(|| pool.judges(&turns));
-    }
-    let mut cli_args = options.cli_args.clone();
-    redactor.arguments(&mut cli_args);
-    let (checks, files_of_graders) = check_identities(&agent, env)?;
-    let programs = GraderPrograms::new(&agent.dir, env, files_of_graders);
-    let request = RegradeRequest {
-        concurrency: concurrency(&agent, agent.execution.parallel_test_cases.value, false),
-        agent: agent.agent,
-        agent_path: options.agent_path.clone(),
-        identities,
-        redactor,
-        judge,
-        programs,
-        checks,
-        renew,
-        cli_args,
-    };
-    Ok(PreparedRegrade {
-        request,
-        old,
-        telemetry,
-    })
-}
-
-impl PreparedRegrade {
-    /// Grades the answers.
-    pub async fn run(&self, control: &RunControl, sink: &mut dyn RunSink) -> Result<RunOutcome, TestError> {
-        let telemetry = self.telemetry.clone();
-        let mut sink = TracedRun {
-            telemetry,
-            regrades: true,
-            sink,
-        };
-        let outcome = holodeck_runner::regrade(&self.request, &self.old, control, &mut sink).await;
-        control.within(telemetry::finish(&self.telemetry)).await;
-        Ok(outcome?)
-    }
-}
-
-/// Shards that can be merged.
-pub struct PreparedMerge {
-    request: MergeRequest,
-    journals: Vec<PathBuf>,
-}
-
-/// As [`prepare_test`], for merging the shards of a run, each a run id, its beginning, a journal or a folder with
-/// journals: no tool, server or model is needed.
-pub fn prepare_merge(
-    agent: LoadedAgent,
-    env: &Env,
-    options: &TestOptions,
-    runs: &[String],
-) -> Result<PreparedMerge, PrepareError> {
-    judge_steps::refuse_missing(&agent, None, "a merge")?;
-    let found = AgentRuns::of(&agent).find_shards(runs)?.into_iter();
-    let journals = found.map(|run| run.journal).collect();
-    let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
-    let redactor = redactor(&agent, env);
-    refuse_uncalibrated(
-        &agent,
-        &agent.places,
-        None,
-        env,
-        &redactor,
-        VerdictSource::Recorded,
-    )?;
-    let request = MergeRequest {
-        metadata: metadata(&agent.agent, options, &redactor),
-        checks: check_identities(&agent, env)?.0,
-        agent: agent.agent,
-        agent_path: options.agent_path.clone(),
-        identities,
-        redactor,
-    };
-    Ok(PreparedMerge { request, journals })
-}
-
-impl PreparedMerge {
-    /// Merges the shards.
-    pub async fn run(self, control: &RunControl, sink: &mut dyn RunSink) -> Result<RunOutcome, TestError> {
-        Ok(holodeck_runner::merge_shards(self.request, &self.journals, control, sink).await?)
-    }
-}
-
-/// Restores the options that a resumed run was started with: the source of its answers and the flags that shape them. A
-/// flag that is given again must be the same. Only the timeout may differ, because it is a reason to resume; then a
-/// warning is returned.
-fn restore_options(
-    options: &mut TestOptions,
-    header: &JournalHeader,
-    agent: &LoadedAgent,
-) -> Result<Option<String>, PrepareError> {
-    let differs = |flag, with| PrepareError::FlagDiffers {
-        flag,
-        with,
-        run_id: header.run_id.clone(),
-    };
-    let flags = &header.flags;
-    if options.open.side_effects == SideEffectGate::Open && !flags.allow_side_effects {
-        return Err(differs("--allow-side-effects", false));
-    }
-    if options.open.rebuild == Rebuild::Everything && !flags.force_ingest {
-        return Err(differs("--force-ingest", false));
-    }
-    let record = flags.record.as_ref().map(PathBuf::from);
-    if options.open.record.is_some() && options.open.record != record {
-        return Err(differs("--record", record.is_some()));
-    }
-    options.open.record = record;
-    if flags.allow_side_effects {
-        options.open.side_effects = SideEffectGate::Open;
-    }
-    if flags.force_ingest {
-        options.open.rebuild = Rebuild::Everything;
-    }
-    options.open.answers = match &header.replayed {
-        Some(replayed) => AnswerSource::Replay(PathBuf::from(&replayed.cassette)),
-        None => AnswerSource::Live,
-    };
-    let given = options.timeout.is_some();
-    options.timeout = options
-        .timeout
-        .or_else(|| flags.timeout_s.map(Duration::from_secs_f64));
-    let mut timeout = agent.execution.llm_timeout.clone();
-    timeout.override_with(options.timeout);
-    let (now, before) = (timeout.value.as_secs_f64(), header.settings.get("llm_timeout_s"));
-    let before = before
-        .and_then(Value::as_f64)
-        .filter(|&before| given && before.to_bits() != now.to_bits());
-    Ok(before.map(|before| {
-        format!("resumed with `--timeout {now}`; the run was started with a timeout of {before} s")
-    }))
-}
-
 impl PreparedTest {
     /// A preview of the run, with the estimated cost.
     pub fn dry_run(&self) -> DryRun {
@@ -674,104 +477,4 @@ pub enum TestError {
     /// The preparation of judges.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
-}
-
-/// The reader for the files of test cases.
-fn file_reader(agent: &ResolvedAgent, env: &Env) -> Result<FileReader, PrepareError> {
-    let reader = FileReader::new(converter(agent, env), agent.execution.file_timeout.value);
-    match (
-        fetcher(agent, env, Caching::On),
-        fetcher(agent, env, Caching::Off),
-    ) {
-        (Ok(cached), Ok(uncached)) => Ok(reader.with_fetchers(cached, uncached)),
-        (Err(error), _) | (_, Err(error)) => Err(PrepareError::Files(error)),
-    }
-}
-
-/// The runner of turns, as the agent file and the flags configure it.
-pub(crate) fn turn_runner(
-    agent: &ResolvedAgent,
-    env: &Env,
-    limit: Option<Duration>,
-    prices: Prices,
-) -> Result<TurnRunner, PrepareError> {
-    let mut timeout = agent.execution.llm_timeout.clone();
-    timeout.override_with(limit);
-    let timeout_source = match timeout.layer {
-        Layer::Cli => "`--timeout`",
-        Layer::Env => "`HOLODECK_LLM_TIMEOUT`",
-        _ => "`execution.llm_timeout`",
-    };
-    Ok(TurnRunner {
-        files: file_reader(agent, env)?,
-        prices,
-        model: agent.config.model.name.clone(),
-        timeout: Some(timeout.value),
-        timeout_source: timeout_source.to_owned(),
-    })
-}
-
-fn settings(agent: &ResolvedAgent, options: &TestOptions, replayed: Option<&Replayed>) -> RunSettings {
-    let mut parallel = agent.execution.parallel_test_cases.clone();
-    parallel.override_with(options.parallel.map(Some));
-    RunSettings {
-        concurrency: concurrency(agent, parallel.value, replayed.is_none()),
-        on_failure: options.on_failure,
-        budget: options.budget,
-        flags: RunFlags {
-            allow_side_effects: options.open.side_effects == SideEffectGate::Open,
-            force_ingest: options.open.rebuild == Rebuild::Everything,
-            timeout_s: options.timeout.map(|timeout| timeout.as_secs_f64()),
-            record: options
-                .open
-                .record
-                .as_ref()
-                .map(|path| path.display().to_string()),
-            trials: options.trials,
-            min_passes: options.min_passes,
-        },
-    }
-}
-
-/// The number of cases that run at a time. HTTP endpoints and recordings need few resources of this machine, but Claude
-/// Code runs a process on it for each case.
-fn concurrency(agent: &ResolvedAgent, requested: Option<NonZeroUsize>, live: bool) -> usize {
-    let claude = agent.config.model.provider == Provider::Anthropic && live;
-    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let default = if claude { 1 } else { (cores * 4).min(8) };
-    let limit = agent.config.claude.as_ref().filter(|_| claude);
-    let limit = limit.and_then(|claude| usize::try_from(claude.max_concurrent_sessions?).ok());
-    let requested = requested.map_or(default, NonZeroUsize::get);
-    limit.map_or(requested, |limit| requested.min(limit))
-}
-
-fn metadata(agent: &ResolvedAgent, options: &TestOptions, redactor: &Redactor) -> RunMetadata {
-    // The report already contains the cases; a second copy would double the size of the file and the memory.
-    let mut config = serde_json::to_value(agent.config.without_cases()).unwrap_or(Value::Null);
-    if let Some(config) = config.as_object_mut() {
-        config.remove("test_cases");
-    }
-    redactor.configuration(&mut config);
-    let mut cli_args = options.cli_args.clone();
-    redactor.arguments(&mut cli_args);
-    let instructions = &agent.instructions;
-    let mut prompt_version = json!({
-        "version": instructions.version,
-        "author": instructions.author,
-        "description": instructions.description,
-        "tags": instructions.tags,
-        "source": instructions.source,
-        "file_path": instructions.file_path,
-        "body_hash": instructions.body_hash,
-        "extra": instructions.extra,
-    });
-    redactor.configuration(&mut prompt_version);
-    RunMetadata {
-        agent_config: config,
-        prompt_version,
-        holodeck_version: env!("CARGO_PKG_VERSION").to_owned(),
-        cli_args,
-        git_commit: git::commit(&agent.dir),
-        mcp_servers: Vec::new(),
-    }
 }

@@ -8,7 +8,10 @@ use holodeck_model::{ClaudeConfig, Redactor, ResolvedAgent, SideEffectGate};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::fingerprint::{IdentityError, files_of_claude, files_of_tools};
+use crate::{
+    fingerprint::{IdentityError, file_digests},
+    inventory::FileOwner,
+};
 
 /// Keys of `claude:` that do not change answers.
 pub(crate) const WITHOUT_EFFECT: [&str; 6] = [
@@ -56,8 +59,8 @@ pub(crate) fn turn_key(
         config.approvals.as_ref().map(to_value).unwrap_or_default(),
     );
     let embeddings = config.embedding_provider.as_ref().filter(|_| {
-        let mut tools = config.tools.iter();
-        tools.any(|tool| tool.is_indexed() && !tool.is_mocked())
+        let mut tools = config.real_tools();
+        tools.any(|(_, tool)| tool.is_indexed())
     });
     add(
         "embedding_provider",
@@ -109,11 +112,15 @@ fn builtin_tools(claude: &ClaudeConfig, occasion: Occasion, side_effects: SideEf
 
 /// Digests of the files of tools and sub-agents, by the part of the YAML that names them.
 fn files(agent: &ResolvedAgent) -> Result<Map<String, Value>, IdentityError> {
-    let of_tools = files_of_tools(agent)?.into_iter();
-    let of_tools = of_tools.map(|(tool, files)| (tool.name().to_owned(), json!(files)));
-    let of_claude = files_of_claude(agent)?.into_iter();
-    let of_claude = of_claude.map(|(part, files)| (part.to_owned(), json!(files)));
-    Ok(of_tools.chain(of_claude).collect())
+    let files = file_digests(agent, FileOwner::shapes_turns)?.into_iter();
+    let named = files.map(|(owner, files)| {
+        let part = match owner {
+            FileOwner::Tool(tool) => tool.name().to_owned(),
+            other => other.to_string(),
+        };
+        (part, json!(files))
+    });
+    Ok(named.collect())
 }
 
 #[cfg(test)]

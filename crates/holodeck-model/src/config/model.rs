@@ -86,14 +86,11 @@ pub struct ModelOverrides {
 }
 
 impl ModelConfig {
-    /// This model with `overrides` applied; with another provider, only the overrides count. A key is never sent to a
-    /// server other than the one it was written for.
-    pub fn with_overrides(&self, overrides: &ModelOverrides) -> Self {
-        let overrides = overrides.clone();
-        let provider = overrides.provider.unwrap_or(self.provider);
-        let blank = Self {
+    /// A model with nothing but its name.
+    pub fn new(provider: Provider, name: String) -> Self {
+        Self {
             provider,
-            name: String::new(),
+            name,
             temperature: None,
             max_tokens: None,
             top_p: None,
@@ -104,9 +101,19 @@ impl ModelConfig {
             rpm: None,
             reasoning: None,
             reasoning_in_content: None,
+        }
+    }
+
+    /// This model with `overrides` applied; with another provider, only the overrides count. A key is never sent to a
+    /// server other than the one it was written for.
+    pub fn with_overrides(&self, overrides: &ModelOverrides) -> Self {
+        let overrides = overrides.clone();
+        let provider = overrides.provider.unwrap_or(self.provider);
+        let mut base = if provider == self.provider {
+            self.clone()
+        } else {
+            Self::new(provider, String::new())
         };
-        let same_provider = provider == self.provider;
-        let mut base = if same_provider { self.clone() } else { blank };
         if overrides.endpoint.is_some() && overrides.endpoint != base.endpoint {
             base.api_key = None;
         }

@@ -60,27 +60,14 @@ impl CheckIdentities {
         prompts: u32,
     ) -> Vec<DerivedSteps> {
         let mut found: Vec<DerivedSteps> = Vec::new();
-        let mut add = |metrics: &[MetricConfig], conversation: bool| {
-            for metric in metrics {
-                let MetricConfig::Geval(metric) = metric else {
-                    continue;
-                };
-                let steps = DerivedSteps::of(metric, conversation, agent.default_judge(), prompts);
-                let steps = steps.filter(|steps| found.iter().all(|known| known.key != steps.key));
-                found.extend(steps);
-            }
-        };
-        let shared = agent.config.evaluations.as_ref();
-        if planned.is_none_or(|planned| !planned.is_empty()) {
-            add(shared.map_or(&[][..], |evaluations| &evaluations.metrics), false);
-        }
-        for (index, case) in agent.config.test_cases.detailed() {
-            if planned.is_some_and(|planned| planned.binary_search(&index).is_err()) {
+        for (place, metric) in agent.config.metrics(planned) {
+            let MetricConfig::Geval(metric) = metric else {
                 continue;
-            }
-            add(&case.evaluations, false);
-            case.turns.iter().for_each(|turn| add(&turn.evaluations, false));
-            add(&case.conversation_evaluations, true);
+            };
+            let conversation = place.is_of_conversation();
+            let steps = DerivedSteps::of(metric, conversation, agent.default_judge(), prompts);
+            let steps = steps.filter(|steps| found.iter().all(|known| known.key != steps.key));
+            found.extend(steps);
         }
         found
     }

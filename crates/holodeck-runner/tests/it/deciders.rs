@@ -668,7 +668,7 @@ async fn another_tool_call_is_not_the_same_answer() {
             .and_called("look", json!({"id": 1, "all": true}), "found")
             .and_text("an answer")
     });
-    request.backend = Arc::new(other);
+    request.backend = Some(Arc::new(other));
     let after = run(request).await;
     for source in [path(&before), before.run_file.to_str().unwrap().to_owned()] {
         let comparison = bench.compare(&source, &path(&after), &GATE);

@@ -67,7 +67,7 @@ impl Project {
             accept_changes: false,
             agent,
             agent_path: "agent.yaml".to_owned(),
-            backend: Arc::new(backend.clone()) as Arc<dyn AgentBackend>,
+            backend: Some(Arc::new(backend.clone()) as Arc<dyn AgentBackend>),
             judge: None,
             users: None,
             router: None,

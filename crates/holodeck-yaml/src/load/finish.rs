@@ -25,30 +25,7 @@ impl Loader<'_> {
     pub(super) fn note_tests(&mut self, root: NodeId, agent: &Agent) {
         self.warn_idle_gates(root, agent);
         self.check_numbers(root, agent);
-        let shared = agent
-            .evaluations
-            .as_ref()
-            .map_or(&[][..], |evaluations| &evaluations.metrics);
-        self.note_ungated(root, "evaluations.metrics", shared);
-        for (index, case) in agent.test_cases.detailed() {
-            self.note_ungated(
-                root,
-                &format!("test_cases.{index}.evaluations"),
-                &case.evaluations,
-            );
-            self.note_ungated(
-                root,
-                &format!("test_cases.{index}.conversation_evaluations"),
-                &case.conversation_evaluations,
-            );
-            for (turn_index, turn) in case.turns.iter().enumerate() {
-                self.note_ungated(
-                    root,
-                    &format!("test_cases.{index}.turns.{turn_index}.evaluations"),
-                    &turn.evaluations,
-                );
-            }
-        }
+        self.note_ungated(root, agent);
         self.note_unchecked(root, agent);
         self.warn_missing_references(root, agent);
     }
@@ -107,12 +84,12 @@ impl Loader<'_> {
         }
     }
 
-    fn note_ungated(&mut self, root: NodeId, list: &str, metrics: &[MetricConfig]) {
-        for (index, metric) in metrics.iter().enumerate() {
+    fn note_ungated(&mut self, root: NodeId, agent: &Agent) {
+        for (place, metric) in agent.metrics(None) {
             if metric.gates() || !metric.enabled() {
                 continue;
             }
-            let pointer = format!("{list}.{index}");
+            let pointer = place.pointer();
             let Some(place) = self.named_place(root, &pointer) else {
                 continue;
             };

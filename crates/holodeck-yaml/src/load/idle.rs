@@ -27,37 +27,33 @@ struct Idle {
 impl Loader<'_> {
     /// Warns of every gate that passes whatever the agent answers.
     pub(super) fn warn_idle_gates(&mut self, root: NodeId, agent: &Agent) {
-        for (list, of_conversation, metrics) in lists(agent) {
-            for (index, metric) in metrics.iter().enumerate().filter(|(_, metric)| metric.enabled()) {
-                for Idle { field, message, help } in idle(metric, of_conversation) {
-                    let owner = format!("{list}.{index}");
-                    let pointer = format!("{owner}.{field}");
-                    let place = self.named_place(root, &pointer);
-                    let Some(place) = place.or_else(|| self.named_place(root, &owner)) else {
-                        continue;
-                    };
-                    let warning = Diagnostic::warning(Code::IdleGate, message)
-                        .about(pointer)
-                        .with_help(help);
-                    self.findings.add(&self.tree, place, warning);
-                }
+        for (place, metric) in agent.metrics(None).filter(|(_, metric)| metric.enabled()) {
+            for Idle { field, message, help } in idle(metric, place.is_of_conversation()) {
+                let owner = place.pointer();
+                let pointer = format!("{owner}.{field}");
+                let place = self.named_place(root, &pointer);
+                let Some(place) = place.or_else(|| self.named_place(root, &owner)) else {
+                    continue;
+                };
+                let warning = Diagnostic::warning(Code::IdleGate, message)
+                    .about(pointer)
+                    .with_help(help);
+                self.findings.add(&self.tree, place, warning);
             }
         }
     }
 
     /// Reports what `numeric` is to compare with if it is not a number: found out during a run, the answers are paid for.
     pub(super) fn check_numbers(&mut self, root: NodeId, agent: &Agent) {
-        for (list, _, metrics) in lists(agent) {
-            for (index, metric) in metrics.iter().enumerate() {
-                let Some(metric) = numeric(metric) else { continue };
-                let texts = match &metric.value {
-                    None => continue,
-                    Some(OneOrMany::One(text)) => std::slice::from_ref(text),
-                    Some(OneOrMany::Many(texts)) => texts.as_slice(),
-                };
-                for text in texts {
-                    self.check_number(root, metric, "value", text, &format!("{list}.{index}.value"));
-                }
+        for (place, metric) in agent.metrics(None) {
+            let Some(metric) = numeric(metric) else { continue };
+            let texts = match &metric.value {
+                None => continue,
+                Some(OneOrMany::One(text)) => std::slice::from_ref(text),
+                Some(OneOrMany::Many(texts)) => texts.as_slice(),
+            };
+            for text in texts {
+                self.check_number(root, metric, "value", text, &format!("{}.value", place.pointer()));
             }
         }
         for (index, case) in agent.test_cases.iter().enumerate() {
@@ -126,35 +122,6 @@ fn references(index: usize, case: &TestCase) -> Vec<(String, Option<usize>, &str
         Some((pointer, Some(turn), config.ground_truth.as_deref()?))
     });
     turns.collect()
-}
-
-/// Every list of metrics, with its place, and whether it is about whole conversations.
-fn lists(agent: &Agent) -> Vec<(String, bool, &[MetricConfig])> {
-    let shared = agent.evaluations.as_ref();
-    let mut lists: Vec<(String, bool, &[MetricConfig])> = shared
-        .map(|evaluations| {
-            (
-                "evaluations.metrics".to_owned(),
-                false,
-                evaluations.metrics.as_slice(),
-            )
-        })
-        .into_iter()
-        .collect();
-    for (index, case) in agent.test_cases.detailed() {
-        let case_pointer = format!("test_cases.{index}");
-        lists.push((format!("{case_pointer}.evaluations"), false, &case.evaluations));
-        let of_conversation = format!("{case_pointer}.conversation_evaluations");
-        lists.push((of_conversation, true, &case.conversation_evaluations));
-        for (turn, config) in case.turns.iter().enumerate() {
-            lists.push((
-                format!("{case_pointer}.turns.{turn}.evaluations"),
-                false,
-                &config.evaluations,
-            ));
-        }
-    }
-    lists
 }
 
 fn idle(metric: &MetricConfig, of_conversation: bool) -> Vec<Idle> {

@@ -16,6 +16,12 @@ use holodeck_cassette::{digest, file_digest};
 use holodeck_model::{Location, PathRef, SecretMap, absolute_path, io_reason, variable_secrets};
 use secrecy::ExposeSecret as _;
 
+use crate::{
+    AgentFolder,
+    agents::definition_files,
+    inventory::{Named, UsedFile},
+};
+
 /// Digests of files, and of variables, by their names.
 pub(crate) type FileDigests = BTreeMap<String, String>;
 
@@ -189,8 +195,29 @@ impl FileCollector {
         }
     }
 
+    /// Adds everything that a field of the agent file names. Documents, and another agent, have digests of their own.
+    pub(crate) fn add(&mut self, used: &UsedFile<'_>) {
+        self.at(used.pointer.as_str());
+        match &used.named {
+            Named::File(path) => self.add_file(path),
+            Named::Script(file) => self.add_script(Path::new(file.as_str()), file.base()),
+            Named::Module(name, folder) => self.add_python_module(name, folder),
+            Named::Program {
+                command,
+                args,
+                folder,
+            } => self.add_program(*command, args, folder),
+            Named::CommandLine(line, folder) => self.add_command_line(line, folder),
+            Named::Variables(kind, variables) => self.add_variables(kind, variables),
+            Named::EnvFile(file) => self.add_env_file(file),
+            Named::Folder(path) => self.add_all(path),
+            Named::Definitions(folders) => self.add_definitions(folders),
+            Named::Documents { .. } | Named::Agent(_) => {}
+        }
+    }
+
     /// Sets the field that names the files that are added next, as in `tools.0.file`.
-    pub(crate) fn at(&mut self, pointer: impl Into<String>) -> &mut Self {
+    fn at(&mut self, pointer: impl Into<String>) -> &mut Self {
         self.pointer = pointer.into();
         self
     }
@@ -216,7 +243,7 @@ impl FileCollector {
     }
 
     /// The program of a tool and the files among its arguments. A program of the machine is not a file of the agent.
-    pub(crate) fn add_program(&mut self, command: Option<&PathRef>, args: &[String], folder: &Path) {
+    fn add_program(&mut self, command: Option<&PathRef>, args: &[String], folder: &Path) {
         let pointer = self.pointer.clone();
         if let Some(command) = command {
             self.at(format!("{pointer}.command")).add_command(command);
@@ -229,7 +256,7 @@ impl FileCollector {
     }
 
     /// A program with its arguments in one list.
-    pub(crate) fn add_command_line(&mut self, line: &[String], folder: &Path) {
+    fn add_command_line(&mut self, line: &[String], folder: &Path) {
         let pointer = self.pointer.clone();
         let [command, args @ ..] = line else { return };
         self.at(format!("{pointer}.0"))
@@ -263,7 +290,7 @@ impl FileCollector {
     }
 
     /// A Python module by its name, with the modules that it may import: `folder` is the first place where Python looks.
-    pub(crate) fn add_python_module(&mut self, module: &str, folder: &Path) {
+    fn add_python_module(&mut self, module: &str, folder: &Path) {
         let folder = absolute_path(folder);
         let path = folder.join(module.replace('.', "/"));
         if path.is_dir() || self.kind(&path.with_added_extension("py")).is_some() {
@@ -272,7 +299,7 @@ impl FileCollector {
     }
 
     /// An argument, if it is the path of a file or folder.
-    pub(crate) fn add_argument(&mut self, argument: &str, folder: &Path) {
+    fn add_argument(&mut self, argument: &str, folder: &Path) {
         let path = absolute_path(folder).join(argument);
         let kind = match kind(&path) {
             Ok(Some(kind)) => kind,
@@ -298,7 +325,7 @@ impl FileCollector {
     }
 
     /// A file. A script adds the scripts of its language beside it, which it may import.
-    pub(crate) fn add_script(&mut self, file: &Path, folder: &Path) {
+    fn add_script(&mut self, file: &Path, folder: &Path) {
         let path = absolute_path(folder).join(file);
         let Some(kind) = self.kind(&path) else { return };
         if self.is_installed(&path) {
@@ -313,10 +340,21 @@ impl FileCollector {
     }
 
     /// A file that the configuration names; it may be missing.
-    pub(crate) fn add_file(&mut self, path: &Path) {
+    fn add_file(&mut self, path: &Path) {
         let path = absolute_path(path);
         if self.kind(&path).is_some() {
             self.insert(path);
+        }
+    }
+
+    /// The definitions of specialist agents.
+    fn add_definitions(&mut self, folders: &[AgentFolder]) {
+        let (found, unreadable) = definition_files(folders);
+        for path in &unreadable {
+            self.fail(IdentityError::new(path, &self.pointer, "cannot be read"));
+        }
+        for path in &found {
+            self.add_file(path);
         }
     }
 
@@ -336,7 +374,7 @@ impl FileCollector {
     }
 
     /// Every file of a folder, without hidden ones, installed packages and caches; the folder may be missing.
-    pub(crate) fn add_all(&mut self, folder: &Path) {
+    fn add_all(&mut self, folder: &Path) {
         self.add_folder(folder, &|_, _| true);
     }
 
@@ -381,7 +419,7 @@ impl FileCollector {
     }
 
     /// Environment variables or headers, without their secrets.
-    pub(crate) fn add_variables(&mut self, kind: &str, variables: &SecretMap) {
+    fn add_variables(&mut self, kind: &str, variables: &SecretMap) {
         for (name, value) in variables {
             let value = self.names.argument(value.expose_secret());
             let value = mask_secrets(name, &value);
@@ -391,7 +429,7 @@ impl FileCollector {
     }
 
     /// A file with environment variables, without their secrets.
-    pub(crate) fn add_env_file(&mut self, file: &PathRef) {
+    fn add_env_file(&mut self, file: &PathRef) {
         let path = absolute_path(&file.path());
         if self.kind(&path).is_none() {
             return;

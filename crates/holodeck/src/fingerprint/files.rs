@@ -1,6 +1,6 @@
-//! The files that an agent uses, with their digests.
+//! The digests of the files that an agent uses.
 //!
-//! This module knows which fields name files; [`FileCollector`] knows how a file is read and named.
+//! The inventory knows which fields name files; [`FileCollector`] knows how a file is read and named.
 
 use std::{
     collections::HashMap,
@@ -11,173 +11,57 @@ use std::{
 
 use holodeck_cassette::Cassette;
 use holodeck_documents::{Pictures, Source, WalkError, WalkOptions, walk};
-use holodeck_model::{LegacyConfig, PathRef, ResolvedAgent, SettingSource, ToolConfig};
+use holodeck_model::{PathRef, ResolvedAgent, ToolConfig};
 use holodeck_retrieval::FileManifest;
 
 use super::collect::{
     FileCollector, FileDigests, IdentityError, PathNames, digest_content, kind, merge_digests,
 };
-use crate::index::manifest;
-
-/// The files that the CLI reads in the agent's folder if `setting_sources` allows it.
-const SETTINGS: [&str; 5] = [
-    "CLAUDE.md",
-    "CLAUDE.local.md",
-    ".claude/CLAUDE.md",
-    ".claude/settings.json",
-    ".claude/settings.local.json",
-];
-
-/// The folders of which it reads every file.
-const SETTING_FOLDERS: [&str; 4] = [
-    ".claude/agents",
-    ".claude/commands",
-    ".claude/rules",
-    ".claude/skills",
-];
+use crate::{
+    JUDGE_STEPS,
+    index::manifest,
+    inventory::{self, FileOwner, Named, UsedFile},
+};
 
 /// Files that runs write into the agent's folder.
-const WRITTEN: [&str; 3] = ["results", "baselines", "judge-steps.json"];
+const WRITTEN: [&str; 3] = ["results", "baselines", JUDGE_STEPS];
 
-/// The files that the YAML names for tools without a `mock`.
-pub(crate) fn files_of_tools(
-    agent: &ResolvedAgent,
-) -> Result<Vec<(&ToolConfig, FileDigests)>, IdentityError> {
-    let tools = agent.config.tools.iter().enumerate();
+/// The files of an agent whose owner is wanted, with a digest each, by their owners. Owners without files are left out.
+pub(crate) fn file_digests<'a>(
+    agent: &'a ResolvedAgent,
+    is_wanted: impl Fn(FileOwner<'a>) -> bool,
+) -> Result<Vec<(FileOwner<'a>, FileDigests)>, IdentityError> {
+    let files = inventory::files(agent).into_iter();
+    let files: Vec<UsedFile<'a>> = files.filter(|file| is_wanted(file.owner)).collect();
     let mut found = Vec::new();
-    for (index, tool) in tools.filter(|(_, tool)| !tool.is_mocked()) {
-        let files = files_of_tool(agent, tool, &format!("tools.{index}"))?;
-        if !files.is_empty() {
-            found.push((tool, files));
+    for files in files.chunk_by(|one, other| one.owner.to_string() == other.owner.to_string()) {
+        let Some(UsedFile { owner, .. }) = files.first() else {
+            continue;
+        };
+        let mut digests = digests_of(&agent.dir, files)?;
+        for file in files {
+            if let (Named::Documents { source, follow_links }, FileOwner::Tool(tool)) = (&file.named, owner) {
+                let documents = documents(source, *follow_links, agent, open_manifest(agent, tool));
+                digests.extend(documents.map_err(|problem| problem.named_by(&file.pointer))?);
+            }
+        }
+        if !digests.is_empty() {
+            found.push((*owner, digests));
         }
     }
     Ok(found)
 }
 
-fn files_of_tool(
-    agent: &ResolvedAgent,
-    tool: &ToolConfig,
-    pointer: &str,
+/// The digests of files for an agent file in `folder`.
+pub(crate) fn digests_of<'a>(
+    folder: &Path,
+    files: impl IntoIterator<Item = &'a UsedFile<'a>>,
 ) -> Result<FileDigests, IdentityError> {
-    let mut files = FileCollector::new(&agent.dir);
-    files.at(pointer);
-    match tool {
-        ToolConfig::Vectorstore(it) => {
-            let manifest = open_manifest(agent, tool);
-            return documents(&it.source, it.follow_links, agent, manifest)
-                .map_err(|problem| problem.named_by(pointer));
-        }
-        ToolConfig::HierarchicalDocument(it) => {
-            let manifest = open_manifest(agent, tool);
-            return documents(&it.source, it.follow_links, agent, manifest)
-                .map_err(|problem| problem.named_by(pointer));
-        }
-        ToolConfig::Function(tool) => {
-            let command = tool.command.as_ref();
-            files.add_program(command, &tool.args, command.map_or(&agent.dir, |it| it.base()));
-            files.add_variables("variable", &tool.env);
-            if let Some(file) = &tool.file {
-                files.at(format!("{pointer}.file"));
-                files.add_script(Path::new(file.as_str()), file.base());
-            }
-        }
-        ToolConfig::Mcp(tool) => {
-            files.add_program(tool.command.as_ref(), &tool.args, &agent.dir);
-            files.add_variables("variable", &tool.env);
-            files.add_variables("header", &tool.headers);
-            if let Some(file) = &tool.env_file {
-                files.at(format!("{pointer}.env_file")).add_env_file(file);
-            }
-        }
-        ToolConfig::Prompt(tool) => {
-            if let Some(file) = &tool.file {
-                files.at(format!("{pointer}.file")).add_file(&file.path());
-            }
-        }
+    let mut collector = FileCollector::new(folder);
+    for file in files {
+        collector.add(file);
     }
-    files.digests()
-}
-
-/// The files of sub-agents, and the CLI's own settings, by the part of the YAML that names them.
-pub(crate) fn files_of_claude(
-    agent: &ResolvedAgent,
-) -> Result<Vec<(&'static str, FileDigests)>, IdentityError> {
-    let Some(claude) = &agent.config.claude else {
-        return Ok(Vec::new());
-    };
-    let mut prompts = FileCollector::new(&agent.dir);
-    for (name, subagent) in &claude.agents {
-        if let Some(file) = &subagent.prompt_file {
-            prompts
-                .at(format!("claude.agents.{name}.prompt_file"))
-                .add_file(&file.path());
-        }
-    }
-    let mut settings = FileCollector::new(&agent.dir);
-    settings.at("claude.setting_sources");
-    let in_folder = |source: &SettingSource| *source != SettingSource::User;
-    if claude.setting_sources.iter().any(in_folder) {
-        let folder = claude.working_directory.as_ref();
-        let folder = folder.map_or_else(|| agent.dir.clone(), PathRef::path);
-        for name in &SETTINGS {
-            settings.add_file(&folder.join(name));
-        }
-        for name in &SETTING_FOLDERS {
-            settings.add_all(&folder.join(name));
-        }
-    }
-    let mut files = vec![
-        ("claude.agents", prompts.digests()?),
-        ("claude.setting_sources", settings.digests()?),
-    ];
-    files.retain(|(_, files)| !files.is_empty());
-    Ok(files)
-}
-
-/// The files of this machine that test cases send.
-pub(super) fn attachments(agent: &ResolvedAgent) -> Result<FileDigests, IdentityError> {
-    let mut files = FileCollector::new(&agent.dir);
-    for (case, config) in agent.config.test_cases.detailed() {
-        let of_case = (format!("test_cases.{case}"), &config.files);
-        let of_turns = config.turns.iter().enumerate();
-        let of_turns =
-            of_turns.map(|(turn, config)| (format!("test_cases.{case}.turns.{turn}"), &config.files));
-        for (pointer, inputs) in std::iter::once(of_case).chain(of_turns) {
-            let paths = inputs.iter().enumerate();
-            for (index, path) in paths.filter_map(|(index, file)| Some((index, file.path.as_ref()?))) {
-                files
-                    .at(format!("{pointer}.files.{index}.path"))
-                    .add_file(&path.path());
-            }
-        }
-    }
-    files.digests()
-}
-
-/// The files of the skills of `routing.skills`, which a skill may read or run.
-pub(super) fn skills(agent: &ResolvedAgent) -> Result<FileDigests, IdentityError> {
-    let mut files = FileCollector::new(&agent.dir);
-    let routing = agent.config.routing.as_ref();
-    if let Some(skills) = routing.and_then(|routing| routing.skills.as_ref()) {
-        files
-            .at("routing.skills.directory")
-            .add_all(&skills.directory.path());
-    }
-    files.digests()
-}
-
-/// The program of `routing.legacy`.
-pub(super) fn legacy_program(
-    agent: &ResolvedAgent,
-    legacy: &LegacyConfig,
-) -> Result<FileDigests, IdentityError> {
-    let mut files = FileCollector::new(&agent.dir);
-    if let Some(line) = &legacy.command {
-        files
-            .at("routing.legacy.command")
-            .add_command_line(line, &agent.dir);
-    }
-    files.digests()
+    collector.digests()
 }
 
 /// Why the documents of a source cannot be read.

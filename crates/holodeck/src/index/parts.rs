@@ -10,6 +10,7 @@ use holodeck_retrieval::{
 };
 
 use super::{Index, place::collection, size, writer::ModelWriter};
+use crate::inventory::reranker;
 
 impl Index {
     pub(super) async fn store(&self) -> Result<&Arc<dyn VectorStore>, RetrievalError> {
@@ -67,11 +68,7 @@ impl Index {
     }
 
     pub(super) fn reranker(&self) -> Result<Option<Arc<dyn Reranker>>, RetrievalError> {
-        let model = match &self.tool {
-            ToolConfig::HierarchicalDocument(tool) if tool.enable_reranking => tool.reranker_model.as_ref(),
-            _ => None,
-        };
-        let Some(model) = model.filter(|model| serves_rerank(model)) else {
+        let Some(model) = reranker(&self.tool).filter(|model| serves_rerank(model)) else {
             return Ok(None);
         };
         let reranker = HttpReranker::new(model, self.client()?, &EndpointOptions::default())?;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     asker::Asker,
     backends::{BackendSelector, Specialist},
+    inventory::reranker,
 };
 
 /// The system prompt.
@@ -21,12 +22,8 @@ const INSTRUCTIONS: &str = "You rate how well passages of documents answer a que
     number from 0 (unrelated) to 1 (answers the question).";
 
 /// The `reranker_model` of a tool that is enabled and is a chat model: it has no endpoint that serves `/rerank`.
-pub(crate) fn chat_reranker(tool: &ToolConfig) -> Option<&ModelConfig> {
-    let ToolConfig::HierarchicalDocument(tool) = tool else {
-        return None;
-    };
-    let model = tool.reranker_model.as_ref().filter(|_| tool.enable_reranking)?;
-    (!holodeck_retrieval::serves_rerank(model)).then_some(model)
+pub(super) fn chat_reranker(tool: &ToolConfig) -> Option<&ModelConfig> {
+    reranker(tool).filter(|model| !holodeck_retrieval::serves_rerank(model))
 }
 
 /// Time limit of a search: the embedder of the question may be slow.

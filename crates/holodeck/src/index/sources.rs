@@ -88,9 +88,8 @@ type NamedSources = Vec<(String, FileSource)>;
 /// Reports patterns that match nothing when the agent is loaded. Plain paths are checked by the loader.
 pub(crate) fn check_patterns(load: &mut Load, env: &Env) {
     let Some(agent) = &load.agent else { return };
-    let tools = agent.config.tools.iter().enumerate();
+    let tools = agent.config.real_tools();
     let found: Vec<_> = tools
-        .filter(|(_, tool)| !tool.is_mocked())
         .filter_map(|(index, tool)| {
             let (source, follow_links) = match tool {
                 ToolConfig::Vectorstore(tool) => (&tool.source, tool.follow_links),

@@ -6,7 +6,8 @@ use holodeck_model::{
 use holodeck_orchestrator::split_command;
 use holodeck_yaml::{Load, LoadedAgent};
 
-use super::{enabled, loop_metrics};
+use super::enabled;
+use crate::inventory::loop_metrics;
 
 /// Reports what can't work, and warns of what may mislead.
 pub(crate) fn check(load: &mut Load) {
@@ -97,7 +98,8 @@ fn check_noise(agent: &LoadedAgent, config: &QualityLoopConfig, found: &mut Vec<
     if !matches!(config.min_improvement, MinImprovement::Noise(_)) {
         return;
     }
-    let unknown = loop_metrics(agent, config).find(|metric| match metric.judging() {
+    let mut metrics = loop_metrics(agent, config).map(|(_, metric)| metric);
+    let unknown = metrics.find(|metric| match metric.judging() {
         Some(judging) => judging.repeats < 2,
         None => matches!(metric, MetricConfig::Code(_)),
     });
@@ -136,7 +138,8 @@ fn warn_gating(agent: &LoadedAgent, config: &QualityLoopConfig, found: &mut Vec<
         return;
     }
     for (index, name) in config.scorer.metrics.iter().enumerate() {
-        let gates = loop_metrics(agent, config).any(|metric| metric.name() == name && metric.gates());
+        let mut metrics = loop_metrics(agent, config);
+        let gates = metrics.any(|(_, metric)| metric.name() == name && metric.gates());
         if gates {
             let message = format!("metric `{name}` both drives the quality loop and gates the test cases");
             let warning = Diagnostic::warning(Code::InconsistentValues, message).with_help(

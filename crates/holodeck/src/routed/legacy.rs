@@ -107,11 +107,12 @@ impl LegacyOpening for OtherModel {
         };
         let open = self.open.0.get_or_try_init(open).await;
         let open = open.map_err(|error| broken(error.to_string()))?;
+        let backend = open.backend().map_err(|error| broken(error.to_string()))?;
         let prices = open.backends().price_list().clone();
         let turns = turn_runner(&agent, &variants.env, variants.timeout, prices);
         let turns = turns.map_err(|error| broken(error.to_string()))?;
         let ready = ReadyAgent {
-            backend: Arc::clone(open.backend()),
+            backend: Arc::clone(backend),
             turns,
             tools: KnownTools::default(),
         };

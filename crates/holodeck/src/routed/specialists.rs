@@ -8,7 +8,7 @@ use holodeck_backend_api::{BackendError, Explanation, Occasion, ToolHost};
 use holodeck_model::{AgentMode, Env, NonInteractive, Provider, ResolvedAgent, SkillDoc, ToolNames};
 use holodeck_orchestrator::{AgentDefinition, ReadyAgent, SkillPrograms, Specialists};
 use holodeck_otel_bridge::Telemetry;
-use holodeck_validators::{CheckState, ClaudeCliSearch, ClaudeEnv, check_credentials};
+use holodeck_validators::{CheckState, ClaudeCliSearch, ClaudeEnv, check_own_key};
 use holodeck_yaml::LoadedAgent;
 use tokio::sync::OnceCell;
 
@@ -129,7 +129,7 @@ impl Variants {
             let found = ClaudeCliSearch::for_agent(agent, env).find().await;
             return found.err().map(|error| error.message.clone());
         }
-        let credentials = check_credentials(agent, env);
+        let credentials = check_own_key(agent, env);
         if credentials.state == CheckState::Missing {
             let message = credentials.diagnostic.map(|found| found.message);
             return Some(message.unwrap_or(credentials.found));
