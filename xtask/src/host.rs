@@ -1,9 +1,21 @@
 //! Access to the machine: programs and the environment.
 
 use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use anyhow::{Context as _, Result, bail};
+
+/// The workspace root: of the checkout in which Cargo runs this program, since two checkouts may share what is built.
+pub(crate) fn root() -> &'static Path {
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let here = env("CARGO_MANIFEST_DIR");
+        let here = PathBuf::from(here.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR")));
+        here.parent().unwrap_or(&here).to_owned()
+    });
+    &ROOT
+}
 
 /// A command that runs at the workspace root.
 #[expect(
@@ -12,7 +24,7 @@ use anyhow::{Context as _, Result, bail};
 )]
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
-    command.current_dir(crate::workspace::root());
+    command.current_dir(root());
     command
 }
 

@@ -22,6 +22,7 @@ mod programs;
 mod report;
 mod rows;
 mod scenarios;
+mod subject;
 mod types;
 
 use self::facts::Facts;

@@ -1,24 +1,12 @@
 //! The workspace as Cargo and git see it.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::LazyLock,
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use crate::host;
-
-/// The workspace root: of the checkout in which Cargo runs this program, since two checkouts may share what is built.
-pub(crate) fn root() -> &'static Path {
-    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
-        let here = host::env("CARGO_MANIFEST_DIR");
-        let here = PathBuf::from(here.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR")));
-        here.parent().unwrap_or(&here).to_owned()
-    });
-    &ROOT
-}
+pub(crate) use crate::host::root;
 
 /// The output of `cargo metadata` for this platform.
 pub(crate) struct Metadata(Value);

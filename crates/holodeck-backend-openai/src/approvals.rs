@@ -8,7 +8,7 @@ use holodeck_backend_api::{
     Approval, ApprovalAsk, ApprovalDecision, BackendError, BackendEvent, ToolCall, TurnRequest,
 };
 
-use crate::{core::Core, message::unless_cancelled, tool_calls};
+use crate::{core::Core, message::unless_cancelled};
 
 /// The decisions about the calls of one message, by call id. A call without an entry needed no decision.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub(crate) fn decide<'a>(
         let mut paused = false;
         for call in calls {
             // A call that cannot run needs no decision.
-            if tool_calls::refusal(core, call).is_some() {
+            if core.refusal(call).is_some() {
                 continue;
             }
             let mut ask = ApprovalAsk::about(call);

@@ -8,8 +8,8 @@ use std::{
 };
 
 use holodeck_backend_api::{
-    AnswerFormat, Approver, BackendError, ModelCalls, ModelRequest, RequestPlace, TokenUsage, ToolFilter,
-    ToolHost, ToolSpec,
+    AnswerFormat, Approver, BackendError, CallRefusal, ModelCalls, ModelRequest, RequestPlace, TokenUsage,
+    ToolCall, ToolFilter, ToolHost, ToolOutput, ToolSpec,
 };
 use holodeck_model::{Location, ResolvedAgent, ToolAccess, ToolNames};
 use serde_json::{Map, Value};
@@ -199,6 +199,20 @@ impl Core {
         self.access.allows_call(&self.names, tool)
     }
 
+    /// Why a call cannot run, regardless of an approver's decision.
+    pub(crate) fn refusal(&self, call: &ToolCall) -> Option<ToolOutput> {
+        if !self.allows(&call.name) {
+            let text = format!("tool `{}` is not allowed", call.name);
+            return Some(ToolOutput::refused(CallRefusal::NotAllowed, text));
+        }
+        let problem = object_problem(&call.arguments)?;
+        let text = format!(
+            "the arguments for `{}` are not a JSON object ({problem}); call it again with one",
+            call.name
+        );
+        Some(ToolOutput::refused(CallRefusal::InvalidArguments, text))
+    }
+
     /// Adds the place in the YAML that caused the error, if known.
     pub(crate) fn explain(&self, mut error: BackendError) -> BackendError {
         if let BackendError::Provider {
@@ -269,4 +283,17 @@ fn offer_tools(names: &ToolNames, access: &ToolAccess, specs: &[ToolSpec]) -> Ve
         definition: wire_message::tool(spec),
     });
     offered.collect()
+}
+
+/// Why the arguments are not an object; `None` if they are one.
+fn object_problem(arguments: &Value) -> Option<String> {
+    match arguments {
+        Value::Object(_) => None,
+        Value::String(text) => Some(match serde_json::from_str::<Value>(text) {
+            Ok(_) => "they are a text".to_owned(),
+            Err(error) => error.to_string(),
+        }),
+        Value::Array(_) => Some("they are a list".to_owned()),
+        _ => Some("they are a single value".to_owned()),
+    }
 }

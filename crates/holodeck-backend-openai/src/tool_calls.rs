@@ -7,7 +7,6 @@ use holodeck_backend_api::{
     ApprovalDecision, BackendError, CallDetails, CallRefusal, Image, ToolCall, ToolCx, ToolError, ToolOutput,
     ToolResult,
 };
-use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
 use tracing::Instrument as _;
 
@@ -104,7 +103,7 @@ async fn call_tool(
     decision: Option<&ApprovalDecision>,
     cx: ToolCx,
 ) -> Result<ToolOutput, ToolError> {
-    if let Some(refusal) = refusal(core, call) {
+    if let Some(refusal) = core.refusal(call) {
         return Ok(refusal);
     }
     match decision {
@@ -125,32 +124,5 @@ async fn call_tool(
             let text = "the approval was withdrawn";
             Ok(ToolOutput::refused(CallRefusal::Rejected, text))
         }
-    }
-}
-
-/// Why a call cannot run, regardless of an approver's decision.
-pub(crate) fn refusal(core: &Core, call: &ToolCall) -> Option<ToolOutput> {
-    if !core.allows(&call.name) {
-        let text = format!("tool `{}` is not allowed", call.name);
-        return Some(ToolOutput::refused(CallRefusal::NotAllowed, text));
-    }
-    let problem = object_problem(&call.arguments)?;
-    let text = format!(
-        "the arguments for `{}` are not a JSON object ({problem}); call it again with one",
-        call.name
-    );
-    Some(ToolOutput::refused(CallRefusal::InvalidArguments, text))
-}
-
-/// Why the arguments are not an object; `None` if they are one.
-fn object_problem(arguments: &Value) -> Option<String> {
-    match arguments {
-        Value::Object(_) => None,
-        Value::String(text) => Some(match serde_json::from_str::<Value>(text) {
-            Ok(_) => "they are a text".to_owned(),
-            Err(error) => error.to_string(),
-        }),
-        Value::Array(_) => Some("they are a list".to_owned()),
-        _ => Some("they are a single value".to_owned()),
     }
 }

@@ -22,7 +22,7 @@ mod tools;
 mod turn_events;
 
 pub use agent::{AgentContext, RecordedAgent, ReplayedAgent};
-pub use cassette::{Cassette, RecordingInfo};
+pub use cassette::Cassette;
 pub use choices::{RecordedChoices, ReplayedChoices};
 pub use digest::{digest, file_digest};
 pub use entry::{FORMAT_VERSION, request_key};

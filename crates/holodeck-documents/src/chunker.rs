@@ -12,6 +12,7 @@ mod domain;
 mod number;
 mod outline;
 mod references;
+mod sentences;
 mod text;
 
 use std::fmt::Write as _;

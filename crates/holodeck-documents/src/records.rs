@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::Format;
 use crate::convert::text::decode;
-pub use error::{RecordAt, RecordError, RecordProblem};
+pub(crate) use error::{RecordAt, RecordError, RecordProblem};
 
 /// How the records of a file are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,13 +16,9 @@ mod agent;
 mod event;
 mod input;
 
-pub use event::{
-    AgUiBody, AgUiEvent, AgUiInterrupt, AgUiMetadata, AgUiOutcome, AgUiSubagentOutcome, AgUiUsage,
-};
-pub use input::{
-    AgUiContext, AgUiFunction, AgUiInputError, AgUiMessage, AgUiRequest, AgUiResume, AgUiToolCall,
-    AgUiUserMessage, RunAgentInput,
-};
+use event::{AgUiBody, AgUiInterrupt, AgUiOutcome, AgUiSubagentOutcome, AgUiUsage};
+pub use event::{AgUiEvent, AgUiMetadata};
+pub use input::{AgUiRequest, RunAgentInput};
 
 use agent::{Agent, Output, Stage};
 

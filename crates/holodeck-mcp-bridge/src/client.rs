@@ -5,10 +5,12 @@ mod calls;
 mod connect;
 mod connection;
 mod content;
+mod error;
 mod handler;
 mod hosts;
 mod http;
 mod listing;
+mod options;
 mod plan;
 mod sampler;
 mod server;
@@ -18,6 +20,10 @@ mod tools;
 mod watched;
 mod words;
 
-pub use connect::{ConnectError, Connected, FailedServer, McpOptions, McpServer, ServerInfo};
+use error::ConnectError;
+use options::ServerInfo;
+
+pub use connect::{Connected, McpServer};
 pub use holodeck_backend_api::{Elicitation, ElicitationAnswer, ElicitationHost};
 pub use hosts::{SampledMessage, SamplingAnswer, SamplingHost, SamplingRequest};
+pub use options::McpOptions;

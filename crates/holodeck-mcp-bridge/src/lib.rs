@@ -6,10 +6,10 @@ mod env_file;
 mod launch;
 mod registry;
 
-pub use claude_servers::{ClaudeServer, ClaudeServers};
+pub use claude_servers::ClaudeServers;
 pub use client::{
-    ConnectError, Connected, Elicitation, ElicitationAnswer, ElicitationHost, FailedServer, McpOptions,
-    McpServer, SampledMessage, SamplingAnswer, SamplingHost, SamplingRequest, ServerInfo,
+    Connected, Elicitation, ElicitationAnswer, ElicitationHost, McpOptions, McpServer, SampledMessage,
+    SamplingAnswer, SamplingHost, SamplingRequest,
 };
 pub use env_file::env_file_variables;
-pub use registry::{REGISTRY_URL, Registry, RegistryError, RegistryServer, ServerForm, Unusable};
+pub use registry::{REGISTRY_URL, Registry, RegistryError, RegistryServer, Unusable};

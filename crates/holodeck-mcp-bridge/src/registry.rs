@@ -7,7 +7,7 @@ use serde_json::Value;
 
 mod entry;
 
-pub use entry::{RegistryServer, ServerForm, Unusable};
+pub use entry::{RegistryServer, Unusable};
 
 /// The official registry.
 pub const REGISTRY_URL: &str = "https://registry.modelcontextprotocol.io";

@@ -54,7 +54,7 @@ pub use approval::{
 };
 pub use call_details::{CallDetails, CallRefusal, Passage};
 pub use call_paths::{
-    AskReason, CallPath, NamedPath, PathAccess, join_path, named_paths, path_access, remembered_approval,
+    AskReason, CallPath, PathAccess, join_path, named_paths, path_access, remembered_approval,
     tools_with_paths,
 };
 pub use case::{
@@ -68,8 +68,8 @@ pub use deciders::{
     CaseDeciders, CheckIdentities, CheckIdentity, CheckReads, Decider, DerivedSteps, Difference, Digest,
     Digests, GraderFiles, TRIALS_RULE, check_label, describe_differences,
 };
-pub use diagnostic::{Diagnostic, Label, Location, Severity, Span};
-pub use endpoint::{EndpointConfig, EndpointError, EndpointOrigin, EndpointRoute, ModelEndpoint};
+pub use diagnostic::{Diagnostic, Location, Severity, Span};
+pub use endpoint::{EndpointConfig, EndpointError, EndpointRoute, ModelEndpoint};
 pub use env::Env;
 pub use execution::{
     Command, CommandContext, CommandResult, ExecutionAttempt, IterationRecord, RESERVED_FIELDS,
@@ -96,7 +96,7 @@ pub use settings::{ExecutionSettings, Layer, Setting};
 pub use shard::{Shard, ShardError, ShardPart};
 pub use skill_doc::SkillDoc;
 pub use source::{Source, Sources};
-pub use substitute::{Substitution, substitute};
+pub use substitute::substitute;
 pub use suggest::closest;
 pub use tool_names::{
     DeclaredTool, HOLODECK_SERVER, NameMatch, ServerAccess, ToolAccess, ToolIdentity, ToolKind, ToolNames,
@@ -106,6 +106,6 @@ pub use tool_names::{
 pub use tool_pattern::{CallPattern, ToolPattern};
 pub use usage::{Spent, TokenUsage, UsageMetadata};
 pub use value::{
-    Decimal, Glob, JsonMap, OneOrMany, PathBases, PathGlob, PathRef, Pattern, PatternError, SecretMap,
-    has_lost_digits, python_str,
+    Decimal, Glob, JsonMap, OneOrMany, PathBases, PathGlob, PathRef, Pattern, SecretMap, has_lost_digits,
+    python_str,
 };

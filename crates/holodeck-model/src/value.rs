@@ -16,7 +16,7 @@ pub use one_or_many::OneOrMany;
 pub(crate) use path_glob::is_within;
 pub use path_glob::{PathBases, PathGlob};
 pub use path_ref::PathRef;
-pub use pattern::{Pattern, PatternError};
+pub use pattern::Pattern;
 pub use python::python_str;
 pub use secret::SecretMap;
 

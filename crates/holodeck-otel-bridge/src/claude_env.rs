@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use holodeck_http::HttpUrl;
 use holodeck_model::{ObservabilityConfig, OtlpExporter, OtlpProtocol};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
 
 use crate::{
     collector::{collector_endpoint, otlp},
@@ -100,18 +100,13 @@ impl Variables {
         }
         // The CLI uses values literally, although the specification requires percent-encoding.
         let headers: Vec<String> = (otlp.headers.iter())
-            .filter(|(_, value)| can_be_listed(value))
+            .filter(|(_, value)| unmapped::can_be_listed(value))
             .map(|(name, value)| format!("{}={}", name.trim(), value.expose_secret().trim()))
             .collect();
         if !headers.is_empty() {
             self.set("OTEL_EXPORTER_OTLP_HEADERS", &headers.join(","));
         }
     }
-}
-
-/// Whether the CLI accepts the value of a header: it splits the list at each comma.
-pub(crate) fn can_be_listed(value: &SecretString) -> bool {
-    !value.expose_secret().contains([',', '\n', '\r'])
 }
 
 /// The wording is fixed by the contract, including the full stop.

@@ -2,10 +2,14 @@
 
 use holodeck_model::{LogLevel, LogsConfig, ObservabilityConfig};
 
-use crate::{
-    claude_env::can_be_listed,
-    collector::{compression, otlp},
-};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::collector::{compression, otlp};
+
+/// Whether the CLI accepts the value of a header: it splits the list at each comma.
+pub(crate) fn can_be_listed(value: &SecretString) -> bool {
+    !value.expose_secret().contains([',', '\n', '\r'])
+}
 
 /// Settings without a variable of the Claude CLI, in the order of the contract, followed by those missing in it.
 pub(crate) fn by_claude(config: &ObservabilityConfig) -> Vec<&'static str> {

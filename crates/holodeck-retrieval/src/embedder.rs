@@ -17,7 +17,7 @@ mod wire;
 
 pub use cached::CachedEmbedder;
 pub use hash::HashEmbedder;
-pub use http::HttpEmbedder;
+use http::HttpEmbedder;
 
 /// Turns texts into vectors.
 #[async_trait]

@@ -106,11 +106,6 @@ impl Endpoint {
         self
     }
 
-    /// The URL of requests, without secrets.
-    pub(crate) fn url(&self) -> &HttpUrl {
-        &self.url
-    }
-
     /// Posts `body` and reads the answer.
     pub(crate) async fn ask<T: DeserializeOwned>(&self, body: &Value) -> Result<T, Failure> {
         let answer = self

@@ -15,7 +15,8 @@ mod run;
 
 pub use corpus::{Content, Corpus, ListedSource, Piece};
 pub use files::{Cutting, FileCorpus, FileSource};
-pub use plan::{IngestMode, IngestPlan, SourceFailure};
+use plan::SourceFailure;
+pub use plan::{IngestMode, IngestPlan};
 pub use progress::{IngestEvent, IngestProgress};
 
 /// Brings an index up to date with its sources.

@@ -33,7 +33,7 @@ pub use cache::ModelCache;
 pub use chroma::ChromaStore;
 pub use context::{ContextRequest, ContextWriter, Contexts};
 pub use embedded::EmbeddedStore;
-pub use embedder::{CachedEmbedder, Embedder, EmbedderId, HashEmbedder, HttpEmbedder, Purpose, embedder};
+pub use embedder::{CachedEmbedder, Embedder, EmbedderId, HashEmbedder, Purpose, embedder};
 pub use endpoint::EndpointOptions;
 #[doc(no_inline)]
 pub use {holodeck_backend_api as api, holodeck_documents as documents, holodeck_model as model};
@@ -46,10 +46,10 @@ pub use entry::{Entry, Filter, Passage, Scored, SourceState};
 pub use error::RetrievalError;
 pub use ingest::{
     Content, Corpus, Cutting, FileCorpus, FileSource, IngestEvent, IngestMode, IngestPlan, IngestProgress,
-    IngestReport, Ingestor, ListedSource, Piece, SourceFailure,
+    IngestReport, Ingestor, ListedSource, Piece,
 };
-pub use manifest::{FileContent, FileManifest};
-pub use migrate::{MoveProgress, MoveReport, migrate};
+pub use manifest::FileManifest;
+pub use migrate::{MoveProgress, migrate};
 pub use okapi::InMemoryKeywords;
 pub use open::open_server;
 #[cfg(feature = "postgres")]

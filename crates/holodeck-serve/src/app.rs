@@ -35,7 +35,7 @@ struct Inner {
     options: ServeOptions,
     /// Places for runs of all agents.
     capacity: Arc<Semaphore>,
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
     /// The clients that follow each conversation.
     followers: Mutex<HashMap<String, usize>>,
     is_draining: AtomicBool,
@@ -68,7 +68,7 @@ impl App {
             store,
             capacity: capacity(options.max_runs),
             options,
-            metrics: Metrics::default(),
+            metrics: Arc::default(),
             followers: Mutex::default(),
             is_draining: AtomicBool::new(false),
             closing: CancellationToken::new(),
@@ -84,7 +84,7 @@ impl App {
         &self.0.store
     }
 
-    pub(crate) fn metrics(&self) -> &Metrics {
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         &self.0.metrics
     }
 

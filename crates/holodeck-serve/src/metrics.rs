@@ -2,7 +2,10 @@
 
 use std::{
     fmt::Write as _,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 /// The counters of the server.
@@ -19,9 +22,15 @@ pub(crate) struct Metrics {
 }
 
 /// An open stream of events.
-pub(crate) struct OpenStream(crate::App);
+pub(crate) struct OpenStream(Arc<Metrics>);
 
 impl Metrics {
+    /// Counts a stream as open until the result is dropped.
+    pub(crate) fn open_stream(self: &Arc<Self>) -> OpenStream {
+        self.streams.fetch_add(1, Relaxed);
+        OpenStream(Arc::clone(self))
+    }
+
     pub(crate) fn count_started(&self) {
         self.runs_started.fetch_add(1, Relaxed);
     }
@@ -107,15 +116,8 @@ impl Metrics {
     }
 }
 
-impl OpenStream {
-    pub(crate) fn begin(app: &crate::App) -> Self {
-        app.metrics().streams.fetch_add(1, Relaxed);
-        Self(app.clone())
-    }
-}
-
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        self.0.metrics().streams.fetch_sub(1, Relaxed);
+        self.0.streams.fetch_sub(1, Relaxed);
     }
 }

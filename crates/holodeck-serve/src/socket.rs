@@ -252,7 +252,7 @@ impl Client {
             head: session.head,
             frames: self.frames.clone(),
             _follower: self.app.follow(session_id),
-            _open: OpenStream::begin(&self.app),
+            _open: self.app.metrics().open_stream(),
         };
         let task = self.app.tasks().spawn(room.follow()).abort_handle();
         if let Some(before) = self.rooms.insert(session_id.to_owned(), task) {

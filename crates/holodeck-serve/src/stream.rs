@@ -19,7 +19,6 @@ use tokio::{
 use crate::{
     App,
     app::Follower,
-    metrics::OpenStream,
     problem::{Problem, Result},
 };
 
@@ -139,7 +138,7 @@ pub(crate) fn frames(mut receiver: mpsc::Receiver<Bytes>) -> Response {
 }
 
 async fn produce(app: App, mut feed: Feed, sender: Sender<Bytes>, follower: Follower) {
-    let _open = OpenStream::begin(&app);
+    let _open = app.metrics().open_stream();
     let mut is_open = send(&app, &sender, Bytes::from_static(b"retry: 2000\n\n")).await;
     let mut seen = false;
     while is_open {

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::scenarios::Subject;
+use super::subject::Subject;
 use crate::host;
 
 /// The model that everything is asked of: one with thinking budgets, known to every release.

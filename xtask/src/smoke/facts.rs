@@ -19,6 +19,11 @@ impl Facts {
         self.0.insert(name.to_owned(), found.to_string());
     }
 
+    /// Notes the first of two words if it is so, else the second.
+    pub(super) fn either(&mut self, name: &str, is_so: bool, [yes, no]: [&str; 2]) {
+        self.set(name, if is_so { yes } else { no });
+    }
+
     /// Notes the type of every field of a message, by its path below `name`.
     pub(super) fn shape(&mut self, name: &str, message: &Value) {
         self.shape_below(name, message, DEPTH);

@@ -1,12 +1,13 @@
 //! Scenarios that exercise the CLI, one process or a few at a time.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use holodeck_testkit::AnthropicServer;
 
 use super::facts::Facts;
+pub(super) use super::subject::Subject;
 
 mod conversation;
 mod extras;
@@ -19,73 +20,26 @@ mod structured;
 mod subagents;
 mod tools;
 
-/// No message within this time is a failure of the gate, not a slow machine.
-const PATIENCE: Duration = Duration::from_mins(1);
-
 /// The same for the base conversation, which runs alone: with a second attempt, its drift is known within a minute.
 pub(super) const BASE_PATIENCE: Duration = Duration::from_secs(25);
 
-/// The binary and server of a scenario.
-#[derive(Clone)]
-pub(super) struct Subject {
-    /// Its name in the table.
-    pub(super) title: String,
-    pub(super) cli: PathBuf,
-    /// The package of the MCP server that is not ours.
-    pub(super) mcp: PathBuf,
-    /// How long a message is waited for.
-    pub(super) patience: Duration,
-}
-
-pub(super) struct Scenario {
-    name: &'static str,
-    run: fn(&Subject, &mut Facts) -> Result<()>,
-}
+/// A name, and what looks at the CLI.
+pub(super) type Scenario = (&'static str, fn(&Subject, &mut Facts) -> Result<()>);
 
 /// The scenarios that everything else depends on. They run first, and their drift ends the gate.
-pub(super) const BASE: &[Scenario] = &[Scenario {
-    name: "conversation",
-    run: conversation::run,
-}];
+pub(super) const BASE: &[Scenario] = &[("conversation", conversation::run)];
 
 /// The long ones first: they run side by side.
 pub(super) const OTHERS: &[Scenario] = &[
-    Scenario {
-        name: "providers",
-        run: providers::run,
-    },
-    Scenario {
-        name: "servers",
-        run: servers::run,
-    },
-    Scenario {
-        name: "tools",
-        run: tools::run,
-    },
-    Scenario {
-        name: "sessions",
-        run: sessions::run,
-    },
-    Scenario {
-        name: "limits",
-        run: limits::run,
-    },
-    Scenario {
-        name: "extras",
-        run: extras::run,
-    },
-    Scenario {
-        name: "structured",
-        run: structured::run,
-    },
-    Scenario {
-        name: "subagents",
-        run: subagents::run,
-    },
-    Scenario {
-        name: "startup",
-        run: startup::run,
-    },
+    ("providers", providers::run),
+    ("servers", servers::run),
+    ("tools", tools::run),
+    ("sessions", sessions::run),
+    ("limits", limits::run),
+    ("extras", extras::run),
+    ("structured", structured::run),
+    ("subagents", subagents::run),
+    ("startup", startup::run),
 ];
 
 /// Runs scenarios and returns the observations of each subject with its errors.
@@ -103,7 +57,7 @@ pub(super) fn run_all(scenarios: &[Scenario], subjects: &[Subject]) -> Vec<(Fact
             .map(|_| {
                 scope.spawn(|| {
                     let mut done = Vec::new();
-                    while let Some((at, scenario)) =
+                    while let Some((at, (name, run))) =
                         tasks.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
                     {
                         let Some(subject) = subjects.get(*at) else {
@@ -111,12 +65,12 @@ pub(super) fn run_all(scenarios: &[Scenario], subjects: &[Subject]) -> Vec<(Fact
                         };
                         let mut facts = Facts::default();
                         let started = Instant::now();
-                        let error = (scenario.run)(subject, &mut facts)
-                            .with_context(|| format!("scenario {}", scenario.name))
+                        let error = run(subject, &mut facts)
+                            .with_context(|| format!("scenario {name}"))
                             .err();
                         let end = if error.is_some() { "failed" } else { "done" };
                         let took = started.elapsed().as_secs_f64();
-                        println!("{}, {}: {end} after {took:.1} s", subject.title, scenario.name);
+                        println!("{}, {name}: {end} after {took:.1} s", subject.title);
                         done.push((*at, facts, error.map(|error| format!("{error:#}"))));
                     }
                     done
@@ -135,17 +89,6 @@ pub(super) fn run_all(scenarios: &[Scenario], subjects: &[Subject]) -> Vec<(Fact
         }
     }
     found
-}
-
-impl Subject {
-    pub(super) fn new(title: &str, cli: PathBuf, mcp: PathBuf) -> Self {
-        Self {
-            title: title.to_owned(),
-            cli,
-            mcp,
-            patience: PATIENCE,
-        }
-    }
 }
 
 /// Runs `body` with a server, and ends it. Requests that the real API would refuse are an error, unless `body` has

@@ -7,13 +7,10 @@ use holodeck_model::DocumentDomain;
 use super::clauses;
 use super::domain::{self, Before, Heading};
 use super::number;
-use super::text::{shortened, slice, trimmed};
+use super::text::{LONGEST_TITLE, shortened, slice, trimmed};
 
 /// A longer front matter is ordinary text.
 const LONGEST_FRONT_MATTER: usize = 200;
-
-/// Longer titles are truncated.
-pub(super) const LONGEST_TITLE: usize = 160;
 
 /// A unit of text that is kept whole if it fits.
 #[derive(Clone, Debug, PartialEq, Eq)]

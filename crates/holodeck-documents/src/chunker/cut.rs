@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::blocks::Kind;
 use super::outline::Outline;
+use super::sentences;
 use super::text::{self, slice, trimmed};
 use super::{BYTES_PER_TOKEN, ChunkOptions};
 
@@ -186,7 +187,7 @@ impl Cutter<'_> {
             };
             return first.map_or(from, |at| text::skip_space(text, earliest + at, from));
         }
-        let sentence = text::sentence_end_after(text, earliest, from);
+        let sentence = sentences::sentence_end_after(text, earliest, from);
         if from - sentence > before.len() / 2 {
             return text::skip_space(text, sentence, from);
         }
@@ -244,7 +245,7 @@ impl Cutter<'_> {
         {
             return cut;
         }
-        if let Some(cut) = text::sentence_end_before(text, half, limit).filter(|&cut| cut > self.from) {
+        if let Some(cut) = sentences::sentence_end_before(text, half, limit).filter(|&cut| cut > self.from) {
             return cut;
         }
         if slice(text, limit..text.len()).starts_with(char::is_whitespace) {

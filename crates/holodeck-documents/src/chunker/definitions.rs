@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::blocks::{Block, Kind};
 use super::outline::Outline;
-use super::text::{self, shortened, slice};
+use super::sentences;
+use super::text::{shortened, slice};
 use crate::Definition;
 
 /// Longer meanings are cut.
@@ -134,7 +135,7 @@ fn meaning_end(text: &str, outline: &Outline, index: usize, from: usize) -> usiz
         return from;
     };
     let most = text.ceil_char_boundary((from + LONGEST_MEANING + 1).min(text.len()));
-    let end = text::sentence_end_after(text, from, block.range.end.min(most));
+    let end = sentences::sentence_end_after(text, from, block.range.end.min(most));
     if !slice(text, from..end).trim_end().ends_with([':', '—']) {
         return end;
     }

@@ -6,9 +6,8 @@ use std::borrow::Cow;
 
 use holodeck_model::DocumentDomain;
 
-use super::blocks::LONGEST_TITLE;
 use super::number::{self, Label, Word};
-use super::text::{shortened, slice};
+use super::text::{LONGEST_TITLE, shortened, slice};
 
 /// The lowest level of Markdown.
 const MARKDOWN: usize = 6;

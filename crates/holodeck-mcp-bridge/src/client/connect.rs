@@ -1,53 +1,21 @@
 //! Connects to all servers of an agent at the same time and reports those that failed.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use holodeck_backend_api::{Tool, ToolSource};
 use holodeck_http::{HttpClient, HttpOptions};
-use holodeck_model::{Env, McpSampling, McpTool, McpTransport, ServerNeed, reserved_server_keys, server_key};
+use holodeck_model::{McpSampling, McpTool, McpTransport, ServerNeed, reserved_server_keys, server_key};
 use rmcp::model::ServerPeerInfo;
 
 use crate::client::connection::Surroundings;
 use crate::client::listing::Offer;
+use crate::client::options::{McpOptions, ServerInfo};
 use crate::client::plan::Plan;
 use crate::client::sampler::Sampler;
 use crate::client::server::Server;
-use crate::client::{ElicitationHost, SamplingHost};
-
-/// Options for connecting to servers.
-#[derive(Clone)]
-pub struct McpOptions {
-    /// Base of a server's relative paths if its file is unknown.
-    pub base_dir: PathBuf,
-    /// Source of a server's harmless variables, and of the `${NAME}`s in `env_file`.
-    pub env: Env,
-    /// Time limit to start and to list tools, unless the tool sets a limit for requests.
-    pub startup: Duration,
-    /// Samples for servers whose tool sets `sampling: allow`; without it, sampling is refused.
-    pub sampling: Option<Arc<dyn SamplingHost>>,
-    /// Answers questions for the person; without it, every question is declined.
-    pub elicitation: Option<Arc<dyn ElicitationHost>>,
-    /// Folders sent to servers as roots. Some servers grant access to them whatever the YAML allows.
-    pub roots: Vec<PathBuf>,
-}
-
-impl McpOptions {
-    /// One minute to start, no sampling, no answers and no roots.
-    pub fn new(base_dir: impl Into<PathBuf>, env: Env) -> Self {
-        Self {
-            base_dir: base_dir.into(),
-            env,
-            startup: Duration::from_mins(1),
-            sampling: None,
-            elicitation: None,
-            roots: Vec::new(),
-        }
-    }
-}
 
 /// The result of connecting to all servers of an agent.
 #[derive(Debug, Default)]
@@ -78,65 +46,6 @@ pub struct McpServer {
     /// A trait object, which is fast to compile (see `ARCHITECTURE.md`).
     server: Arc<dyn AsRef<Server> + Send + Sync>,
     request_timeout: Duration,
-}
-
-/// A server's description of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServerInfo {
-    /// Its name in the YAML.
-    pub tool: String,
-    /// Its own name.
-    pub name: Option<String>,
-    /// Its version.
-    pub version: Option<String>,
-    /// The revision of the protocol in use, such as `2025-11-25`.
-    pub protocol: String,
-    /// Its process, if it is a child process.
-    pub process: Option<u32>,
-}
-
-/// Why a connection failed.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConnectError {
-    /// The configuration is incomplete.
-    #[error("{0}")]
-    Config(String),
-    /// Its program can't be started.
-    #[error("{0}")]
-    Start(String),
-    /// Its program exited.
-    #[error("it ended ({exit}){}", stderr_suffix(stderr))]
-    Ended {
-        /// The exit status.
-        exit: String,
-        /// The end of what it wrote to stderr.
-        stderr: String,
-    },
-    /// It does not follow the protocol.
-    #[error("{reason}{}", stderr_suffix(stderr))]
-    Handshake {
-        /// The reason.
-        reason: String,
-        /// The end of what it wrote to stderr.
-        stderr: String,
-    },
-    /// It did not answer in time.
-    #[error("no answer within {} s{}", after.as_secs_f64(), stderr_suffix(stderr))]
-    TimedOut {
-        /// The time limit.
-        after: Duration,
-        /// The end of what it wrote to stderr.
-        stderr: String,
-    },
-}
-
-fn stderr_suffix(stderr: &str) -> String {
-    if stderr.is_empty() {
-        String::new()
-    } else {
-        format!("\nstderr: {stderr}")
-    }
 }
 
 impl McpServer {

@@ -34,7 +34,7 @@ const OLLAMA_BATCH_TEXTS: usize = 32;
 
 /// An embedding model behind an OpenAI-compatible endpoint, Azure or Ollama.
 #[derive(Debug)]
-pub struct HttpEmbedder {
+pub(super) struct HttpEmbedder {
     id: EmbedderId,
     endpoint: Endpoint,
     dialect: Dialect,
@@ -57,7 +57,7 @@ enum Dialect {
 impl HttpEmbedder {
     /// The embedder that `settings` name, reached through `client`, with keys from the YAML or else from `env`. The
     /// hash embedder has no server.
-    pub fn new(
+    pub(super) fn new(
         settings: &EmbeddingSettings,
         client: HttpClient,
         env: &Env,
@@ -99,11 +99,6 @@ impl HttpEmbedder {
             observed: OnceLock::new(),
             cuts: AtomicBool::new(false),
         })
-    }
-
-    /// The URL that texts are sent to, without secrets.
-    pub fn url(&self) -> String {
-        self.endpoint.url().to_string()
     }
 
     async fn batch(&self, texts: &[&str], purpose: Purpose) -> Result<Vec<Vec<f32>>, RetrievalError> {

@@ -6,8 +6,10 @@ use tokio_postgres::{Client, Row};
 
 use super::failure::Failure;
 use super::names::Names;
-use super::schema::FORMAT;
 use crate::{Entry, IndexInfo, IndexStats, Passage, RetrievalError, SourceState};
+
+/// Increased whenever the tables change incompatibly.
+pub(super) const FORMAT: i32 = 1;
 
 /// The columns that [`passage`] reads.
 pub(super) const PASSAGE: &str = "p.id, p.source, p.text, p.context, p.metadata";

@@ -9,12 +9,9 @@ use tokio_postgres::types::Type;
 
 use super::failure::Failure;
 use super::names::{Names, literal, quote};
-use super::read;
+use super::read::{self, FORMAT};
 use super::target::{HNSW_DIMENSIONS, Target, VectorIndex};
 use crate::IndexInfo;
-
-/// Increased whenever the tables change incompatibly.
-pub(super) const FORMAT: i32 = 1;
 
 /// Longer vectors do not fit a page with the rest of their row; the server stores them separately.
 const INLINE_DIMENSIONS: usize = 1900;

@@ -73,18 +73,15 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
             listed(states.map(|frame| text_at(frame, "/state"))),
         );
         let same = text_at(second.result(), "/session_id") == session;
-        facts.set("two turns: session_id", if same { "stays" } else { "changes" });
+        facts.either("two turns: session_id", same, ["stays", "changes"]);
         let requests = server.requests();
         let remembered = requests.get(1).is_some_and(|request| {
             request.texts("user").contains(&FIRST) && request.texts("assistant").contains(&"It is four.")
         });
-        facts.set(
+        facts.either(
             "two turns: history",
-            if remembered {
-                "the model sees the first turn"
-            } else {
-                "lost"
-            },
+            remembered,
+            ["the model sees the first turn", "lost"],
         );
 
         in_process_tool(&mut cli, server, facts)?;
@@ -148,13 +145,10 @@ fn controls(cli: &mut Conversation, facts: &mut Facts) -> Result<()> {
         facts.set(&format!("control {name}"), found);
         if subtype == "mcp_status" {
             facts.shape("mcp_status", &response["response"]["mcpServers"][0]);
-            facts.set(
+            facts.either(
                 "mcp_status.mcpServers",
-                if response["response"]["mcpServers"].is_array() {
-                    "array"
-                } else {
-                    "absent"
-                },
+                response["response"]["mcpServers"].is_array(),
+                ["array", "absent"],
             );
         }
     }
@@ -171,10 +165,7 @@ fn first_turn(turn: &Turn, facts: &mut Facts) {
     let capable = init["capabilities"]
         .as_array()
         .is_some_and(|all| all.iter().any(|capability| capability == "sdk_mcp_manifests"));
-    facts.set(
-        "capability sdk_mcp_manifests",
-        if capable { "named" } else { "absent" },
-    );
+    facts.either("capability sdk_mcp_manifests", capable, ["named", "absent"]);
     facts.shape("assistant", turn.first("assistant"));
     facts.shape("stream_event", turn.first("stream_event"));
     let result = turn.result();
@@ -200,9 +191,10 @@ fn first_turn(turn: &Turn, facts: &mut Facts) {
     let ids = turn.all("assistant");
     let mut ids: Vec<&str> = ids.iter().map(|frame| text_at(frame, "/message/id")).collect();
     ids.dedup();
-    facts.set(
+    facts.either(
         "message.id of these frames",
-        if ids.len() == 1 { "the same" } else { "different" },
+        ids.len() == 1,
+        ["the same", "different"],
     );
     facts.set("order of frames in a turn", listed(order(turn)));
     let deltas = turn.all("stream_event");
@@ -247,13 +239,10 @@ fn request(server: &AnthropicServer, facts: &mut Facts) {
         ),
     );
     facts.set("the prompt is the last text", request.prompt());
-    facts.set(
+    facts.either(
         "ANTHROPIC_API_KEY",
-        if request.header("x-api-key") == Some("smoke") {
-            "x-api-key"
-        } else {
-            "absent"
-        },
+        request.header("x-api-key") == Some("smoke"),
+        ["x-api-key", "absent"],
     );
 }
 
@@ -270,13 +259,10 @@ fn in_process_tool(cli: &mut Conversation, server: &AnthropicServer, facts: &mut
     let call = calls.copied().unwrap_or(&Value::Null);
     facts.shape("mcp_message", call);
     let meta = &call["message"]["params"]["_meta"];
-    facts.set(
+    facts.either(
         "tools/call _meta claudecode/toolUseId",
-        if meta["claudecode/toolUseId"].is_string() {
-            "string"
-        } else {
-            "absent"
-        },
+        meta["claudecode/toolUseId"].is_string(),
+        ["string", "absent"],
     );
     let answered = turn.first("user");
     facts.shape("user (tool result)", answered);
@@ -288,13 +274,10 @@ fn in_process_tool(cli: &mut Conversation, server: &AnthropicServer, facts: &mut
         .map(holodeck_testkit::AnthropicRequest::tool_results);
     let text = results.and_then(|results| results.first().map(|result| result.text.clone()));
     let text = text.unwrap_or_default();
-    facts.set(
+    facts.either(
         "result of an in-process tool",
-        if text.starts_with("echo: hi") {
-            "reaches the model"
-        } else {
-            "lost"
-        },
+        text.starts_with("echo: hi"),
+        ["reaches the model", "lost"],
     );
     Ok(())
 }
@@ -342,17 +325,11 @@ fn clear(cli: &mut Conversation, server: &AnthropicServer, session: &str, facts:
         format!("{}, num_turns {}", result_ending(result), result["num_turns"]),
     );
     let reset = cleared.kinds().contains("conversation_reset");
-    facts.set(
-        "/clear: conversation_reset",
-        if reset { "sent" } else { "absent" },
-    );
+    facts.either("/clear: conversation_reset", reset, ["sent", "absent"]);
     facts.set("/clear: requests to the model", server.requests().len() - asked);
     let after = cli.turn("Who are you?")?;
     let own = text_at(after.result(), "/session_id");
-    facts.set(
-        "/clear: session_id",
-        if own == session { "stays" } else { "changes" },
-    );
+    facts.either("/clear: session_id", own == session, ["stays", "changes"]);
     let messages = server
         .requests()
         .last()

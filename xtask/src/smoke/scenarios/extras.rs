@@ -52,10 +52,7 @@ fn prompts(subject: &Subject, facts: &mut Facts) -> Result<()> {
             .requests()
             .iter()
             .any(|request| request.body().to_string().contains("Always rhyme."));
-        facts.set(
-            "--setting-sources= and CLAUDE.md",
-            if rhymes { "read" } else { "not read" },
-        );
+        facts.either("--setting-sources= and CLAUDE.md", rhymes, ["read", "not read"]);
         let image = json!([
             {"type": "text", "text": "What is this?"},
             {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
@@ -69,10 +66,7 @@ fn prompts(subject: &Subject, facts: &mut Facts) -> Result<()> {
             let blocks = message["content"].as_array().into_iter().flatten();
             blocks.into_iter().any(|block| block["type"] == "image")
         });
-        facts.set(
-            "an image in the content",
-            if seen { "reaches the model" } else { "lost" },
-        );
+        facts.either("an image in the content", seen, ["reaches the model", "lost"]);
         composed(&mut cli, server, facts)?;
         cli.close()?;
         Ok(())
@@ -156,9 +150,10 @@ fn telemetry(subject: &Subject, facts: &mut Facts) -> Result<()> {
         let private = others
             .iter()
             .any(|other| other.body.to_string().contains("A private question."));
-        facts.set(
+        facts.either(
             "prompts in telemetry by default",
-            if private { "exported" } else { "not exported" },
+            private,
+            ["exported", "not exported"],
         );
         facts.set("telemetry names", listed(exported_names(server)));
         Ok(())

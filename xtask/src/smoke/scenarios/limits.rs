@@ -42,13 +42,10 @@ fn turns(subject: &Subject, facts: &mut Facts) -> Result<()> {
                 format!("budget_tokens {}", request.body()["thinking"]["budget_tokens"]),
             );
             let system = request.system().concat();
-            facts.set(
+            facts.either(
                 "--append-system-prompt",
-                if system.contains("And more.") {
-                    "appended"
-                } else {
-                    "absent"
-                },
+                system.contains("And more."),
+                ["appended", "absent"],
             );
         }
         cli.close()?;

@@ -44,13 +44,10 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
             let both = ["mcp__everything__echo", "mcp__holodeck__echo"];
             both.iter().all(|name| names.contains(name))
         });
-        facts.set(
+        facts.either(
             "tools of MCP servers with --tools \"\"",
-            if offered == Some(true) {
-                "offered"
-            } else {
-                "not offered"
-            },
+            offered == Some(true),
+            ["offered", "not offered"],
         );
         let mut results: Vec<String> = requests
             .last()

@@ -63,13 +63,10 @@ fn input(subject: &Subject, facts: &mut Facts) -> Result<()> {
         cli.send_line(&line)?;
     }
     let answer = cli.initialize(&Value::Null)?;
-    facts.set(
+    facts.either(
         "an empty line, a list, an unknown type, an unasked answer",
-        if answer.is_object() {
-            "overlooked"
-        } else {
-            "refused"
-        },
+        answer.is_object(),
+        ["overlooked", "refused"],
     );
     facts.set(
         "--permission-mode without the flag",

@@ -58,13 +58,10 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
             let own = first
                 .tool(TOOL)
                 .map_or(&Value::Null, |tool| &tool["input_schema"]["properties"]);
-            facts.set(
+            facts.either(
                 "input of StructuredOutput",
-                if *own == schema["properties"] {
-                    "the schema"
-                } else {
-                    "another"
-                },
+                *own == schema["properties"],
+                ["the schema", "another"],
             );
             facts.set("--thinking disabled", text_at(first.body(), "/thinking/type"));
         }
@@ -84,13 +81,10 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
         let place = std::sync::Arc::clone(&cli.place);
         cli.close()?;
         let kept = keeps_a_session(&place.path().join("config/projects"));
-        facts.set(
+        facts.either(
             "--no-session-persistence",
-            if kept {
-                "sessions are kept"
-            } else {
-                "nothing is kept"
-            },
+            kept,
+            ["sessions are kept", "nothing is kept"],
         );
         Ok(())
     })

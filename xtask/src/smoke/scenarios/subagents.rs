@@ -57,10 +57,7 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
         let own = requests
             .iter()
             .any(|request| request.system().concat().contains(ROLE));
-        facts.set(
-            "initialize.agents{}.prompt",
-            if own { "its system prompt" } else { "absent" },
-        );
+        facts.either("initialize.agents{}.prompt", own, ["its system prompt", "absent"]);
         facts.set(
             "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",
             result_ending(turn.result()),

@@ -66,13 +66,10 @@ fn asked(subject: &Subject, facts: &mut Facts) -> Result<()> {
             .first()
             .map_or(Value::Null, |ask| (*ask).clone());
         facts.shape("can_use_tool", &ask);
-        facts.set(
+        facts.either(
             "can_use_tool: behavior allow",
-            if made.exists() {
-                "the tool runs"
-            } else {
-                "it does not run"
-            },
+            made.exists(),
+            ["the tool runs", "it does not run"],
         );
         facts.set("is_error of a good Bash result", &result_of(&allowed)["is_error"]);
         let hook = cli
@@ -149,10 +146,7 @@ fn unasked(subject: &Subject, facts: &mut Facts) -> Result<()> {
         let denied = turn.first("system/permission_denied");
         facts.shape("system/permission_denied", denied);
         let left_out = !cli.place.path().join("work/made").exists();
-        facts.set(
-            "an ask without an approver",
-            if left_out { "denied" } else { "allowed" },
-        );
+        facts.either("an ask without an approver", left_out, ["denied", "allowed"]);
         cli.close()?;
         Ok(())
     })

@@ -5,8 +5,7 @@ use tokio_postgres::Row;
 
 use super::{
     StoreError,
-    connection::{Db, Failure},
-    rows::{signed, unsigned},
+    connection::{Db, Failure, signed, unsigned},
 };
 use crate::store::{ApprovalInfo, StoredEvent, approvals::Approval, request::Done};
 

@@ -156,6 +156,16 @@ pub(super) enum Failure {
     Unsure(tokio_postgres::Error),
 }
 
+/// The number as the database has it.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) fn unsigned(row: &Row, column: usize) -> Result<u64, Failure> {
+    let number: i64 = row.try_get(column)?;
+    Ok(u64::try_from(number).map_err(StoreError::failed)?)
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Refused(error)

@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 
 use super::{
     StoreError, approvals,
-    connection::{Db, Failure},
+    connection::{Db, Failure, signed, unsigned},
 };
 use crate::{
     Draft,
@@ -41,16 +41,6 @@ pub(super) struct Run {
     pub(super) epoch: i64,
     pub(super) first_index: i64,
     pub(super) is_open: bool,
-}
-
-/// The number as the database has it.
-pub(super) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-pub(super) fn unsigned(row: &Row, column: usize) -> Result<u64, Failure> {
-    let number: i64 = row.try_get(column)?;
-    Ok(u64::try_from(number).map_err(StoreError::failed)?)
 }
 
 /// Locks a session, unless it does not exist.

@@ -3,15 +3,7 @@
 use holodeck_model::events::{AgentEvent, ApprovalScope, EventBody, EventClass};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
-use super::{
-    rows::{add, session_row},
-    writer::State,
-};
-use crate::store::{
-    ApprovalAnswer, ApprovalInfo, StoreError, StoredEvent,
-    approvals::{Answered, Approval, remembered},
-    request::Done,
-};
+use crate::store::{ApprovalInfo, StoreError, StoredEvent, approvals::Approval, request::Done};
 
 /// The columns that [`read`] reads.
 const APPROVAL: &str =
@@ -21,42 +13,8 @@ const APPROVAL: &str =
     JOIN events AS asked ON asked.session = approvals.session AND asked.event_index = requested_index
     LEFT JOIN events AS answer ON answer.session = approvals.session AND answer.event_index = resolved_index";
 
-impl State {
-    /// Stores the answer to an approval, also of a run that another process owns.
-    pub(super) fn resolve(
-        &self,
-        transaction: &Transaction<'_>,
-        answer: &ApprovalAnswer,
-    ) -> Result<Done, StoreError> {
-        let not_found = || StoreError::ApprovalNotFound {
-            approval_id: answer.approval_id.clone(),
-        };
-        let approval = find(transaction, &answer.approval_id)?.ok_or_else(not_found)?;
-        let mut done = Done::default();
-        let draft = match approval.resolve(answer, &*self.options.clock, &*self.options.ids)? {
-            Answered::Before(stored) => {
-                done.reply.events.push(stored);
-                return Ok(done);
-            }
-            Answered::Now(draft) => draft,
-        };
-        let mut session = session_row(transaction, approval.session_id())?.ok_or_else(not_found)?;
-        let run = transaction
-            .prepare_cached("SELECT number FROM runs WHERE run_id = ? AND last_index IS NULL")?
-            .query_row([approval.run_id()], |row| row.get(0))
-            .optional()?
-            .ok_or_else(|| StoreError::RunNotOpen {
-                run_id: approval.run_id().to_owned(),
-            })?;
-        done.reply.events = add(transaction, &mut session, Some(run), &[*draft], &mut done)?;
-        if let Some(scope) = done.reply.events.first().and_then(remembered) {
-            remember(transaction, &approval, &answer.approval_id, scope)?;
-        }
-        Ok(done)
-    }
-}
-
-fn remember(
+/// Remembers that later calls of its tool are approved.
+pub(super) fn remember(
     transaction: &Transaction<'_>,
     approval: &Approval,
     approval_id: &str,

@@ -4,8 +4,7 @@ use holodeck_model::events::{EventBody, EventClass};
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
 use super::{
-    approvals::forget,
-    lease,
+    approvals, lease,
     rows::{
         OpenRun, add, class_code, create_session, delete_session, end_run, open_runs, process_of, read_event,
         refuse_repeated, run_row, session_row,
@@ -15,7 +14,9 @@ use super::{
 use crate::{
     Draft,
     store::{
-        Retention, StoreError, Swept, before,
+        ApprovalAnswer, Retention, StoreError, Swept,
+        approvals::{Answered, remembered},
+        before,
         interrupted::end_interrupted,
         owner_of,
         request::{Done, Reply, Request},
@@ -37,7 +38,7 @@ impl State {
             Request::Append(drafts) => self.append(transaction, drafts),
             Request::Abandon { run_id, .. } => self.abandon(transaction, run_id),
             Request::Recover => self.recover(transaction),
-            Request::Forget { session_id, tool } => forget(transaction, session_id, tool),
+            Request::Forget { session_id, tool } => approvals::forget(transaction, session_id, tool),
             Request::Fork(copy) => self.fork(transaction, copy),
             Request::Resolve(answer) => self.resolve(transaction, answer),
             Request::Delete { session_id, force } => self.delete(transaction, session_id, *force),
@@ -230,6 +231,35 @@ impl State {
         end_run(transaction, run.number, &session, &drafts)?;
         done.closed.push(run.run_id.clone());
         Ok(())
+    }
+
+    /// Stores the answer to an approval, also of a run that another process owns.
+    fn resolve(&self, transaction: &Transaction<'_>, answer: &ApprovalAnswer) -> Result<Done, StoreError> {
+        let not_found = || StoreError::ApprovalNotFound {
+            approval_id: answer.approval_id.clone(),
+        };
+        let approval = approvals::find(transaction, &answer.approval_id)?.ok_or_else(not_found)?;
+        let mut done = Done::default();
+        let draft = match approval.resolve(answer, &*self.options.clock, &*self.options.ids)? {
+            Answered::Before(stored) => {
+                done.reply.events.push(stored);
+                return Ok(done);
+            }
+            Answered::Now(draft) => draft,
+        };
+        let mut session = session_row(transaction, approval.session_id())?.ok_or_else(not_found)?;
+        let run = transaction
+            .prepare_cached("SELECT number FROM runs WHERE run_id = ? AND last_index IS NULL")?
+            .query_row([approval.run_id()], |row| row.get(0))
+            .optional()?
+            .ok_or_else(|| StoreError::RunNotOpen {
+                run_id: approval.run_id().to_owned(),
+            })?;
+        done.reply.events = add(transaction, &mut session, Some(run), &[*draft], &mut done)?;
+        if let Some(scope) = done.reply.events.first().and_then(remembered) {
+            approvals::remember(transaction, &approval, &answer.approval_id, scope)?;
+        }
+        Ok(done)
     }
 
     fn delete(

@@ -10,23 +10,15 @@ use holodeck_model::{
     TestCase, closest,
 };
 
-use super::{super::Loader, DataFormat, table::RowKind};
+use super::{
+    super::Loader,
+    DataFormat,
+    table::{LABEL_COLUMNS, RowKind},
+};
 use crate::{
     load::Load,
     yaml::{NodeId, Place, SourceFile, from_tree},
 };
-
-/// The columns of labelled answers.
-pub(super) const LABEL_COLUMNS: [&str; 8] = [
-    "case",
-    "input",
-    "response",
-    "turns",
-    "goal",
-    "ground_truth",
-    "retrieval_context",
-    "passed",
-];
 
 /// Reads the answers, or the conversations, that people judged from a table or from JSON Lines. What a row does not say
 /// comes from its case among `cases`. The problems are in the [`Load`], which has no agent; with an error, there are no

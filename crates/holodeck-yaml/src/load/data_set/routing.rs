@@ -15,9 +15,6 @@ use crate::{
     yaml::{NodeId, Place, SourceFile, build},
 };
 
-/// The columns of tasks.
-pub(super) const ROUTING_COLUMNS: [&str; 3] = ["task", "expected_agent", "command"];
-
 static SHAPES: LazyLock<Shapes> = LazyLock::new(|| read_shapes(&raw::<Vec<Row>>()));
 
 /// A task and the agent that should be selected for it.

@@ -4,14 +4,27 @@ use std::path::Path;
 
 use holodeck_model::{Code, Diagnostic, PlainCase, TextRange, closest};
 
-use super::{
-    super::Loader, json_node::read_json, labels::LABEL_COLUMNS, plain::is_plain, routing::ROUTING_COLUMNS,
-};
+use super::{super::Loader, json_node::read_json, plain::is_plain};
 use crate::{
     schema,
     shape::{Record, ShapeId, ShapeKind},
     yaml::{Entry, FileId, NodeId, Place, Text},
 };
+
+/// The columns of labelled answers.
+pub(super) const LABEL_COLUMNS: [&str; 8] = [
+    "case",
+    "input",
+    "response",
+    "turns",
+    "goal",
+    "ground_truth",
+    "retrieval_context",
+    "passed",
+];
+
+/// The columns of tasks.
+const ROUTING_COLUMNS: [&str; 3] = ["task", "expected_agent", "command"];
 
 /// A cell of a table: its bytes in the file, and its text if that is not the same.
 pub(super) struct Cell {
