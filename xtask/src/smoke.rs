@@ -73,6 +73,11 @@ pub(crate) fn playwright() -> Result<PathBuf> {
     install::playwright()
 }
 
+/// Installs the oldest and the newest release of the CLI, beside the pinned ones.
+pub(crate) fn oldest_and_newest_cli() -> Result<()> {
+    install::oldest_and_newest()
+}
+
 pub(crate) fn gate(args: &Args) -> Result<Outcome> {
     programs::check()?;
     println!();

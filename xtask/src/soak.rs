@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::{host, services};
+use crate::{host, services, smoke};
 
 pub(crate) mod load;
 mod page;
@@ -108,16 +108,17 @@ const RUNS: &[Run] = &[
     },
     Run {
         name: "files",
-        planned_minutes: 6,
-        // The real CLI opens files: every place, tool, mode and person, also in a sub-agent.
+        planned_minutes: 15,
+        // Four releases of the real CLI open files: every place, tool, mode and person, also in a sub-agent; and every pattern.
         cargo: &[
             "test",
             "-p",
             "holodeck",
             "--lib",
-            "claude::tests::files::the_whole",
+            "the_whole",
             "--",
             "--ignored",
+            "--nocapture",
         ],
     },
     Run {
@@ -224,8 +225,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for run in wanted {
         println!("\n== {} (planned {} min)", run.name, run.planned_minutes);
         let started = Instant::now();
-        if run.name == "chroma" {
-            services::chroma()?;
+        match run.name {
+            "chroma" => services::chroma()?,
+            "files" => smoke::oldest_and_newest_cli()?,
+            _ => {}
         }
         let rounds = if matches!(run.name, "events" | "resume") {
             2 * args.rounds

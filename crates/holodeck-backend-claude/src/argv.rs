@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use holodeck_backend_api::Thinking;
 
-use crate::{ClaudeOptions, Edits, home::Home};
+use crate::{ClaudeOptions, Edits, home::Home, subagents::main_agent};
 
 /// The API rejects smaller budgets.
 pub(crate) const MIN_THINKING_TOKENS: u32 = 1024;
@@ -73,7 +73,13 @@ pub(crate) fn argv(
     );
     args.joined("--setting-sources", &options.setting_sources.join(","));
     args.path("--system-prompt-file", home.system_prompt());
-    args.pair("--tools", &options.builtin_tools.join(","));
+    let tools = options.builtin_tools.iter().chain(&options.subagent_tools);
+    let tools: Vec<&str> = tools.map(String::as_str).collect();
+    args.pair("--tools", &tools.join(","));
+    let main = main_agent(options);
+    if let Some(main) = &main {
+        args.pair("--agent", main);
+    }
     // Where an administrator manages the servers, the CLI does not start with this.
     if options.managed_servers.is_none() || options.mcp_servers.document.is_some() {
         args.flag("--strict-mcp-config");
@@ -91,9 +97,11 @@ pub(crate) fn argv(
         .chain(withheld)
         .chain(&private)
         .chain(&managed);
+    // The agent itself is no sub-agent.
+    let main = main.map(|main| format!("Agent({main})"));
     // One argument for each: a path may contain a comma.
     args.flag("--disallowedTools");
-    refused.for_each(|rule| args.flag(rule));
+    refused.chain(&main).for_each(|rule| args.flag(rule));
     for folder in &options.additional_directories {
         args.path("--add-dir", folder);
     }

@@ -17,6 +17,8 @@ pub(crate) struct CallSite {
     pub(crate) folder: Option<PathBuf>,
     /// Its id of the conversation.
     pub(crate) session: Option<String>,
+    /// The name of the agent that calls; `None` for the agent itself, if it has no name.
+    pub(crate) agent: Option<String>,
 }
 
 /// Resolves the paths of calls of one process.
@@ -158,6 +160,7 @@ mod tests {
             site: CallSite {
                 folder: Some(base.join("workspace/sub")),
                 session: Some("s1".to_owned()),
+                agent: None,
             },
         };
         let places = |tool: &str, arguments: Value| {
@@ -214,6 +217,7 @@ mod tests {
         let site = CallSite {
             folder: None,
             session: Some("s1".to_owned()),
+            agent: None,
         };
         let resolver = PathResolver { home: &home, site };
         for (place, is_own) in [

@@ -27,6 +27,7 @@ use crate::{
     framing::FramingError,
     home::Home,
     host::{Caller, Host},
+    subagents::definitions,
     wire::Frame,
 };
 
@@ -140,6 +141,8 @@ impl Connection {
             .args(argv(options, &home, start, withheld))
             .current_dir(home.working_directory());
         let mut process = ChildProcess::spawn(&spec)?;
+        // It is deleted when nothing can write to it any more.
+        process.keep(Arc::clone(&home));
         let (outgoing, lines) = Outgoing::new();
         let (sender, incoming) = mpsc::channel(QUEUE_SIZE);
         let stop = CancellationToken::new();
@@ -181,7 +184,7 @@ impl Connection {
     }
 
     async fn initialize(&mut self, options: &ClaudeOptions, host: &Host) -> Result<(), OpenError> {
-        let request = host.initialize_request(&options.agents);
+        let request = host.initialize_request(definitions(options));
         self.must_answer(&request, options.limits.handshake).await?;
         let Some(document) = &options.mcp_servers.document else {
             return Ok(());

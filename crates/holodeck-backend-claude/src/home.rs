@@ -8,7 +8,6 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink},
     path::{Path, PathBuf},
-    thread,
     time::Duration,
 };
 
@@ -24,7 +23,7 @@ const PREFIX: &str = TEMPORARY_PREFIX;
 const MIN_AGE: Duration = Duration::from_mins(1);
 
 /// The private folder of one process: its home, its settings, and the files that are too secret or too long for
-/// arguments. Deleted when dropped.
+/// arguments. Deleted when dropped, which is after the end of the CLI and of everything below it.
 #[derive(Debug)]
 pub(crate) struct Home {
     folder: TempDir,
@@ -32,21 +31,6 @@ pub(crate) struct Home {
     _lock: File,
     system_prompt: PathBuf,
     working_directory: PathBuf,
-}
-
-/// How often the folder is tried to be deleted: a CLI that is being ended may still write.
-const DELETIONS: u32 = 50;
-const BETWEEN_DELETIONS: Duration = Duration::from_millis(10);
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        for _ in 0..DELETIONS {
-            match fs::remove_dir_all(self.folder.path()) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => thread::sleep(BETWEEN_DELETIONS),
-                _ => break,
-            }
-        }
-    }
 }
 
 impl Home {

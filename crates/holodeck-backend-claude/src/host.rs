@@ -25,6 +25,7 @@ use crate::{
     control::Outgoing,
     home::Home,
     in_process::InProcessServer,
+    subagents::SubagentTools,
     wire::{self, CanUseTool, HostRequest},
 };
 
@@ -52,6 +53,7 @@ pub(crate) struct Host {
     /// The commands that the shell may run; `None` allows all.
     commands: Option<Vec<String>>,
     agents: Option<usize>,
+    subagent_tools: SubagentTools,
     tool_calls: usize,
 }
 
@@ -135,16 +137,17 @@ impl Host {
             access: options.access.clone(),
             commands: options.allowed_commands.clone(),
             agents: options.parallel_agents.map(std::num::NonZeroUsize::get),
+            subagent_tools: SubagentTools::of(options),
             tool_calls: options.limits.tool_calls.get(),
         })
     }
 
     /// The handshake request, which is the first one to the CLI.
-    pub(crate) fn initialize_request(&self, agents: &Map<String, Value>) -> Value {
+    pub(crate) fn initialize_request(&self, agents: Map<String, Value>) -> Value {
         let mut request = json!({"subtype": "initialize", "hooks": self.hooks()});
         if let Some(request) = request.as_object_mut() {
             if !agents.is_empty() {
-                request.insert("agents".to_owned(), Value::Object(agents.clone()));
+                request.insert("agents".to_owned(), Value::Object(agents));
                 request.insert("forwardSubagentText".to_owned(), json!(true));
             }
             if !self.own_servers.is_empty() {
@@ -377,6 +380,7 @@ impl RequestHandler {
         let site = CallSite {
             folder: text(&input, "cwd").map(PathBuf::from),
             session: text(&input, "session_id"),
+            agent: text(&input, "agent_type"),
         };
         lock(&self.sites).insert(call_id.clone(), site);
         let resolver = self.resolver(Some(&call_id));
@@ -389,7 +393,7 @@ impl RequestHandler {
             agent_id: text(&input, "agent_id"),
             ..CanUseTool::default()
         };
-        let is_withheld = self.host.withholds(&request);
+        let is_withheld = self.withholds(&request, &resolver);
         let ask = self.host.approval_ask(request, &resolver);
         let approver = self.approver();
         let is_harmless = approver.is_some_and(|approver| {
@@ -405,6 +409,12 @@ impl RequestHandler {
         } else {
             pre_tool_use("ask", "the policy of the agent decides about this call")
         }
+    }
+
+    /// Whether the YAML excludes the requested call, or gives the tool only to other agents.
+    fn withholds(&self, request: &CanUseTool, resolver: &PathResolver<'_>) -> bool {
+        let agent = resolver.site.agent.as_deref();
+        self.host.withholds(request) || !self.host.subagent_tools.may_call(agent, &request.tool_name)
     }
 
     fn approver(&self) -> Option<Arc<dyn Approver>> {
@@ -428,8 +438,8 @@ impl RequestHandler {
     }
 
     async fn decide_permission(&self, request: CanUseTool) -> Value {
-        let withheld = self.host.withholds(&request);
         let resolver = self.resolver(request.tool_use_id.as_deref());
+        let withheld = self.withholds(&request, &resolver);
         let mut ask = self.host.approval_ask(request, &resolver);
         if let Some(approver) = self.approver() {
             // A policy that fails is as strict as one without paths.
@@ -655,8 +665,10 @@ impl Drop for WithdrawalGuard {
 fn checked_tools(options: &ClaudeOptions) -> Vec<String> {
     let has_builtins = !options.builtin_tools.is_empty() || !options.agents.is_empty();
     let with_paths = tools_with_paths().filter(|_| has_builtins);
+    let mut others: Vec<&str> = with_paths.collect();
+    others.extend(options.subagent_tools.iter().map(String::as_str));
     let mut checked = options.governed_tools.clone();
-    for tool in with_paths {
+    for tool in others {
         if !checked.iter().any(|known| known == tool) {
             checked.push(tool.to_owned());
         }

@@ -25,6 +25,7 @@ mod pool;
 mod replay;
 mod reply;
 mod session;
+mod subagents;
 mod tool;
 mod translate;
 mod turn;

@@ -26,6 +26,7 @@ pub struct ClaudeOptions {
     pub(crate) fallback_model: Option<String>,
     pub(crate) system_prompt: String,
     pub(crate) builtin_tools: Vec<String>,
+    pub(crate) subagent_tools: Vec<String>,
     pub(crate) disallowed_tools: Vec<String>,
     pub(crate) approved_tools: Vec<String>,
     pub(crate) allowed_commands: Option<Vec<String>>,
@@ -144,6 +145,7 @@ impl ClaudeOptions {
             fallback_model: None,
             system_prompt: String::new(),
             builtin_tools: Vec::new(),
+            subagent_tools: Vec::new(),
             disallowed_tools: Vec::new(),
             approved_tools: Vec::new(),
             allowed_commands: None,
@@ -218,6 +220,12 @@ impl ClaudeOptions {
     /// Sets the built-in tools to offer, for example `Read` or `WebSearch`.
     pub fn builtin_tools<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         self.builtin_tools = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets built-in tools that only those sub-agents have whose definitions name them in `tools`.
+    pub fn subagent_tools<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
+        self.subagent_tools = names.into_iter().map(Into::into).collect();
         self
     }
 
@@ -398,6 +406,7 @@ impl fmt::Debug for ClaudeOptions {
             .field("model", &self.model)
             .field("env", &self.env.keys().collect::<Vec<_>>())
             .field("builtin_tools", &self.builtin_tools)
+            .field("subagent_tools", &self.subagent_tools)
             .field("mcp_servers", &self.mcp_servers.servers)
             .finish_non_exhaustive()
     }

@@ -87,9 +87,13 @@ fn accept(
     if let Some(agent) = &load.agent {
         terminal.apply_settings(&agent.execution);
     }
-    let text = render::diagnostics(&load, path, DiagnosticFilter::Important, terminal.width());
-    if load.has_errors() || shows_warnings && terminal.verbosity() > Verbosity::Quiet {
-        terminal.write_message(&text);
+    let filter = if load.has_errors() || terminal.verbosity() > Verbosity::Quiet {
+        DiagnosticFilter::Important
+    } else {
+        DiagnosticFilter::Essential
+    };
+    if load.has_errors() || shows_warnings {
+        terminal.write_message(&render::diagnostics(&load, path, filter, terminal.width()));
     }
     let agent = load.agent.take().filter(|_| !load.has_errors());
     // The diagnostics have been shown above.

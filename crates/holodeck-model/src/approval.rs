@@ -677,17 +677,11 @@ fn enabled_tools(claude: &ClaudeConfig) -> HashSet<String> {
             _ => &[],
         }
     };
-    let own = claude
-        .built_in_tools()
-        .into_iter()
+    let tools = claude.all_built_in_tools().into_iter();
+    tools
         .flat_map(|tool| with(tool).iter().copied().chain([tool]))
-        .map(str::to_owned);
-    let of_subagents = claude
-        .agents
-        .values()
-        .filter(|_| claude.has_subagents())
-        .flat_map(|agent| agent.tools.iter().flatten().cloned());
-    own.chain(of_subagents).collect()
+        .map(str::to_owned)
+        .collect()
 }
 
 fn reject(reason: String) -> PolicyDecision {

@@ -120,6 +120,8 @@ codes! {
     BadVariable = "HD0502", "bad-variable";
     /// No layer of the configuration defines a name.
     UnknownReference = "HD0503", "unknown-reference";
+    /// The `.env` beside the agent decides where keys of the user go, or which program runs.
+    EnvFileDecides = "HD0504", "env-file-decides";
     /// A file that the YAML names does not exist.
     FileNotFound = "HD0601", "file-not-found";
     /// A JSON file that the YAML names is not JSON.

@@ -1,10 +1,15 @@
 //! The environment at the start of the program, and every variable that HoloDeck reads from it.
 
+mod effect;
+
 use std::{
     collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
+
+pub use effect::{EFFECTS, VariableEffect, variable_effect};
 
 /// The user's home directory, which contains `~/.holodeck`.
 pub const HOME: &str = "HOME";
@@ -74,6 +79,8 @@ pub const PATH: &str = "PATH";
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Env {
     variables: BTreeMap<String, String>,
+    /// The file that set a variable, where it is one of a checkout.
+    of_checkout: BTreeMap<String, Arc<Path>>,
 }
 
 impl Env {
@@ -97,9 +104,33 @@ impl Env {
         self.variables.entry(name.into()).or_insert_with(|| value.into());
     }
 
+    /// As [`set_default`](Self::set_default), from a file that came with the agent: whoever wrote the agent may have
+    /// written it too.
+    pub fn set_default_of(&mut self, file: &Arc<Path>, name: impl Into<String>, value: impl Into<String>) {
+        let name = name.into();
+        if !self.variables.contains_key(&name) {
+            self.of_checkout.insert(name.clone(), Arc::clone(file));
+            self.variables.insert(name, value.into());
+        }
+    }
+
     /// Sets a variable.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
-        self.variables.insert(name.into(), value.into());
+        let name = name.into();
+        self.of_checkout.remove(&name);
+        self.variables.insert(name, value.into());
+    }
+
+    /// The file that came with the agent and set a variable; `None` if the user did, or nothing.
+    pub fn file_of(&self, name: &str) -> Option<&Path> {
+        self.of_checkout.get(name).map(|file| &**file)
+    }
+
+    /// The variables that files which came with the agent set, sorted by name, each with its file.
+    pub fn of_checkout(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.of_checkout
+            .iter()
+            .map(|(name, file)| (name.as_str(), &**file))
     }
 
     /// The names of all variables, sorted.
@@ -132,6 +163,7 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Env {
                 .into_iter()
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
+            of_checkout: BTreeMap::new(),
         }
     }
 }

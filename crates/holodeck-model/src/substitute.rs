@@ -7,6 +7,8 @@ use crate::{Env, redact::names_a_secret};
 pub struct Substitution {
     /// The text.
     pub text: String,
+    /// The names of all variables in it, once for each place.
+    pub names: Vec<String>,
     /// The names of variables that are not set.
     pub missing: Vec<String>,
     /// Values of variables whose names indicate a secret.
@@ -22,6 +24,7 @@ pub fn substitute(text: &str, env: &Env) -> Option<Substitution> {
         return None;
     }
     let mut result = String::with_capacity(text.len());
+    let mut names = Vec::new();
     let mut missing = Vec::new();
     let mut secrets = Vec::new();
     let mut is_changed = false;
@@ -43,6 +46,7 @@ pub fn substitute(text: &str, env: &Env) -> Option<Substitution> {
             continue;
         };
         is_changed = true;
+        names.push(reference.name.to_owned());
         rest = from.get(reference.len..).unwrap_or_default();
         let value = match (env.get(reference.name), reference.default) {
             (Some(value), None) => value,
@@ -61,6 +65,7 @@ pub fn substitute(text: &str, env: &Env) -> Option<Substitution> {
     result.push_str(rest);
     is_changed.then_some(Substitution {
         text: result,
+        names,
         missing,
         secrets,
     })

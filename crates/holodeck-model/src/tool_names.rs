@@ -354,6 +354,24 @@ impl ToolNames {
             .map(|server| server.key.as_str())
     }
 
+    /// Whether the name of a tool does not show whether it is one of this server or of another: the key of one begins with
+    /// that of the other, as in `shop` and `shop__eu`.
+    pub fn shares_names(&self, declared: &str) -> bool {
+        let find = |server: &&Server| server.declared == declared;
+        self.servers
+            .iter()
+            .find(find)
+            .is_some_and(|server| self.is_nested(server))
+    }
+
+    fn is_nested(&self, server: &Server) -> bool {
+        let begins =
+            |one: &str, other: &str| one.strip_prefix(other).is_some_and(|rest| rest.starts_with("__"));
+        let keys = self.servers.iter().map(|other| other.key.as_str());
+        let mut keys = keys.chain([HOLODECK_SERVER]);
+        keys.any(|key| begins(&server.key, key) || begins(key, &server.key))
+    }
+
     /// The name for the model of a tool of a server.
     pub fn tool_of_server(&self, declared: &str, own: &str) -> String {
         mcp_tool_name(self.server_key(declared).unwrap_or(declared), own)
@@ -480,7 +498,11 @@ impl ToolNames {
             return vec![tool.on_the_wire.clone()];
         }
         if let Some(server) = self.servers.iter().find(|server| server.is_named(written)) {
-            return vec![format!("{MCP}{}", server.key)];
+            // For the CLI, the name of a server stands for every tool that begins with it.
+            return match &server.listed {
+                Some(tools) if self.is_nested(server) => tools.clone(),
+                _ => vec![format!("{MCP}{}", server.key)],
+            };
         }
         let is_builtin = written.contains('(') || ClaudeConfig::CLI_TOOLS.contains(&written);
         let servers = self.servers.iter().filter(|_| !is_builtin);

@@ -2,7 +2,7 @@
 //! starts children like this.
 
 mod started;
-mod tree;
+pub(crate) mod tree;
 mod watch;
 mod wire;
 
@@ -163,6 +163,11 @@ impl Below {
             }
         }
         self.exit
+    }
+
+    /// The process that ends after everything below it.
+    pub(crate) fn last_to_end(&self) -> Option<u32> {
+        self.watchdog.id()
     }
 
     /// Asks the program's process group to end.

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::below::Below;
 use crate::direct::Direct;
+use crate::kept::Kept;
 use crate::lookup::{has_folder, is_executable};
 #[cfg(test)]
 use crate::mark::Mark;
@@ -26,6 +27,7 @@ pub struct ChildProcess {
     stderr: Option<StderrTail>,
     pid: u32,
     exit: Option<Exit>,
+    kept: Kept,
 }
 
 /// Who the program's parent is.
@@ -58,12 +60,19 @@ impl ChildProcess {
             stderr: Some(StderrTail::of(stderr, spec.stderr_kept)),
             pid,
             exit: None,
+            kept: Kept::default(),
         })
     }
 
     /// The process id, which is also its group's.
     pub fn id(&self) -> u32 {
         self.pid
+    }
+
+    /// Keeps a value until the program has ended and everything below its watchdog, also when this is dropped before: what
+    /// both of them use, such as a folder that is deleted afterwards.
+    pub fn keep(&mut self, value: impl Send + 'static) {
+        self.kept.add(value);
     }
 
     /// Takes the pipe to its stdin; dropping that closes it.
@@ -146,6 +155,25 @@ impl ChildProcess {
         if let Some(stderr) = &mut self.stderr {
             stderr.settle(patience).await;
         }
+    }
+}
+
+impl Drop for ChildProcess {
+    fn drop(&mut self) {
+        if self.exit.is_some() || self.kept.is_empty() {
+            return;
+        }
+        let last = match &self.running {
+            Running::Below(below) => {
+                below.kill();
+                below.last_to_end()
+            }
+            Running::Direct(direct) => {
+                direct.kill();
+                Some(self.pid)
+            }
+        };
+        self.kept.drop_at_end(last);
     }
 }
 

@@ -25,6 +25,7 @@ mod environment;
 mod error;
 mod exit;
 mod group;
+mod kept;
 mod limits;
 mod lookup;
 mod mark;

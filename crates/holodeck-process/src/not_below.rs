@@ -41,6 +41,10 @@ impl Below {
         match *self {}
     }
 
+    pub(crate) fn last_to_end(&self) -> Option<u32> {
+        match *self {}
+    }
+
     pub(crate) fn terminate(&self) {
         match *self {}
     }

@@ -30,6 +30,17 @@ impl LoadedAgent {
     }
 }
 
+/// A value of the YAML that contains variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VariableUse {
+    /// The field, as in `model.endpoint`.
+    pub pointer: String,
+    /// Where it was written.
+    pub location: Location,
+    /// The names of the variables.
+    pub names: Vec<String>,
+}
+
 /// Where each part of an agent was written. It uses much memory with many test cases: drop it when no place is needed
 /// any more. The default contains no places.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +68,21 @@ impl Places {
     /// The layer that set a field; `BuiltIn` if no file did.
     pub fn layer(&self, pointer: &str) -> Layer {
         self.find(pointer).map_or(Layer::BuiltIn, |(_, layer)| layer)
+    }
+
+    /// The values that contain variables, sorted by their fields.
+    pub fn variables(&self) -> Vec<VariableUse> {
+        let Some(SourceTree { tree, root }) = &self.0 else {
+            return Vec::new();
+        };
+        let found = tree.variables(*root).into_iter();
+        found
+            .map(|(pointer, place, names)| VariableUse {
+                pointer,
+                location: tree.location(place),
+                names: names.to_vec(),
+            })
+            .collect()
     }
 
     /// The files that were read to load the agent.

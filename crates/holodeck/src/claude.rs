@@ -14,6 +14,7 @@ use holodeck_otel_bridge::{CLAUDE_SECRET_VARIABLES, ClaudeTelemetry, claude_env}
 use holodeck_validators::{ClaudeCliSearch, ClaudeEnv};
 use holodeck_yaml::LoadedAgent;
 
+pub(crate) use self::options::MACHINE;
 use self::options::{AgentSetup, BuiltinChanges, options};
 use crate::PolicyApprover;
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing else in the library may read the process environment; everything takes the `Env` as a value.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use holodeck_model::{Env, read_input};
 
@@ -24,20 +24,30 @@ pub enum EnvironmentError {
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Reads the process environment, `.env` beside the agent and `~/.holodeck/.env`; earlier sources take precedence. It
-/// is read once and passed on.
+/// is read once and passed on. The first and the last are the user's own; the one beside the agent came with it.
 pub fn environment(agent_path: &Path) -> Result<Env, EnvironmentError> {
     let mut env: Env = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     let beside = agent_path.parent().unwrap_or(Path::new("")).join(".env");
     let user = env.user_dir().map(|dir| dir.join(".env"));
-    for file in [Some(beside), user].into_iter().flatten() {
-        add_defaults(&mut env, &file)?;
+    add_defaults(&mut env, &beside, Owner::Checkout)?;
+    if let Some(user) = user {
+        add_defaults(&mut env, &user, Owner::User)?;
     }
     Ok(env)
 }
 
-fn add_defaults(env: &mut Env, file: &Path) -> Result<(), EnvironmentError> {
+/// Whoever a file is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// Whoever wrote the agent.
+    Checkout,
+    /// The user of this machine.
+    User,
+}
+
+fn add_defaults(env: &mut Env, file: &Path, owner: Owner) -> Result<(), EnvironmentError> {
     if !file.exists() || file.is_dir() {
         return Ok(());
     }
@@ -45,6 +55,7 @@ fn add_defaults(env: &mut Env, file: &Path) -> Result<(), EnvironmentError> {
         path: file.display().to_string(),
         reason,
     };
+    let of: Arc<Path> = file.into();
     let text = read_input(file, MAX_BYTES).map_err(|source| error(source.to_string()))?;
     for pair in dotenvy::from_read_iter(text.as_slice()) {
         let (name, value) = pair.map_err(|source| {
@@ -57,7 +68,10 @@ fn add_defaults(env: &mut Env, file: &Path) -> Result<(), EnvironmentError> {
                 other => other.to_string(),
             })
         })?;
-        env.set_default(name, value);
+        match owner {
+            Owner::Checkout => env.set_default_of(&of, name, value),
+            Owner::User => env.set_default(name, value),
+        }
     }
     Ok(())
 }
@@ -80,11 +94,15 @@ mod tests {
         let file = dir.path().join(".env");
         std::fs::write(&file, "A=file\nB='quoted value'\n# comment\n").unwrap();
         let mut env: Env = [("A", "shell")].into_iter().collect();
-        add_defaults(&mut env, &file).unwrap();
+        add_defaults(&mut env, &file, Owner::Checkout).unwrap();
         assert_eq!(env.get("A"), Some("shell"));
         assert_eq!(env.get("B"), Some("quoted value"));
+        let set: Vec<_> = env.of_checkout().collect();
+        assert_eq!(set, [("B", file.as_path())]);
         std::fs::write(&file, "# key\nA=1\n\nhunter2 hunter3\nB=2\n").unwrap();
-        let error = add_defaults(&mut env, &file).unwrap_err().to_string();
+        let error = add_defaults(&mut env, &file, Owner::Checkout)
+            .unwrap_err()
+            .to_string();
         assert!(error.ends_with("line 4 is not `NAME=value`"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     }

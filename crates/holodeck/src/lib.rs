@@ -11,6 +11,7 @@ mod backends;
 mod calibrate;
 mod calibrated;
 mod chat;
+mod checkout_env;
 mod claude;
 mod compare;
 mod conversion;

@@ -12,7 +12,7 @@ use holodeck_validators::Check;
 use holodeck_yaml::{Load, LoadedAgent};
 
 use crate::{
-    agents, calibrated, claude, graders, index,
+    agents, calibrated, checkout_env, claude, graders, index,
     inventory::{self, Inventory},
     judge_steps, judges, probe, prompts, quality, routed, telemetry,
 };
@@ -108,6 +108,7 @@ fn check(mut load: Load, env: &Env) -> Load {
     index::check_patterns(&mut load, env);
     agents::check(&mut load);
     routed::check(&mut load);
+    checkout_env::check(&mut load, env);
     load
 }
 

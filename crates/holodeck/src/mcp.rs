@@ -8,7 +8,7 @@ use futures::future::join_all;
 use holodeck_backend_api::ToolSource as _;
 use holodeck_mcp_bridge::{McpOptions, McpServer};
 use holodeck_model::{
-    Location, McpServerRecord, McpTool, Occasion, Provider, Redactor, ServerNeed, ToolConfig,
+    Location, McpServerRecord, McpTool, Occasion, Provider, Redactor, ServerNeed, ToolConfig, ToolNames,
 };
 use holodeck_tools::Toolbox;
 use holodeck_yaml::LoadedAgent;
@@ -36,7 +36,9 @@ impl McpSetup {
         is_used: impl Fn(&str) -> bool,
     ) -> Self {
         let by_cli = agent.config.model.provider == Provider::Anthropic;
-        let is_own = |tool: &McpTool| is_used(&tool.name) && (!by_cli || tool.needs_own_client(occasion));
+        let names = ToolNames::of(&agent.config);
+        let is_own =
+            |tool: &McpTool| is_used(&tool.name) && (!by_cli || has_own_client(tool, occasion, &names));
         let tools = agent.config.real_tools();
         let servers = tools.filter_map(|(index, tool)| match tool {
             ToolConfig::Mcp(tool) if is_own(tool) => Some(ServerSetup {
@@ -150,6 +152,12 @@ impl McpServers {
     pub(crate) async fn close(&self) {
         join_all(self.0.iter().map(McpServer::close)).await;
     }
+}
+
+/// Whether HoloDeck connects to a server for the Claude CLI, which does not know which server a tool is from if the names of
+/// two servers begin alike: it hides one of two tools with one name.
+pub(crate) fn has_own_client(server: &McpTool, occasion: Occasion, names: &ToolNames) -> bool {
+    server.needs_own_client(occasion) || names.shares_names(&server.name)
 }
 
 /// Required servers without a tool, and tools of two servers with one name.

@@ -234,7 +234,7 @@ fn tools_with_side_effects(open: &OpenAgent, occasion: Occasion, gate: SideEffec
     if agent.config.model.provider == Provider::Anthropic {
         let withheld = occasion == Occasion::Test && gate == SideEffectGate::Closed;
         let claude = agent.config.claude.clone().unwrap_or_default();
-        let built_in = claude.built_in_tools().into_iter();
+        let built_in = claude.all_built_in_tools().into_iter();
         let built_in = built_in.filter(|tool| !withheld && ClaudeConfig::may_change_something(tool));
         tools.extend(built_in.map(|tool| format!("`{tool}`")));
         // The CLI connects these servers itself, so what their tools do is not known here.

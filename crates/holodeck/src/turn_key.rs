@@ -103,7 +103,7 @@ fn claude_settings(claude: &ClaudeConfig) -> Value {
 
 /// The available built-in tools: a test withholds those that may change something.
 fn builtin_tools(claude: &ClaudeConfig, occasion: Occasion, side_effects: SideEffectGate) -> Vec<&str> {
-    let mut tools = claude.built_in_tools();
+    let mut tools = claude.all_built_in_tools();
     if occasion == Occasion::Test && side_effects == SideEffectGate::Closed {
         tools.retain(|tool| !ClaudeConfig::may_change_something(tool));
     }

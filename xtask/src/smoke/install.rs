@@ -32,7 +32,7 @@ pub(super) const SDK_VERSION: &str = "0.3.330";
 
 /// Servers of the Model Context Protocol that are not ours, and its suite that judges clients, for tests. The first is
 /// what the CLI talks to here.
-const MCP: [Pin; 4] = [
+const MCP: [Pin<'_>; 4] = [
     Pin::new("@modelcontextprotocol/server-everything", "2026.8.31"),
     Pin::new("@modelcontextprotocol/server-filesystem", "2026.8.31"),
     Pin::new("@modelcontextprotocol/server-memory", "2026.8.31"),
@@ -40,23 +40,26 @@ const MCP: [Pin; 4] = [
 ];
 
 /// Drives a browser that the machine has.
-const PLAYWRIGHT: Pin = Pin::new("playwright-core", "1.65.1");
+const PLAYWRIGHT: Pin<'_> = Pin::new("playwright-core", "1.65.1");
 
 /// Clients that this project did not write, pinned by a lock file, and the scripts that run them for tests.
 const CLIENTS: [&str; 4] = ["package.json", "package-lock.json", "agui.mjs", "talk.mjs"];
+
+/// The oldest release that the product accepts.
+const OLDEST: &str = "2.1.113";
 
 /// The bare binary: what the package for people links to, which an older Node silently gets an older release of.
 const CLI_PACKAGE: &str = "@anthropic-ai/claude-code-linux-x64";
 const SDK_PACKAGE: &str = "@anthropic-ai/claude-agent-sdk";
 
 /// A package in one version.
-struct Pin {
+struct Pin<'a> {
     name: &'static str,
-    version: &'static str,
+    version: &'a str,
 }
 
-impl Pin {
-    const fn new(name: &'static str, version: &'static str) -> Self {
+impl<'a> Pin<'a> {
+    const fn new(name: &'static str, version: &'a str) -> Self {
         Self { name, version }
     }
 }
@@ -101,6 +104,21 @@ pub(super) fn playwright() -> Result<PathBuf> {
 pub(super) fn newest_cli() -> Result<PathBuf> {
     let [newest, ..] = &CLIS;
     cli(newest)
+}
+
+/// The oldest release that works and the newest that the registry serves, beside the
+/// pinned ones: for long runs.
+pub(super) fn oldest_and_newest() -> Result<()> {
+    let view = ["view", CLI_PACKAGE, "version"];
+    let newest = host::first_line("npm", &view).context("npm does not name the newest release of the CLI")?;
+    for version in [OLDEST, newest.trim()] {
+        packages(
+            &format!("claude-{version}"),
+            &[Pin::new(CLI_PACKAGE, version)],
+            &[],
+        )?;
+    }
+    Ok(())
 }
 
 fn cli(pin: &CliPin) -> Result<PathBuf> {
@@ -159,11 +177,11 @@ pub(super) fn clients() -> Result<()> {
 
 /// The folder of the first of these packages, all of them in exactly these versions. Together, since npm removes what
 /// it is not asked for.
-fn packages(folder: &str, pins: &[Pin], omit: &[&str]) -> Result<PathBuf> {
+fn packages(folder: &str, pins: &[Pin<'_>], omit: &[&str]) -> Result<PathBuf> {
     let dir = workspace::root().join(FOLDER).join(folder);
-    let place = |pin: &Pin| dir.join("node_modules").join(pin.name);
+    let place = |pin: &Pin<'_>| dir.join("node_modules").join(pin.name);
     let first = pins.first().context("no package to install")?;
-    let is_there = |pin: &Pin| installed_version(&place(pin)).as_deref() == Some(pin.version);
+    let is_there = |pin: &Pin<'_>| installed_version(&place(pin)).as_deref() == Some(pin.version);
     if pins.iter().all(is_there) {
         return Ok(place(first));
     }

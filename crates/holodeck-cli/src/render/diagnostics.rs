@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
-use holodeck::model::{Diagnostic, Location, Severity, Sources};
+use holodeck::model::{Code, Diagnostic, Location, Severity, Sources};
 use holodeck::reports::format::count;
 use holodeck::yaml::Load;
 use serde_json::{Value, json};
@@ -26,6 +26,18 @@ pub(crate) enum DiagnosticFilter {
     All,
     /// Errors and warnings; their number only if there is an error.
     Important,
+    /// Errors, and what must be said before anything is sent or started.
+    Essential,
+}
+
+impl DiagnosticFilter {
+    fn shows(self, diagnostic: &Diagnostic) -> bool {
+        match self {
+            Self::All => true,
+            Self::Important => diagnostic.severity != Severity::Note,
+            Self::Essential => diagnostic.is_error() || diagnostic.code == Code::EnvFileDecides,
+        }
+    }
 }
 
 /// The problems of an agent file, as a compiler shows them, and how many there are.
@@ -33,7 +45,7 @@ pub(crate) fn diagnostics(load: &Load, file: &Path, filter: DiagnosticFilter, wi
     let selected: Vec<_> = load
         .diagnostics
         .iter()
-        .filter(|diagnostic| filter == DiagnosticFilter::All || diagnostic.severity != Severity::Note)
+        .filter(|diagnostic| filter.shows(diagnostic))
         .collect();
     let renderer = Renderer::styled().term_width(width);
     let mut text = String::new();

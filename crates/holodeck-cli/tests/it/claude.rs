@@ -8,6 +8,7 @@ mod quality;
 mod recordings;
 mod routing;
 mod safety;
+mod served_files;
 
 use std::{
     fs,

@@ -362,3 +362,58 @@ fn a_live_request_that_fails_is_3() {
     down.finish();
     check(&project, &["--live"], 3, "endpoint");
 }
+
+/// A key of the shell goes to a server of the file, and a program of the file runs, only after that was said.
+#[test]
+fn what_the_env_file_of_a_checkout_decides_is_said_before_it_happens() {
+    let server = EndpointServer::answering(|_| list(&["m"]));
+    let yaml = "name: a\nmodel: {provider: openai, name: m}\ninstructions: {inline: Hi}\n";
+    let project = Project::with(yaml);
+    project.write(".env", format!("OPENAI_BASE_URL={}/v1\n", server.url()));
+    for flags in [
+        &["doctor"][..],
+        &["doctor", "--json"],
+        &["doctor", "-q"],
+        &["validate"],
+    ] {
+        let output = project
+            .command(flags)
+            .env("OPENAI_API_KEY", SECRET)
+            .output()
+            .unwrap();
+        let ran = crate::project::CommandOutput::of(&output);
+        let said = format!(
+            "decides where `OPENAI_API_KEY` of the user goes, to `{}/`",
+            server.url()
+        );
+        assert!(ran.all().contains(&said), "{flags:?}: {}", ran.all());
+        assert!(!ran.all().contains(SECRET), "{flags:?}");
+    }
+    // The user's own choice, and a file that has both.
+    let own = [("OPENAI_API_KEY", SECRET), ("OPENAI_BASE_URL", &server.url())];
+    let output = project.command(&["doctor"]).envs(own).output().unwrap();
+    let ran = crate::project::CommandOutput::of(&output);
+    assert!(!ran.all().contains("HD0504"), "{}", ran.all());
+    project.write(
+        ".env",
+        format!("OPENAI_BASE_URL={}\nOPENAI_API_KEY={SECRET}\n", server.url()),
+    );
+    assert!(!project.run(&["doctor"]).all().contains("HD0504"));
+    server.finish();
+    let project = Project::with(&yaml.replace("openai", "anthropic"));
+    project.write(
+        "claude.sh",
+        "#!/bin/sh\ntouch ran\necho '2.1.330 (Claude Code)'\n",
+    );
+    let program = project.path("claude.sh");
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    project.write(".env", format!("HOLODECK_CLAUDE_CLI={}\n", program.display()));
+    let output = project.command(&["doctor", "-q"]).output().unwrap();
+    let ran = crate::project::CommandOutput::of(&output);
+    assert!(
+        ran.stderr
+            .contains("decides which programs run: it sets `HOLODECK_CLAUDE_CLI`"),
+        "{}",
+        ran.all()
+    );
+}

@@ -283,8 +283,8 @@ fn a_required_server_offers_a_tool_and_no_two_tools_have_one_name_on_openai() {
 }
 
 #[test]
-fn a_required_server_offers_a_tool_on_the_cli() {
-    for (list, problem) in &SERVERS[..4] {
+fn a_required_server_offers_a_tool_and_no_two_tools_have_one_name_on_the_cli() {
+    for (list, problem) in SERVERS {
         let server = AnthropicServer::answering(|_| AnthropicReply::text("yes"));
         let bench = Bench::new(&servers("{provider: anthropic, name: sonnet}", list), server);
         bench.project.write("server.py", SERVER);

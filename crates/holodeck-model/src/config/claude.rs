@@ -218,11 +218,31 @@ impl ClaudeConfig {
                 tools.push(name);
             }
         }
-        let denied = |tool: &&str| {
-            let mut denied = self.disallowed_tools.iter().flatten();
-            denied.any(|name| current_name(name.trim()) == *tool)
-        };
-        tools.retain(|tool| !denied(tool));
+        tools.retain(|tool| !self.is_denied(tool));
+        tools
+    }
+
+    /// The built-in tools that sub-agents name and that the agent itself does not have. Lists exclude them as they do those
+    /// of the agent.
+    pub fn tools_of_subagents_only(&self) -> Vec<&str> {
+        let own = self.built_in_tools();
+        let has_subagents = self.has_subagents() && own.contains(&"Agent");
+        let named = self.agents.values().filter(|_| has_subagents);
+        let mut tools: Vec<&str> = Vec::new();
+        for name in named.flat_map(|agent| agent.tools.iter().flatten()) {
+            let name = tool_of_rule(name);
+            let is_new = !own.contains(&name) && !tools.contains(&name);
+            if is_new && Self::CLI_TOOLS.contains(&name) && self.is_allowed(name) && !self.is_denied(name) {
+                tools.push(name);
+            }
+        }
+        tools
+    }
+
+    /// The built-in tools of the agent and of its sub-agents.
+    pub fn all_built_in_tools(&self) -> Vec<&str> {
+        let mut tools = self.built_in_tools();
+        tools.extend(self.tools_of_subagents_only());
         tools
     }
 
@@ -235,6 +255,11 @@ impl ClaudeConfig {
             patterns.push(pattern.trim_end().trim_end_matches(')').trim());
         }
         (!patterns.is_empty()).then_some(patterns)
+    }
+
+    fn is_denied(&self, tool: &str) -> bool {
+        let mut denied = self.disallowed_tools.iter().flatten();
+        denied.any(|name| current_name(name.trim()) == tool)
     }
 
     fn is_allowed(&self, tool: &str) -> bool {

@@ -63,6 +63,11 @@ impl fmt::Display for UnresolvedName {
                     names.join(", ")
                 )
             }
+            NameMatch::Known if field.starts_with("claude.agents.") => write!(
+                f,
+                "`{name}` in `{field}` cannot be enforced: a pattern belongs in `claude.allowed_tools` or \
+                 `claude.disallowed_tools`"
+            ),
             NameMatch::Known => write!(
                 f,
                 "`{name}` in `{field}` cannot be enforced: only `Bash` and tools that use files support a pattern there; \
@@ -230,7 +235,10 @@ impl ToolAccess {
                     .allowed
                     .as_ref()
                     .is_some_and(|allowed| allowed.field == list.field);
+                let is_subagents = self.subagents.iter().any(|subagent| subagent.field == list.field);
                 let is_problem = match &name_match {
+                    // The CLI applies no pattern there.
+                    _ if is_subagents && name.contains('(') => true,
                     NameMatch::Known => {
                         is_allowlist && name.contains('(') && tool != "Bash" && path_access(tool).is_none()
                     }

@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 use crate::stat::Stat;
 
 /// How long a killed process may take to end. The kernel may hold it (a dead network file system); it ends later.
-pub(super) const HELD: Duration = Duration::from_secs(2);
+pub(crate) const HELD: Duration = Duration::from_secs(2);
 
 /// The living processes below those for which `is_root` holds, and these.
 pub(super) fn below(all: &[Stat], is_root: impl Fn(&Stat) -> bool) -> Vec<Stat> {
@@ -92,7 +92,7 @@ fn wait_for(mut handles: Vec<OwnedFd>) -> bool {
 }
 
 /// Waits until one has ended, at most this long.
-pub(super) fn wait_for_one(handles: &[&OwnedFd], limit: Duration) -> bool {
+pub(crate) fn wait_for_one(handles: &[&OwnedFd], limit: Duration) -> bool {
     let limit = Timespec::try_from(limit).unwrap_or_default();
     let mut polled: Vec<_> = handles
         .iter()

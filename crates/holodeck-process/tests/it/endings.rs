@@ -150,3 +150,74 @@ async fn a_descendant_with_its_own_session_ends_with_the_child() {
     assert!(matches!(result, Err(ProcessError::Cancelled)), "{result:?}");
     gone(daemon).await;
 }
+
+/// Reports when it is dropped whether the process group is alive then.
+struct Witness {
+    group: u32,
+    report: std::sync::mpsc::Sender<bool>,
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        let _ = self.report.send(!members(self.group).is_empty());
+    }
+}
+
+/// Writes files until it is killed.
+const WRITER: &str = "
+trap '' TERM
+echo $$ > pid
+while :; do echo x > more; done
+";
+
+/// A child that writes, what is kept for it, and the report.
+async fn witnessed() -> (
+    ChildProcess,
+    std::sync::mpsc::Receiver<bool>,
+    crate::script::Script,
+) {
+    let script = script(WRITER);
+    let mut child = ChildProcess::spawn(&script.spec).unwrap();
+    let group = file(&script, "pid").await.parse().unwrap();
+    let (report, reported) = std::sync::mpsc::channel();
+    child.keep(Witness { group, report });
+    (child, reported, script)
+}
+
+#[test]
+fn what_is_kept_for_a_child_is_dropped_after_its_end_wherever_the_child_is_dropped() {
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    // In a runtime that goes on.
+    let running = runtime();
+    let (child, reported, _script) = running.block_on(witnessed());
+    running.block_on(async {
+        drop(child);
+        while let Err(std::sync::mpsc::TryRecvError::Empty) =
+            reported.try_recv().inspect(|alive| assert!(!alive))
+        {
+            tokio::task::yield_now().await;
+        }
+    });
+    // In a runtime that ends at once.
+    let ending = runtime();
+    let (child, reported, _script) = ending.block_on(witnessed());
+    ending.block_on(async { drop(child) });
+    drop(ending);
+    assert_eq!(reported.try_recv(), Ok(false));
+    // Without a runtime.
+    let other = runtime();
+    let (child, reported, _script) = other.block_on(witnessed());
+    std::thread::spawn(move || drop(child)).join().unwrap();
+    assert_eq!(reported.try_recv(), Ok(false));
+    // After its end it is dropped with the child.
+    let (mut child, reported, _script) = other.block_on(witnessed());
+    other.block_on(child.stop(Duration::ZERO)).unwrap();
+    assert!(reported.try_recv().is_err());
+    drop(child);
+    assert_eq!(reported.try_recv(), Ok(false));
+}

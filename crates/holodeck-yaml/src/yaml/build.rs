@@ -183,6 +183,7 @@ impl<'a> Builder<'a> {
             if !result.missing.is_empty() {
                 self.tree.mark_incomplete(id);
             }
+            self.tree.add_variables(id, result.names);
             return id;
         }
         let text = self

@@ -128,6 +128,8 @@ pub(crate) struct Tree {
     secret_variables: Vec<String>,
     /// Scalars with a missing variable, which is already reported.
     incomplete: HashSet<NodeId>,
+    /// The names of the variables in scalars.
+    variables: HashMap<NodeId, Vec<String>>,
 }
 
 /// The node for an invalid id; never used, because only the tree creates ids.
@@ -191,6 +193,37 @@ impl Tree {
     /// Whether the value is unknown because a variable in it is not set.
     pub(crate) fn is_incomplete(&self, node: NodeId) -> bool {
         !self.incomplete.is_empty() && self.incomplete.contains(&self.resolve(node))
+    }
+
+    pub(crate) fn add_variables(&mut self, scalar: NodeId, names: Vec<String>) {
+        if !names.is_empty() {
+            self.variables.insert(scalar, names);
+        }
+    }
+
+    /// The scalars below a node that contain variables: the path of each, its place and the names.
+    pub(crate) fn variables(&self, root: NodeId) -> Vec<(String, Place, &[String])> {
+        let mut found = Vec::new();
+        let mut left = vec![(String::new(), root)];
+        if self.variables.is_empty() {
+            return found;
+        }
+        while let Some((path, node)) = left.pop() {
+            let below = |step: &str| match path.as_str() {
+                "" => step.to_owned(),
+                path => format!("{path}.{step}"),
+            };
+            if let Some(names) = self.variables.get(&self.resolve(node)) {
+                found.push((path, self.place(node), names.as_slice()));
+            } else if let Some(items) = self.items(node) {
+                let items = items.iter().enumerate();
+                left.extend(items.map(|(index, item)| (below(&index.to_string()), *item)));
+            } else if let Some(entries) = self.entries(node) {
+                left.extend(entries.iter().map(|entry| (below(self.key(entry)), entry.value)));
+            }
+        }
+        found.sort();
+        found
     }
 
     pub(crate) fn add_secret_variables(&mut self, values: Vec<String>) {

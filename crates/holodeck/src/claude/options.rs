@@ -11,7 +11,7 @@ use holodeck_backend_claude::{ClaudeOptions, Edits, Limits, McpServer, McpServer
 use holodeck_mcp_bridge::ClaudeServers;
 use holodeck_model::{
     ApprovalPolicy, ClaudeConfig, Effort, Env, HOLODECK_SERVER, McpTool, Occasion, PathRef, ServerAccess,
-    SubagentConfig, SubagentModel, ToolAccess, ToolConfig, ToolNames, mcp_tool_name, path_access,
+    SubagentConfig, SubagentModel, ToolAccess, ToolConfig, ToolNames, ToolOrigin, mcp_tool_name, path_access,
     read_text_input, without_pattern,
 };
 use holodeck_validators::{ClaudeCli, ClaudeEnv};
@@ -19,10 +19,10 @@ use holodeck_yaml::LoadedAgent;
 use serde_json::{Value, json};
 
 use super::machine;
-use crate::{answer_format::answer_format, routed::skill_tools};
+use crate::{answer_format::answer_format, mcp::has_own_client, routed::skill_tools};
 
 /// Variables of the machine that the CLI needs and that contain no credentials of the model.
-const MACHINE: [&str; 17] = [
+pub(crate) const MACHINE: [&str; 17] = [
     "PATH",
     "LANG",
     "LC_ALL",
@@ -223,7 +223,7 @@ fn add_managed(options: ClaudeOptions, folder: &Path) -> Result<ClaudeOptions, B
 
 /// Adds the built-in tools that the YAML enables.
 fn add_builtin_tools(options: ClaudeOptions, claude: &ClaudeConfig, setup: &AgentSetup<'_>) -> ClaudeOptions {
-    let mut names = claude.built_in_tools();
+    let mut names = claude.all_built_in_tools();
     let withheld: Vec<&str> = match setup.side_effects {
         BuiltinChanges::AsConfigured | BuiltinChanges::Allowed => Vec::new(),
         BuiltinChanges::Withheld => names
@@ -245,7 +245,11 @@ fn add_builtin_tools(options: ClaudeOptions, claude: &ClaudeConfig, setup: &Agen
             .filter(|name| ClaudeConfig::may_change_something(name))
             .collect(),
     };
-    let mut options = options.governed_tools(governed).builtin_tools(names);
+    let of_subagents = claude.tools_of_subagents_only();
+    let (of_subagents, own): (Vec<&str>, Vec<&str>) =
+        names.into_iter().partition(|name| of_subagents.contains(name));
+    let options = options.governed_tools(governed).builtin_tools(own);
+    let mut options = options.subagent_tools(of_subagents);
     if let Some(commands) = commands {
         options = options.allowed_commands(commands);
     }
@@ -278,7 +282,7 @@ fn tool_access(setup: &AgentSetup<'_>) -> Result<(ToolNames, ToolAccess), Backen
         ToolNames::of(config),
         ToolAccess::of(config).with_places(|field| setup.agent.locate(field)),
     );
-    let local: Vec<String> = local_servers(setup).map(str::to_owned).collect();
+    let local: Vec<String> = local_servers(setup).into_iter().map(str::to_owned).collect();
     let specs = setup.tools.specs();
     names.list_shown(&local, &specs.iter().map(|spec| spec.name.as_str()));
     for spec in specs {
@@ -309,7 +313,11 @@ fn add_own_tools(
         let key = names.server_key(server).unwrap_or(server);
         let prefix = mcp_tool_name(key, "");
         let specs = setup.tools.specs().iter();
-        let specs = specs.filter(|spec| spec.name.starts_with(&prefix));
+        let is_own = |spec: &&ToolSpec| {
+            let tool = names.identify(&spec.name);
+            tool.is_some_and(|tool| tool.origin == ToolOrigin::External && tool.declared == server)
+        };
+        let specs = specs.filter(is_own);
         server_tools.extend(specs.clone().map(|spec| spec.name.clone()));
         let specs = specs.filter(|spec| access.allows_call(names, &spec.name));
         let specs: Vec<_> = specs.filter_map(|spec| strip_prefix(spec, &prefix)).collect();
@@ -342,17 +350,18 @@ fn wire_name(spec: &ToolSpec) -> String {
 
 /// Servers whose tools run in this process, but look as if the CLI ran them: those with a mock, and those to which
 /// HoloDeck connects itself.
-fn local_servers<'a>(setup: &AgentSetup<'a>) -> impl Iterator<Item = &'a str> {
+fn local_servers<'a>(setup: &AgentSetup<'a>) -> Vec<&'a str> {
+    let names = ToolNames::of(&setup.agent.config);
     let tools = setup.agent.config.tools.iter();
-    let occasion = setup.occasion;
-    tools.filter_map(move |tool| match tool {
-        ToolConfig::Mcp(server) if is_local(server, occasion) => Some(server.name.as_str()),
+    let local = tools.filter_map(|tool| match tool {
+        ToolConfig::Mcp(server) if is_local(server, setup.occasion, &names) => Some(server.name.as_str()),
         _ => None,
-    })
+    });
+    local.collect()
 }
 
-fn is_local(server: &McpTool, occasion: Occasion) -> bool {
-    server.mock.is_some() || server.needs_own_client(occasion)
+fn is_local(server: &McpTool, occasion: Occasion, names: &ToolNames) -> bool {
+    server.mock.is_some() || has_own_client(server, occasion, names)
 }
 
 fn strip_prefix(spec: &ToolSpec, prefix: &str) -> Option<ToolSpec> {
@@ -470,7 +479,7 @@ fn servers(setup: &AgentSetup<'_>) -> Result<McpServers, BackendError> {
         .tools
         .iter()
         .filter_map(|tool| match tool {
-            ToolConfig::Mcp(tool) if !is_local(tool, setup.occasion) && is_used(tool) => Some(tool),
+            ToolConfig::Mcp(tool) if !is_local(tool, setup.occasion, &names) && is_used(tool) => Some(tool),
             _ => None,
         })
         .collect();

@@ -5,8 +5,9 @@ use holodeck_model::{ClaudeConfig, Code, Diagnostic, FileKind, ToolNames, withou
 use super::{
     Rules, View,
     names::{check_allowlist, check_names, tool_names},
-    patterns::{check_claude_patterns, check_openai_patterns, note_unbound_shell},
+    patterns::{check_claude_patterns, check_openai_patterns, check_subagent_patterns, note_unbound_shell},
 };
+use crate::yaml::NodeId;
 
 pub(super) fn check_backends(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
     let names = tool_names(rules, agent, provider);
@@ -97,6 +98,7 @@ fn check_claude(rules: &mut Rules<'_>, claude: &View, names: &ToolNames) {
                 rules.check_file(&subagent, "prompt_file", Diagnostic::warning);
                 check_names(rules, names, &subagent, "tools");
                 check_tools_of_subagent(rules, claude, &subagent);
+                check_subagent_patterns(rules, &subagent);
             }
         }
     }
@@ -106,37 +108,43 @@ fn check_claude(rules: &mut Rules<'_>, claude: &View, names: &ToolNames) {
     check_claude_patterns(rules, claude);
 }
 
-/// The CLI offers a sub-agent only built-in tools that the agent has.
+/// Warns of built-in tools of a sub-agent that the lists of `claude` exclude.
 fn check_tools_of_subagent(rules: &mut Rules<'_>, claude: &View, subagent: &View) {
-    let has = |rules: &Rules<'_>, block: &str, switch: &str| {
-        let view = rules.child(claude, block);
-        view.is_some_and(|view| rules.flag(&view, switch) == Some(true))
+    let names_it = |list: &[(NodeId, &str)], name: &str| {
+        let mut list = list.iter();
+        list.any(|(_, text)| current_name(without_pattern(text)) == name)
     };
-    let listed = |rules: &Rules<'_>, name: &str| {
-        let allowed = rules.texts(claude, "allowed_tools");
-        allowed.iter().any(|(_, text)| without_pattern(text) == name)
-    };
+    let allowed = rules.texts(claude, "allowed_tools");
+    let has_allowed = rules.has(claude, "allowed_tools");
+    let denied = rules.texts(claude, "disallowed_tools");
+    let denied: Vec<_> = denied
+        .into_iter()
+        .filter(|(_, text)| !text.contains('('))
+        .collect();
     for (node, written) in rules.texts(subagent, "tools") {
-        let name = without_pattern(written);
-        let is_on = match name {
-            "Read" | "Glob" | "Grep" => has(rules, "file_system", "read"),
-            "Write" => has(rules, "file_system", "write"),
-            "Edit" => has(rules, "file_system", "edit"),
-            "Bash" => has(rules, "bash", "enabled"),
-            "WebSearch" => rules.flag(claude, "web_search") == Some(true),
-            _ if ClaudeConfig::CLI_TOOLS.contains(&name) => false,
-            _ => continue,
-        };
-        if is_on || listed(rules, name) {
+        let name = current_name(without_pattern(written));
+        if !ClaudeConfig::CLI_TOOLS.contains(&name) {
             continue;
         }
-        let message = format!("a sub-agent gets `{name}` only if the agent has it");
+        let list = if names_it(&denied, name) {
+            "`claude.disallowed_tools` excludes it"
+        } else if has_allowed && !names_it(&allowed, name) {
+            "`claude.allowed_tools` does not name it"
+        } else {
+            continue;
+        };
+        let message = format!("a sub-agent does not get `{name}`: {list}");
         let diagnostic = Diagnostic::warning(Code::NoEffect, message)
             .about(subagent.path.pointer(Some("tools")))
-            .with_help(format!("enable `{name}` in `claude`, or remove it here"));
+            .with_help("the lists of `claude` hold for sub-agents too");
         let place = rules.tree.place(node);
         rules.add(place, diagnostic);
     }
+}
+
+/// `Task` is the former name of `Agent`.
+fn current_name(name: &str) -> &str {
+    if name == "Task" { "Agent" } else { name }
 }
 
 /// Warns of `acceptAll`, which 0.7 refused without a confirmation.

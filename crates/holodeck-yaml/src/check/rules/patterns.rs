@@ -30,6 +30,16 @@ pub(super) fn check_claude_patterns(rules: &mut Rules<'_>, claude: &View) {
     }
 }
 
+/// Reports entries with a pattern among the tools of a sub-agent, where the CLI applies none.
+pub(super) fn check_subagent_patterns(rules: &mut Rules<'_>, subagent: &View) {
+    for (node, entry) in rules.texts(subagent, "tools") {
+        if entry.contains(['(', ')']) {
+            let reason = "a pattern belongs in `claude.allowed_tools` or `claude.disallowed_tools`";
+            report(rules, subagent, "tools", (node, entry), reason);
+        }
+    }
+}
+
 /// Reports entries with a pattern in a list of `openai`, which has no tools whose calls can be matched.
 pub(super) fn check_openai_patterns(rules: &mut Rules<'_>, list: &View, key: &str) {
     for (node, entry) in rules.texts(list, key) {
@@ -73,8 +83,13 @@ pub(super) fn note_unbound_shell(rules: &mut Rules<'_>, claude: &View) {
     let is_on = rules
         .child(claude, "bash")
         .is_some_and(|bash| rules.flag(&bash, "enabled") == Some(true));
-    let allowed = rules.texts(claude, "allowed_tools").into_iter();
-    let node = allowed
+    let mut listed = rules.texts(claude, "allowed_tools");
+    let agents = rules.child(claude, "agents");
+    for subagent in agents.iter().flat_map(|agents| rules.values(agents)) {
+        listed.extend(rules.texts(&subagent, "tools"));
+    }
+    let node = listed
+        .into_iter()
         .filter(|(_, entry)| entry.trim() == "Bash" || entry.trim().starts_with("Bash("))
         .map(|(node, _)| node)
         .next();

@@ -11,13 +11,13 @@ use async_trait::async_trait;
 use holodeck_backend_api::{
     ApprovalAsk, ApprovalDecision, Approver, CallPath, DecidedBy, Occasion, PathAccess, Ruling, Zone,
 };
-use holodeck_model::{ApprovalContext, PolicyCall, Presence, RulingBasis, SideEffectGate};
+use holodeck_model::{ApprovalContext, CliVersion, PolicyCall, Presence, RulingBasis, SideEffectGate};
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use super::setup::{Yaml, agent_at, ask};
+use super::setup::{OLDER, PINNED, Yaml, agent_at, ask, installed};
 use crate::{PolicyApprover, approval_policy};
 
 const MODES: [&str; 4] = ["", "manual", "acceptEdits", "acceptAll"];
@@ -266,7 +266,7 @@ async fn results(
 }
 
 /// Calls all tools about every file in one turn, and checks which of the calls ran.
-async fn check(mode: &str, who: Who, in_subagent: bool) {
+async fn check(version: CliVersion, mode: &str, who: Who, in_subagent: bool) {
     let disk = Disk::new();
     let rows = |tools: &[&'static str]| {
         let rows = tools
@@ -282,7 +282,11 @@ async fn check(mode: &str, who: Who, in_subagent: bool) {
         calls.collect::<Vec<_>>()
     };
     let batches = [calls(&readers), calls(&writers)];
-    let (results, asked) = results(|url| yaml(url, &disk, mode, ""), &batches, who, in_subagent).await;
+    let yaml = |url: &str| Yaml {
+        version,
+        ..yaml(url, &disk, mode, "")
+    };
+    let (results, asked) = results(yaml, &batches, who, in_subagent).await;
     let mut wrong = Vec::new();
     for ((tool, file, place), (text, is_error)) in
         readers.iter().chain(&writers).zip(results.iter().flatten())
@@ -307,7 +311,7 @@ async fn check(mode: &str, who: Who, in_subagent: bool) {
     }
     assert!(
         wrong.is_empty(),
-        "{mode:?} {who:?} {in_subagent}\n{}",
+        "{version} {mode:?} {who:?} {in_subagent}\n{}",
         wrong.join("\n")
     );
     let may_write = may_run(Place::Outside, "Write", mode, who);
@@ -328,25 +332,28 @@ fn real_name(file: &str) -> &str {
 /// Every severe row, and a sample of the others.
 #[tokio::test]
 async fn an_agent_reads_and_writes_only_in_its_folders() {
-    for (mode, who, in_subagent) in [
-        ("", Who::Nobody, false),
-        ("acceptAll", Who::Client, true),
-        ("acceptEdits", Who::Person, false),
-        ("manual", Who::Nobody, true),
-        ("acceptAll", Who::Person, false),
+    for (version, mode, who, in_subagent) in [
+        (PINNED, "", Who::Nobody, false),
+        (PINNED, "acceptAll", Who::Client, true),
+        (PINNED, "acceptEdits", Who::Person, false),
+        (OLDER, "manual", Who::Nobody, true),
+        (PINNED, "acceptAll", Who::Person, false),
     ] {
-        check(mode, who, in_subagent).await;
+        check(version, mode, who, in_subagent).await;
     }
 }
 
 /// `cargo xtask soak` runs it.
 #[tokio::test]
-#[ignore = "starts the CLI 24 times; `cargo xtask soak files` runs it"]
+#[ignore = "starts each release 24 times; `cargo xtask soak files` runs it"]
 async fn the_whole_table_of_files_holds() {
-    for mode in MODES {
-        for who in [Who::Nobody, Who::Person, Who::Client] {
-            for in_subagent in [false, true] {
-                check(mode, who, in_subagent).await;
+    for version in installed() {
+        println!("Claude Code {version}");
+        for mode in MODES {
+            for who in [Who::Nobody, Who::Person, Who::Client] {
+                for in_subagent in [false, true] {
+                    check(version, mode, who, in_subagent).await;
+                }
             }
         }
     }
@@ -431,7 +438,7 @@ async fn a_rule_with_paths_opens_what_it_names_and_nothing_else() {
 }
 
 /// Approves every call that the CLI asks about: only the CLI's own rules deny.
-struct ApproveAll;
+pub(super) struct ApproveAll;
 
 #[async_trait]
 impl Approver for ApproveAll {

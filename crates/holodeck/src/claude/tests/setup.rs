@@ -25,15 +25,36 @@ use crate::{
 /// Where programs are, for children of tests.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The CLI this version is built for. Its absence is a failure: a test that can't run has not passed.
-fn cli() -> PathBuf {
-    let place = ".smoke/claude-2.1.330/node_modules/@anthropic-ai/claude-code-linux-x64/claude";
-    let cli = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(place);
+/// The release this version is built for.
+pub(super) const PINNED: CliVersion = CliVersion::new(2, 1, 330);
+
+/// An older release that is installed too.
+pub(super) const OLDER: CliVersion = CliVersion::new(2, 1, 197);
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.smoke")
+}
+
+/// A release of the CLI. Its absence is a failure: a test that can't run has not passed.
+fn cli(version: CliVersion) -> PathBuf {
+    let place = format!("claude-{version}/node_modules/@anthropic-ai/claude-code-linux-x64/claude");
+    let cli = folder().join(place);
     assert!(
         cli.exists(),
-        "the Claude Code CLI is not installed; `cargo xtask smoke` installs it"
+        "the Claude Code CLI {version} is not installed; `cargo xtask smoke` installs it"
     );
     cli
+}
+
+/// The releases that are installed: `cargo xtask soak files` adds the oldest that works and the newest.
+pub(super) fn installed() -> Vec<CliVersion> {
+    let folders = std::fs::read_dir(folder()).unwrap().flatten();
+    let names = folders.map(|folder| folder.file_name().to_string_lossy().into_owned());
+    let versions = names.filter_map(|name| CliVersion::parse(name.strip_prefix("claude-")?));
+    let mut versions: Vec<_> = versions.collect();
+    versions.sort();
+    assert!(versions.contains(&PINNED));
+    versions
 }
 
 /// No retries: each scripted reply is requested once.
@@ -80,6 +101,7 @@ pub(super) struct Yaml {
     pub(super) tools: Arc<dyn ToolHost>,
     pub(super) side_effects: BuiltinChanges,
     pub(super) variables: Vec<(String, String)>,
+    pub(super) version: CliVersion,
 }
 
 /// An agent in `folder` with further lines of `model:` (indented by two) and further blocks.
@@ -99,6 +121,7 @@ pub(super) fn agent(folder: &Path, model: &str, rest: &str, env: &[(&str, &str)]
         tools: Arc::new(NoTools),
         side_effects: BuiltinChanges::AsConfigured,
         variables: Vec::new(),
+        version: PINNED,
     }
 }
 
@@ -121,8 +144,8 @@ impl Yaml {
         approver: impl FnOnce(PolicyApprover) -> Arc<dyn Approver>,
     ) -> Result<ClaudeOptions, BackendError> {
         let cli = ClaudeCli {
-            path: cli(),
-            version: CliVersion::new(2, 1, 330),
+            path: cli(self.version),
+            version: self.version,
             kind: ClaudeCliKind::Native,
         };
         let protected = protected_files(&self.agent, &self.env, occasion);

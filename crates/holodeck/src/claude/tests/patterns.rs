@@ -1,0 +1,210 @@
+//! Generated deny patterns: whatever one denies for us, the real CLI denies too.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use holodeck_backend_api::{CallPath, Occasion, PathAccess};
+use holodeck_model::{
+    ApprovalContext, ApprovalPolicy, PathBases, PolicyCall, Presence, RulingBasis, SideEffectGate,
+    ToolPattern,
+};
+use holodeck_testkit::{AnthropicReply, AnthropicServer};
+use serde_json::json;
+
+use super::{
+    files::ApproveAll,
+    setup::{agent_at, ask},
+};
+use crate::approval_policy;
+
+/// Where a pattern begins.
+const BEGINNINGS: [&str; 11] = [
+    "", "/", "./", "sub/", "**/", "../out/", "../**/", "~/", "$HOME/", "OUT/", "/OUT/",
+];
+
+/// The middle of a pattern, and a name that it may mean; `N` is a word that no other pattern has.
+const MIDDLES: [(&str, &str); 16] = [
+    ("N", "N"),
+    ("N*", "N-star"),
+    ("*N", "star-N"),
+    ("N?", "N1"),
+    ("[xN]N", "xN"),
+    ("[!y]N", "xN"),
+    ("[a-z]N", "xN"),
+    ("N\\[1\\]", "N[1]"),
+    ("N(en)", "N(en)"),
+    ("N,b c", "N,b c"),
+    ("\\#N", "#N"),
+    ("\\!N", "!N"),
+    ("{N,other}", "{N,other}"),
+    ("N\\*", "N*"),
+    ("Né", "Né"),
+    (".N", ".N"),
+];
+
+/// Where a pattern ends.
+const ENDS: [&str; 7] = ["", "/", "/*", "/**", "/**/b.pem", "/deep", "/*/b.*"];
+
+const TOOLS: [&str; 3] = ["Read", "Grep", "Glob"];
+
+/// How many patterns one start of the CLI gets.
+const BATCH: usize = 24;
+
+/// A pattern of the grammar, and the name that its files have.
+struct Generated {
+    pattern: String,
+    name: String,
+}
+
+/// All patterns of the grammar that can be applied; the others are errors for the user.
+fn grammar(out: &Path) -> Vec<Generated> {
+    let out = out.display().to_string();
+    let mut all = Vec::new();
+    for beginning in BEGINNINGS {
+        for (middle, name) in MIDDLES {
+            for end in ENDS {
+                let word = format!("n{}q", all.len());
+                let tool = TOOLS[all.len() % TOOLS.len()];
+                let path = format!(
+                    "{}{}{end}",
+                    beginning.replace("OUT", &out),
+                    middle.replace('N', &word)
+                );
+                all.push(Generated {
+                    pattern: format!("{tool}({path})"),
+                    name: name.replace('N', &word),
+                });
+            }
+        }
+    }
+    let bases = PathBases {
+        working_directory: "/".to_owned(),
+        home: Some("/".to_owned()),
+    };
+    all.retain(|generated| ToolPattern::parse(&generated.pattern, &bases).is_ok());
+    all
+}
+
+/// The files for a pattern: in each folder a file and others below a folder with the name, and one whose name only looks
+/// similar.
+fn files_for(root: &Path, generated: &Generated) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for folder in ["work", "work/sub", "out"] {
+        let at = root.join(folder);
+        for below in ["a.txt", "deep/b.pem"] {
+            files.push(at.join(&generated.name).join(below));
+        }
+        files.push(at.join(format!("{}z", generated.name)));
+    }
+    files
+}
+
+fn denies(policy: &ApprovalPolicy, file: &Path) -> bool {
+    let real = file.canonicalize().unwrap().display().to_string();
+    let paths = [CallPath {
+        path: Some(real.clone()),
+        named: real,
+        access: PathAccess::Read,
+        is_own_result: false,
+    }];
+    let arguments = json!({});
+    let call = PolicyCall {
+        tool: "Read",
+        arguments: &arguments,
+        paths: &paths,
+        reason: None,
+    };
+    let context = ApprovalContext {
+        occasion: Occasion::Chat,
+        presence: Presence::Person,
+        side_effects: SideEffectGate::Open,
+    };
+    policy.decide_call(&call, context).basis == RulingBasis::Rule
+}
+
+/// Starts the CLI with these patterns, and reads every file. Returns how many files were denied, and how many were not.
+async fn check(choose: impl Fn(usize) -> bool) -> (usize, usize) {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().canonicalize().unwrap();
+    for folder in ["work/sub", "out", "tmp"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    let all = grammar(&root.join("out"));
+    let chosen: Vec<Generated> = all
+        .into_iter()
+        .enumerate()
+        .filter_map(|(index, one)| choose(index).then_some(one))
+        .collect();
+    let (mut denied, mut readable) = (0, 0);
+    for batch in chosen.chunks(BATCH) {
+        let files: Vec<PathBuf> = batch
+            .iter()
+            .flat_map(|generated| files_for(&root, generated))
+            .collect();
+        for (index, file) in files.iter().enumerate() {
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, format!("needle w{index}q\n")).unwrap();
+        }
+        let reply = files.iter().fold(AnthropicReply::nothing(), |reply, file| {
+            reply.and_tool_use("Read", &json!({"file_path": file}))
+        });
+        let search = json!({"pattern": "needle", "path": root, "output_mode": "content", "head_limit": 0});
+        let server =
+            AnthropicServer::replies([reply.and_tool_use("Grep", &search), AnthropicReply::text("done")]);
+        let patterns: Vec<&str> = batch.iter().map(|generated| generated.pattern.as_str()).collect();
+        let block = format!(
+            "claude:\n  file_system: {{read: true}}\n  disallowed_tools: {}\n",
+            json!(patterns)
+        );
+        let mut yaml = agent_at(&server.url(), &root.join("work"), &block);
+        yaml.env.set("TMPDIR", root.join("tmp").display().to_string());
+        yaml.env.set("HOME", root.join("out").display().to_string());
+        let policy = approval_policy(&yaml.agent, &[], &yaml.env);
+        let options = yaml
+            .options_for(Occasion::Chat, |_| Arc::new(ApproveAll))
+            .unwrap();
+        ask(options, "go").await.result();
+        let results = server.finish()[1].last_results();
+        let found = &results[files.len()].0;
+        for (index, (file, (text, _))) in files.iter().zip(&results).enumerate() {
+            let needle = format!("needle w{index}q");
+            let is_read = text.contains(&needle);
+            if denies(&policy, file) {
+                denied += 1;
+                let pattern = &batch[index * batch.len() / files.len()].pattern;
+                assert!(!is_read, "{pattern}: the CLI reads {}", file.display());
+                assert!(
+                    !found.contains(&needle),
+                    "{pattern}: the CLI finds {}",
+                    file.display()
+                );
+            } else if is_read {
+                readable += 1;
+            }
+        }
+        for folder in ["work", "out"] {
+            fs::remove_dir_all(root.join(folder)).unwrap();
+        }
+        fs::create_dir_all(root.join("work/sub")).unwrap();
+        fs::create_dir_all(root.join("out")).unwrap();
+    }
+    (denied, readable)
+}
+
+/// A sample with every beginning, middle and end: the step has no factor in common with their numbers.
+#[tokio::test]
+async fn a_sample_of_all_patterns_denies_in_the_cli_what_it_denies_for_us() {
+    let (denied, readable) = check(|index| index % 29 == 3).await;
+    assert!(denied > 30 && readable > 30, "{denied} {readable}");
+}
+
+/// `cargo xtask soak files` runs it.
+#[tokio::test]
+#[ignore = "starts the CLI some 25 times; `cargo xtask soak files` runs it"]
+async fn the_whole_grammar_of_patterns_holds() {
+    let (denied, readable) = check(|_| true).await;
+    assert!(denied > 1000 && readable > 1000, "{denied} {readable}");
+}
