@@ -226,7 +226,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         println!("\n== {} (planned {} min)", run.name, run.planned_minutes);
         let started = Instant::now();
         match run.name {
-            "chroma" => services::chroma()?,
+            "chroma" => drop(services::chroma()?),
             "files" => smoke::oldest_and_newest_cli()?,
             _ => {}
         }

@@ -248,7 +248,7 @@ fn no_answer_of_a_client_opens_a_file_outside_the_folders_of_the_agent() {
         assert!(!events.contains("needle o"), "{row}: {events}");
     }
     server.end("-TERM").exits(0);
-    bench.server.finish_unchecked();
     bench.wait_for_processes();
     assert!(bench.private_folders().is_empty());
+    bench.server.finish_unchecked();
 }
