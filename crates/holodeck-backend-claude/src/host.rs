@@ -182,12 +182,7 @@ impl Host {
         if tool == "Bash"
             && let Some(commands) = &self.commands
         {
-            let command = request
-                .input
-                .get("command")
-                .and_then(Value::as_str)
-                .unwrap_or_default();
-            return !is_allowed_command(command, commands);
+            return !is_allowed_command(command_of(request), commands);
         }
         self.withholds_tool(tool)
     }
@@ -414,7 +409,11 @@ impl RequestHandler {
     /// Whether the YAML excludes the requested call, or gives the tool only to other agents.
     fn withholds(&self, request: &CanUseTool, resolver: &PathResolver<'_>) -> bool {
         let agent = resolver.site.agent.as_deref();
-        self.host.withholds(request) || !self.host.subagent_tools.may_call(agent, &request.tool_name)
+        let tools = &self.host.subagent_tools;
+        let commands = tools.commands(agent).filter(|_| request.tool_name == "Bash");
+        self.host.withholds(request)
+            || !tools.may_call(agent, &request.tool_name)
+            || commands.is_some_and(|commands| !is_allowed_command(command_of(request), commands))
     }
 
     fn approver(&self) -> Option<Arc<dyn Approver>> {
@@ -667,6 +666,9 @@ fn checked_tools(options: &ClaudeOptions) -> Vec<String> {
     let with_paths = tools_with_paths().filter(|_| has_builtins);
     let mut others: Vec<&str> = with_paths.collect();
     others.extend(options.subagent_tools.iter().map(String::as_str));
+    if !options.subagent_commands.is_empty() {
+        others.push("Bash");
+    }
     let mut checked = options.governed_tools.clone();
     for tool in others {
         if !checked.iter().any(|known| known == tool) {
@@ -685,6 +687,12 @@ fn pre_tool_use(decision: &str, reason: &str) -> Value {
             "permissionDecisionReason": reason,
         }
     })
+}
+
+/// The command of a call of the shell.
+fn command_of(request: &CanUseTool) -> &str {
+    let command = request.input.get("command");
+    command.and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Whether a command is a single program call that a pattern allows. Shell syntax is refused.

@@ -27,6 +27,7 @@ pub struct ClaudeOptions {
     pub(crate) system_prompt: String,
     pub(crate) builtin_tools: Vec<String>,
     pub(crate) subagent_tools: Vec<String>,
+    pub(crate) subagent_commands: BTreeMap<String, Vec<String>>,
     pub(crate) disallowed_tools: Vec<String>,
     pub(crate) approved_tools: Vec<String>,
     pub(crate) allowed_commands: Option<Vec<String>>,
@@ -146,6 +147,7 @@ impl ClaudeOptions {
             system_prompt: String::new(),
             builtin_tools: Vec::new(),
             subagent_tools: Vec::new(),
+            subagent_commands: BTreeMap::new(),
             disallowed_tools: Vec::new(),
             approved_tools: Vec::new(),
             allowed_commands: None,
@@ -226,6 +228,17 @@ impl ClaudeOptions {
     /// Sets built-in tools that only those sub-agents have whose definitions name them in `tools`.
     pub fn subagent_tools<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         self.subagent_tools = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the commands that the shell of a sub-agent may run, with patterns such as `git *`.
+    pub fn subagent_commands(
+        mut self,
+        agent: impl Into<String>,
+        patterns: impl IntoIterator<Item = String>,
+    ) -> Self {
+        self.subagent_commands
+            .insert(agent.into(), patterns.into_iter().collect());
         self
     }
 
@@ -407,6 +420,7 @@ impl fmt::Debug for ClaudeOptions {
             .field("env", &self.env.keys().collect::<Vec<_>>())
             .field("builtin_tools", &self.builtin_tools)
             .field("subagent_tools", &self.subagent_tools)
+            .field("subagent_commands", &self.subagent_commands)
             .field("mcp_servers", &self.mcp_servers.servers)
             .finish_non_exhaustive()
     }

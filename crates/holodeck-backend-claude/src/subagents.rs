@@ -4,7 +4,7 @@
 //! agent itself is defined as an agent without them, and only sub-agents that name such a tool may call it. Where there are
 //! none, it must change nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value, json};
 
@@ -16,6 +16,8 @@ pub(crate) struct SubagentTools {
     tools: Vec<String>,
     /// The tools of each sub-agent, by the name of the sub-agent.
     owners: HashMap<String, Vec<String>>,
+    /// The commands of sub-agents that may run only some.
+    commands: BTreeMap<String, Vec<String>>,
 }
 
 impl SubagentTools {
@@ -29,7 +31,13 @@ impl SubagentTools {
         Self {
             tools: options.subagent_tools.clone(),
             owners: owners.collect(),
+            commands: options.subagent_commands.clone(),
         }
+    }
+
+    /// The patterns of the commands that an agent may run; `None` if it has no own ones.
+    pub(crate) fn commands(&self, agent: Option<&str>) -> Option<&[String]> {
+        self.commands.get(agent?).map(Vec::as_slice)
     }
 
     pub(crate) fn tools(&self) -> &[String] {

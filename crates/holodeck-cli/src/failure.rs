@@ -12,6 +12,8 @@ use holodeck::{
     runs::{ExitCode, JournalError, LockError, StoreError},
 };
 
+use holodeck::{OpenEventsError, RefusedTarget};
+
 use crate::command::shell_word;
 
 /// Why a command failed.
@@ -71,6 +73,25 @@ impl Problem {
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+}
+
+impl From<RefusedTarget> for Problem {
+    fn from(refused: RefusedTarget) -> Self {
+        let problem = Self::config(refused.message);
+        match refused.hint {
+            Some(hint) => problem.with_hint(hint),
+            None => problem,
+        }
+    }
+}
+
+impl From<OpenEventsError> for Problem {
+    fn from(error: OpenEventsError) -> Self {
+        match error {
+            OpenEventsError::Target(refused) => refused.into(),
+            error => Self::execution(error.to_string()),
+        }
     }
 }
 

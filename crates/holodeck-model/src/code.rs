@@ -120,8 +120,6 @@ codes! {
     BadVariable = "HD0502", "bad-variable";
     /// No layer of the configuration defines a name.
     UnknownReference = "HD0503", "unknown-reference";
-    /// The `.env` beside the agent decides where keys of the user go, or which program runs.
-    EnvFileDecides = "HD0504", "env-file-decides";
     /// A file that the YAML names does not exist.
     FileNotFound = "HD0601", "file-not-found";
     /// A JSON file that the YAML names is not JSON.
@@ -170,6 +168,8 @@ codes! {
     FailedRequest = "HD0810", "failed-request";
     /// A metric requires a calibrated judge, and its judge is not calibrated.
     UncalibratedJudge = "HD0811", "uncalibrated-judge";
+    /// The `.env` beside the agent decides where keys of the user go, or which program runs.
+    EnvFileDecides = "HD0812", "env-file-decides";
     /// A name refers to no specialist agent.
     UnknownAgent = "HD0901", "unknown-agent";
     /// A folder contains no specialist agent.

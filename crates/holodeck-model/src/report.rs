@@ -770,6 +770,18 @@ pub struct RunMetadata {
     /// The MCP servers that were connected to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mcp_servers: Vec<McpServerRecord>,
+    /// The files of an administrator that applied, whatever the YAML says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub managed_files: Vec<ManagedFileRecord>,
+}
+
+/// A file of an administrator that applied to a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManagedFileRecord {
+    /// Its path.
+    pub path: String,
+    /// The digest of its content; `None` if it cannot be read.
+    pub digest: Option<String>,
 }
 
 /// An MCP server that a run used.

@@ -397,6 +397,7 @@ fn write(format: Format, head: &ReportHead, planned: &[PlannedResult]) -> String
         cli_args: vec!["test".to_owned(), "agent.yaml".to_owned()],
         git_commit: None,
         mcp_servers: Vec::new(),
+        managed_files: Vec::new(),
     };
     let read = || -> Results<'_> { Box::new(planned.iter().cloned().map(Ok)) };
     let mut out = Vec::new();

@@ -34,7 +34,7 @@ use crate::{
     Answers, PolicyApprover, Preparing,
     answer_format::answer_format,
     approval_policy, claude,
-    fingerprint::{IdentityError, file_digests},
+    fingerprint::{IdentityError, file_digests, settings_of_user},
     index::{IndexError, IndexSink, Indexes, Rebuild},
     inventory::{FileOwner, Inventory, OWN_MODEL, reranker},
     mcp::{McpServers, McpSetup},
@@ -239,7 +239,13 @@ impl BackendSelector {
         occasion: Occasion,
         gate: SideEffectGate,
     ) -> Result<AgentContext, SelectError> {
-        let key = turn_key(agent, occasion, gate);
+        let key = turn_key(agent, occasion, gate).and_then(|mut key| {
+            let settings = settings_of_user(agent, &self.env)?;
+            if let Some(content) = key.content.as_object_mut().filter(|_| !settings.is_empty()) {
+                content.insert("settings of the user".to_owned(), json!(settings));
+            }
+            Ok(key)
+        });
         Ok(key.map_err(|error| error.located(|field| self.locate(field)))?)
     }
 

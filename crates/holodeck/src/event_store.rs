@@ -14,6 +14,9 @@ use holodeck_events::{
     StoreError,
 };
 use holodeck_model::{Agent, Env, EventStoreKind, EventsConfig, Survives};
+use holodeck_yaml::LoadedAgent;
+
+use crate::targets::{RefusedTarget, check_yaml_targets};
 
 /// The file with the conversations of the agent in this file: as its `events:` block says, or beside its runs.
 pub fn event_store_path(agent_file: &Path, agent: Option<&Agent>) -> PathBuf {
@@ -25,12 +28,27 @@ pub fn event_store_path(agent_file: &Path, agent: Option<&Agent>) -> PathBuf {
     }
 }
 
-/// Opens what keeps the conversations with an agent: a file, a database, or nothing but memory.
+/// Why the conversations with an agent cannot be kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenEventsError {
+    /// The YAML names a file that must not be written.
+    #[error(transparent)]
+    Target(#[from] RefusedTarget),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Opens what keeps the conversations with an agent: a file, a database, or nothing but memory. A file of the YAML that
+/// holds something else is refused.
 pub async fn open_events(
     agent_file: &Path,
-    agent: &Agent,
+    agent: &LoadedAgent,
     env: &Env,
-) -> Result<Arc<dyn EventStore>, StoreError> {
+) -> Result<Arc<dyn EventStore>, OpenEventsError> {
+    check_yaml_targets(agent, env)?;
+    let agent = &agent.config;
     let events = agent.events.clone().unwrap_or_default();
     Ok(match events.store {
         EventStoreKind::Memory => Arc::new(MemoryStore::new()),

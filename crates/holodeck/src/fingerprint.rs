@@ -31,7 +31,7 @@ use crate::{
 
 pub use collect::IdentityError;
 use collect::{FileDigests, PathNames};
-pub(crate) use files::{digests_of, file_digests};
+pub(crate) use files::{digests_of, file_digests, settings_of_user};
 
 /// The part that names the version of all others.
 const FORMAT: &str = "identity format";
@@ -82,6 +82,7 @@ fn parts_of_agent(
     for (owner, files) in file_digests(agent, FileOwner::shapes_answers)? {
         parts.add_files(&owner.to_string(), files);
     }
+    parts.add_files("settings of the user", settings_of_user(agent, env)?);
     if let Some(seen) = agents::globs_seen(agent) {
         parts.add_value("files that `globs` match", json!(seen));
     }

@@ -67,7 +67,7 @@ pub use compare::{CompareError, Compared, compare_runs};
 pub use conversion::convert_documents_with;
 pub use dry_run::{DryRun, Estimate, RerankedTool};
 pub use environment::{EnvironmentError, environment};
-pub use event_store::{event_store_path, open_event_store, open_events};
+pub use event_store::{OpenEventsError, event_store_path, open_event_store, open_events};
 pub use fingerprint::IdentityError;
 pub use holodeck_backend_api as backend_api;
 pub use holodeck_cassette::CassetteError;

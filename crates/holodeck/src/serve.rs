@@ -25,8 +25,9 @@ use tokio::{
 
 use crate::{
     Chat, ChatOptions, OpenOptions, PrepareError,
-    event_store::{open_events, retention},
+    event_store::{OpenEventsError, open_events, retention},
     file_vault,
+    targets::{RefusedTarget, check_yaml_targets},
 };
 
 /// Runs at the same time where nothing else limits them.
@@ -83,6 +84,9 @@ pub enum ServeError {
         /// The next step.
         hint: String,
     },
+    /// The YAML names a file that must not be written.
+    #[error(transparent)]
+    Target(RefusedTarget),
     /// The store of the conversations cannot be opened.
     #[error(transparent)]
     Store(StoreError),
@@ -94,6 +98,15 @@ pub enum ServeError {
         /// Why.
         reason: String,
     },
+}
+
+impl From<OpenEventsError> for ServeError {
+    fn from(error: OpenEventsError) -> Self {
+        match error {
+            OpenEventsError::Target(refused) => Self::Target(refused),
+            OpenEventsError::Store(error) => Self::Store(error),
+        }
+    }
 }
 
 /// A server that listens, and its agents.
@@ -143,9 +156,10 @@ impl Server {
             .as_ref()
             .map(|deployment| deployment.protocol);
         let protocol = flags.protocol.or(deployed).unwrap_or(ServeProtocol::Both);
-        let store = open_events(first_file, &first.config, env)
-            .await
-            .map_err(ServeError::Store)?;
+        for (_, agent) in &agents {
+            check_yaml_targets(agent, env).map_err(ServeError::Target)?;
+        }
+        let store = open_events(first_file, first, env).await?;
         let files = file_vault(first_file, &first.config);
         let mut opened = Opened::default();
         let settings = Settings {

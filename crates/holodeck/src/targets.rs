@@ -6,6 +6,7 @@ use std::{
     path::Path,
 };
 
+use holodeck_events::SqliteStore;
 use holodeck_model::Env;
 use holodeck_yaml::LoadedAgent;
 use serde_json::Value;
@@ -98,7 +99,7 @@ pub(crate) fn check_yaml_targets(agent: &LoadedAgent, env: &Env) -> Result<(), R
         && events.store == holodeck_model::EventStoreKind::Sqlite
     {
         let path = agent.resolve(Path::new(&events.path));
-        check(&path, "conversations of `events.path`", is_sqlite)?;
+        check(&path, "conversations of `events.path`", SqliteStore::may_open)?;
     }
     Ok(())
 }
@@ -112,10 +113,4 @@ fn is_telemetry(path: &Path) -> bool {
     let value: Option<Value> = read.ok().and_then(|_| serde_json::from_str(&line).ok());
     let fields = ["timestamp", "session_id", "event", "payload"];
     value.is_some_and(|value| fields.iter().all(|field| value.get(field).is_some()))
-}
-
-fn is_sqlite(path: &Path) -> bool {
-    let mut beginning = [0; 16];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut beginning));
-    read.is_ok() && beginning == *b"SQLite format 3\0"
 }

@@ -7,7 +7,7 @@ mod merge;
 mod regrade;
 mod settings;
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
 
 use holodeck_backend_api::Occasion;
 use holodeck_cassette::{CassetteError, RecordMode};
@@ -31,6 +31,7 @@ use crate::{
     Answers, DryRun, OpenAgent, OpenError, OpenOptions, Preparing, agents,
     answers::redactor,
     calibrated::{UncalibratedJudges, refuse_uncalibrated},
+    claude::machine,
     dry_run::estimate,
     fingerprint::{IdentityError, fingerprint},
     graders::{GraderPrograms, grader_files},
@@ -286,6 +287,7 @@ pub async fn prepare_test(
     warnings.extend(agent_warnings);
     warn_of_processes(&open, &trials);
     metadata.mcp_servers = open.servers().records(&redactor);
+    metadata.managed_files = machine::managed_records(open.agent(), Path::new(machine::MANAGED));
     let request = TestRequest {
         agent: Arc::clone(open.agent()),
         agent_path: options.agent_path.clone(),

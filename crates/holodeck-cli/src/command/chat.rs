@@ -20,9 +20,10 @@ use holodeck::{
     events::{EventStore, MemoryStore, SessionInfo},
     file_vault,
     index::IndexSink,
-    model::{Agent, Env, Presence, Provider, ResolvedAgent, printable},
+    model::{Env, Presence, Provider, ResolvedAgent, printable},
     open_events, recorded_case,
     runs::{ExitCode, StoreError},
+    yaml::LoadedAgent,
 };
 
 use super::{as_argument, build_runtime, load, parse_seconds};
@@ -207,7 +208,7 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
     };
     build_runtime()?.block_on(async {
         let mut interrupts = Interrupts::listen()?;
-        let store = open_store(args, &agent.config, &env).await?;
+        let store = open_store(args, &agent, &env).await?;
         let (session_id, known) = find_session(args, &agent.config.name, &*store).await?;
         progress.wait_for("the agent");
         let opened = tokio::select! {
@@ -326,12 +327,13 @@ async fn talk_from_pipe(talk: &mut Talk<'_>) -> Result<ExitCode, Failure> {
     }
 }
 
-async fn open_store(args: &ChatArgs, agent: &Agent, env: &Env) -> Result<Arc<dyn EventStore>, Failure> {
+async fn open_store(args: &ChatArgs, agent: &LoadedAgent, env: &Env) -> Result<Arc<dyn EventStore>, Failure> {
     if !args.is_stored() {
         return Ok(Arc::new(MemoryStore::new()));
     }
-    let store = open_events(&args.agent, agent, env).await;
-    Ok(store.map_err(|error| Problem::execution(error.to_string()))?)
+    Ok(open_events(&args.agent, agent, env)
+        .await
+        .map_err(Problem::from)?)
 }
 
 /// The conversation to continue, with what is known of it, or the id of a new one.

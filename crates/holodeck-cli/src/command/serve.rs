@@ -213,6 +213,7 @@ fn failed(error: ServeError) -> Failure {
             Subject { argument }.prepare(*error).into()
         }
         ServeError::Config { hint, .. } => Problem::config(message).with_hint(hint).into(),
+        ServeError::Target(refused) => Problem::from(refused).into(),
         ServeError::Listen { .. } => Problem::execution(message)
             .with_hint("another program may use the port: choose another one with `--port`")
             .into(),

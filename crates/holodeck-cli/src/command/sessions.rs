@@ -117,10 +117,8 @@ pub(crate) async fn open_existing(place: &StoreArgs) -> Result<Option<Arc<dyn Ev
         && config.events.as_ref().map(|events| events.store) == Some(EventStoreKind::Postgres)
     {
         set_redactor(holodeck::redactor(agent, &env));
-        let store = open_events(&place.agent, config, &env).await;
-        return Ok(Some(
-            store.map_err(|error| Problem::execution(error.to_string()))?,
-        ));
+        let store = open_events(&place.agent, agent, &env).await;
+        return Ok(Some(store.map_err(Problem::from)?));
     }
     let path = event_store_path(&place.agent, config);
     if !path.exists() {

@@ -393,12 +393,12 @@ fn what_the_env_file_of_a_checkout_decides_is_said_before_it_happens() {
     let own = [("OPENAI_API_KEY", SECRET), ("OPENAI_BASE_URL", &server.url())];
     let output = project.command(&["doctor"]).envs(own).output().unwrap();
     let ran = crate::project::CommandOutput::of(&output);
-    assert!(!ran.all().contains("HD0504"), "{}", ran.all());
+    assert!(!ran.all().contains("HD0812"), "{}", ran.all());
     project.write(
         ".env",
         format!("OPENAI_BASE_URL={}\nOPENAI_API_KEY={SECRET}\n", server.url()),
     );
-    assert!(!project.run(&["doctor"]).all().contains("HD0504"));
+    assert!(!project.run(&["doctor"]).all().contains("HD0812"));
     server.finish();
     let project = Project::with(&yaml.replace("openai", "anthropic"));
     project.write(

@@ -148,6 +148,63 @@ fn a_file_to_be_written_that_the_run_reads_or_that_has_other_content_is_refused(
 }
 
 #[test]
+fn conversations_are_stored_in_no_file_that_has_something_else() {
+    let server = ModelServer::answering(|_| Reply::text("Done."));
+    let project = specialist(&server.url(), "");
+    let agent = project.read("agent.yaml");
+    fs::write(project.path("notes.txt"), "mine\n").unwrap();
+    fs::write(project.path("empty.db"), "").unwrap();
+    // The database of another program: two pages without our mark.
+    let mut other = b"SQLite format 3\0\x10\x00".to_vec();
+    other.resize(8192, 0);
+    fs::write(project.path("other.db"), &other).unwrap();
+    let mut marked = other.clone();
+    marked[68..72].copy_from_slice(b"Mine");
+    fs::write(project.path("marked.db"), &marked).unwrap();
+    std::os::unix::fs::symlink("agent.yaml", project.path("link.db")).unwrap();
+    fs::create_dir_all(project.path("sub")).unwrap();
+    let commands: [&[&str]; 3] = [
+        &["chat", "--once", "hi", "--save"],
+        &["serve", "--port", "0"],
+        RUN,
+    ];
+    for (path, code) in [
+        ("agent.yaml", 2),
+        ("./sub/../agent.yaml", 2),
+        ("link.db", 2),
+        ("notes.txt", 2),
+        ("other.db", 2),
+        ("marked.db", 2),
+        ("sub", 2),
+        ("new/events.db", 0),
+        ("new/events.db", 0),
+        ("empty.db", 0),
+    ] {
+        project.write("agent.yaml", format!("{agent}events: {{path: {path}}}\n"));
+        let before = project.read("agent.yaml");
+        for command in commands
+            .iter()
+            .filter(|command| code == 2 || command[0] != "serve")
+        {
+            let ran = project.run(command);
+            assert_eq!(ran.code, Some(code), "{path} {command:?}: {}", ran.all());
+            if code == 2 {
+                assert!(
+                    ran.stderr.contains("events.path"),
+                    "{path} {command:?}: {}",
+                    ran.all()
+                );
+            }
+        }
+        assert_eq!(project.read("agent.yaml"), before, "{path}");
+        assert_eq!(project.read("notes.txt"), "mine\n");
+        assert_eq!(fs::read(project.path("other.db")).unwrap(), other);
+        assert_eq!(fs::read(project.path("marked.db")).unwrap(), marked);
+    }
+    server.finish();
+}
+
+#[test]
 fn programs_of_the_checkouts_settings_need_allowed_side_effects_in_a_test() {
     let server = AnthropicServer::answering(|_| AnthropicReply::text("yes"));
     let agent = "name: a\nmodel: {provider: anthropic, name: sonnet}\ninstructions: {inline: Hi}\n\

@@ -90,6 +90,11 @@ impl Default for SqliteOptions {
 }
 
 impl SqliteStore {
+    /// Whether a file that exists may be such a store, by its first bytes.
+    pub fn may_open(path: &Path) -> bool {
+        database::may_be_store(path)
+    }
+
     /// Opens the file, or creates it, and ends the runs whose processes are gone.
     pub async fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
         let shared = Arc::new(Shared {

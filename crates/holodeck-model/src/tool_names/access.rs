@@ -237,8 +237,8 @@ impl ToolAccess {
                     .is_some_and(|allowed| allowed.field == list.field);
                 let is_subagents = self.subagents.iter().any(|subagent| subagent.field == list.field);
                 let is_problem = match &name_match {
-                    // The CLI applies no pattern there.
-                    _ if is_subagents && name.contains('(') => true,
+                    // There only those of the shell are applied.
+                    _ if is_subagents && name.contains('(') => tool != "Bash",
                     NameMatch::Known => {
                         is_allowlist && name.contains('(') && tool != "Bash" && path_access(tool).is_none()
                     }

@@ -100,6 +100,7 @@ impl Project {
                 cli_args: Vec::new(),
                 git_commit: None,
                 mcp_servers: Vec::new(),
+                managed_files: Vec::new(),
             },
         }
     }

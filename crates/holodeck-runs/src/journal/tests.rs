@@ -50,6 +50,7 @@ fn header(cases: usize) -> JournalHeader {
             cli_args: Vec::new(),
             git_commit: None,
             mcp_servers: Vec::new(),
+            managed_files: Vec::new(),
         },
     }
 }

@@ -7,7 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use holodeck_model::{Env, Provider, ResolvedAgent, SettingSource};
+use holodeck_cassette::file_digest;
+use holodeck_model::{Env, ManagedFileRecord, Provider, ResolvedAgent, SettingSource};
 use holodeck_validators::{Check, CheckState};
 use serde_json::Value;
 
@@ -55,6 +56,28 @@ pub(crate) fn managed_files(folder: &Path) -> Vec<PathBuf> {
     files.filter(|file| file.symlink_metadata().is_ok()).collect()
 }
 
+/// The administrator's files that apply to a run of an agent, for its run file. What is in a folder has a record of its own.
+pub(crate) fn managed_records(agent: &ResolvedAgent, folder: &Path) -> Vec<ManagedFileRecord> {
+    if agent.config.model.provider != Provider::Anthropic {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for path in managed_files(folder) {
+        let Ok(entries) = fs::read_dir(&path) else {
+            found.push(path);
+            continue;
+        };
+        let mut entries: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        entries.sort();
+        found.append(&mut entries);
+    }
+    let records = found.into_iter().map(|path| ManagedFileRecord {
+        path: path.display().to_string(),
+        digest: file_digest(&path).ok(),
+    });
+    records.collect()
+}
+
 /// Names the administrator's files in `holodeck doctor`; nothing where there are none.
 pub(crate) fn checks(agent: &ResolvedAgent) -> Vec<Check> {
     let files = managed_files(Path::new(MANAGED));
@@ -88,13 +111,13 @@ pub(super) fn managed_servers(folder: &Path) -> Result<Option<Vec<String>>, Stri
 }
 
 /// The user's own folder of the CLI.
-fn user_folder(env: &Env) -> Option<PathBuf> {
+pub(crate) fn user_folder(env: &Env) -> Option<PathBuf> {
     let of = |name: &str| env.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     of("CLAUDE_CONFIG_DIR").or_else(|| of("HOME").map(|home| home.join(".claude")))
 }
 
 /// The files that the CLI needs in its private folder to see the settings of the user: names and files.
-pub(super) fn user_files(env: &Env) -> Vec<(&'static str, PathBuf)> {
+pub(crate) fn user_files(env: &Env) -> Vec<(&'static str, PathBuf)> {
     let Some(folder) = user_folder(env) else {
         return Vec::new();
     };
@@ -244,6 +267,54 @@ mod tests {
             "---\nname: s\n---\nhooks: none\n",
         );
         assert_eq!(programs(&["project"], folder.path(), &env).len(), 1);
+    }
+
+    #[test]
+    fn a_run_file_has_every_managed_file_with_its_digest() {
+        let folder = tempfile::tempdir().unwrap();
+        let agent = |provider: &str| {
+            let yaml =
+                format!("name: a\nmodel: {{provider: {provider}, name: m}}\ninstructions: {{inline: Hi}}\n");
+            let files = holodeck_model::MemoryFiles::new().with("agent.yaml", yaml);
+            holodeck_yaml::load_agent("agent.yaml".as_ref(), &Env::empty(), &files)
+                .agent
+                .unwrap()
+        };
+        let claude = agent("anthropic");
+        assert_eq!(managed_records(&claude, folder.path()), []);
+        for (name, text) in [
+            ("managed-settings.json", "{}"),
+            ("managed-settings.d/10-a.json", "{\"a\": 1}"),
+            ("managed-settings.d/20-b.json", "{\"b\": 2}"),
+            ("managed-mcp.json", "{\"mcpServers\": {}}"),
+            ("CLAUDE.md", "Be kind."),
+            ("other.json", "{\"c\": 3}"),
+        ] {
+            write(folder.path(), name, text);
+        }
+        std::os::unix::fs::symlink(
+            "/nowhere/at/all",
+            folder.path().join("managed-settings.d/30-c.json"),
+        )
+        .unwrap();
+        let records = managed_records(&claude, folder.path());
+        let names: Vec<_> = records
+            .iter()
+            .map(|record| record.path.rsplit('/').next().unwrap())
+            .collect();
+        let expected = [
+            "managed-settings.json",
+            "10-a.json",
+            "20-b.json",
+            "30-c.json",
+            "managed-mcp.json",
+            "CLAUDE.md",
+        ];
+        assert_eq!(names, expected);
+        let digests: BTreeSet<_> = records.iter().map(|record| record.digest.clone()).collect();
+        assert_eq!(digests.len(), expected.len());
+        assert_eq!(records[3].digest, None, "it cannot be read");
+        assert_eq!(managed_records(&agent("openai"), folder.path()), []);
     }
 
     #[test]

@@ -167,6 +167,9 @@ pub(super) fn options(setup: &AgentSetup<'_>) -> Result<ClaudeOptions, BackendEr
     options = add_own_tools(options, setup, &names, &access);
     for (name, subagent) in &claude.agents {
         options = options.agent(name, define_agent(subagent, &names)?);
+        if let Some(commands) = commands_of(subagent) {
+            options = options.subagent_commands(name, commands);
+        }
     }
     let max_parallel = claude.subagents.as_ref();
     let max_parallel = max_parallel.and_then(|subagents| usize::try_from(subagents.max_parallel).ok());
@@ -440,6 +443,19 @@ fn effort(effort: Effort) -> &'static str {
     }
 }
 
+/// The commands that a sub-agent may run, where its `tools` name the shell only with patterns as in `Bash(git *)`.
+fn commands_of(subagent: &SubagentConfig) -> Option<Vec<String>> {
+    let shell = subagent.tools.iter().flatten();
+    let shell = shell.filter(|name| without_pattern(name) == "Bash");
+    let patterns: Option<Vec<String>> = shell
+        .map(|name| {
+            let (_, pattern) = name.split_once('(')?;
+            Some(pattern.trim_end().trim_end_matches(')').trim().to_owned())
+        })
+        .collect();
+    patterns.filter(|patterns| !patterns.is_empty())
+}
+
 /// The definition of a sub-agent in the CLI's format.
 fn define_agent(subagent: &SubagentConfig, names: &ToolNames) -> Result<Value, BackendError> {
     let prompt = match (&subagent.prompt, &subagent.prompt_file) {
@@ -452,7 +468,12 @@ fn define_agent(subagent: &SubagentConfig, names: &ToolNames) -> Result<Value, B
     let mut definition = json!({"description": subagent.description, "prompt": prompt});
     if let Some(definition) = definition.as_object_mut() {
         if let Some(tools) = &subagent.tools {
-            let tools: Vec<_> = tools.iter().flat_map(|name| names.for_cli(name)).collect();
+            // Its commands are checked here.
+            let shown = |name: &String| match without_pattern(name) {
+                "Bash" => vec!["Bash".to_owned()],
+                _ => names.for_cli(name),
+            };
+            let tools: Vec<_> = tools.iter().flat_map(shown).collect();
             definition.insert("tools".to_owned(), json!(tools));
         }
         if let Some(model) = subagent.model {

@@ -11,7 +11,7 @@ use std::{
 
 use holodeck_cassette::Cassette;
 use holodeck_documents::{Pictures, Source, WalkError, WalkOptions, walk};
-use holodeck_model::{PathRef, ResolvedAgent, ToolConfig};
+use holodeck_model::{Env, PathRef, Provider, ResolvedAgent, SettingSource, ToolConfig};
 use holodeck_retrieval::FileManifest;
 
 use super::collect::{
@@ -19,6 +19,7 @@ use super::collect::{
 };
 use crate::{
     JUDGE_STEPS,
+    claude::machine,
     index::manifest,
     inventory::{self, FileOwner, Named, UsedFile},
 };
@@ -62,6 +63,28 @@ pub(crate) fn digests_of<'a>(
         collector.add(file);
     }
     collector.digests()
+}
+
+/// The settings of the user that the CLI reads if `setting_sources` names them, by their names in the user's folder of the
+/// CLI.
+pub(crate) fn settings_of_user(agent: &ResolvedAgent, env: &Env) -> Result<FileDigests, IdentityError> {
+    let claude = agent.config.claude.iter();
+    let mut sources = claude.flat_map(|claude| &claude.setting_sources);
+    let reads_user = sources.any(|source| [SettingSource::User, SettingSource::All].contains(source));
+    let is_read = reads_user && agent.config.model.provider == Provider::Anthropic;
+    let Some(folder) = machine::user_folder(env).filter(|_| is_read) else {
+        return Ok(FileDigests::new());
+    };
+    let files = machine::user_files(env).into_iter().map(|(_, file)| UsedFile {
+        owner: FileOwner::CliSettings,
+        pointer: "claude.setting_sources".to_owned(),
+        named: if file.is_dir() {
+            Named::Folder(file)
+        } else {
+            Named::File(file)
+        },
+    });
+    digests_of(&folder, &files.collect::<Vec<_>>())
 }
 
 /// Why the documents of a source cannot be read.

@@ -313,3 +313,4 @@ fn a_document_that_did_not_change_is_not_read_again() {
 mod errors;
 mod spellings;
 mod table;
+mod user_settings;

@@ -168,5 +168,6 @@ pub(super) fn metadata(agent: &ResolvedAgent, options: &TestOptions, redactor: &
         cli_args,
         git_commit: git::commit(&agent.dir),
         mcp_servers: Vec::new(),
+        managed_files: Vec::new(),
     }
 }

@@ -1,6 +1,7 @@
 //! The file: its tables, its connections and its errors.
 
 use std::{
+    io::Read as _,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -106,6 +107,30 @@ const MIGRATIONS: &[&str] = &[
     CREATE INDEX always ON always_approved (agent, tool);
 ",
 ];
+
+/// Whether a file may be a store of events, without opening it as one: its header names this application, or nothing yet.
+pub(super) fn may_be_store(path: &Path) -> bool {
+    const HEADER: usize = 100;
+    let mut header = [0; HEADER];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    if read.is_err() || !header.starts_with(b"SQLite format 3\0") {
+        return false;
+    }
+    let number = |from: usize, length: usize| {
+        let bytes = header.get(from..from + length).unwrap_or_default();
+        bytes
+            .iter()
+            .fold(0_i64, |number, byte| number << 8 | i64::from(*byte))
+    };
+    let application = number(68, 4);
+    // The first tables of a store may still be in the file beside it.
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let has_log = Path::new(&log).exists();
+    let is_one_page =
+        std::fs::metadata(path).is_ok_and(|about| i64::try_from(about.len()) == Ok(number(16, 2)));
+    application == APPLICATION || application == 0 && (has_log || is_one_page)
+}
 
 /// How long to wait for another process that is writing.
 const PATIENCE: Duration = Duration::from_secs(5);

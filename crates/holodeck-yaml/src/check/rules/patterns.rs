@@ -30,12 +30,18 @@ pub(super) fn check_claude_patterns(rules: &mut Rules<'_>, claude: &View) {
     }
 }
 
-/// Reports entries with a pattern among the tools of a sub-agent, where the CLI applies none.
+/// Reports entries with a pattern among the tools of a sub-agent, where only those of the shell are applied.
 pub(super) fn check_subagent_patterns(rules: &mut Rules<'_>, subagent: &View) {
     for (node, entry) in rules.texts(subagent, "tools") {
-        if entry.contains(['(', ')']) {
-            let reason = "a pattern belongs in `claude.allowed_tools` or `claude.disallowed_tools`";
-            report(rules, subagent, "tools", (node, entry), reason);
+        let parsed = ToolPattern::parse(entry, &bases()).and_then(|pattern| {
+            if pattern.calls.is_some() && pattern.tool != "Bash" {
+                let reason = "a pattern belongs in `claude.allowed_tools` or `claude.disallowed_tools`";
+                return Err(reason.to_owned());
+            }
+            Ok(())
+        });
+        if let Err(reason) = parsed {
+            report(rules, subagent, "tools", (node, entry), &reason);
         }
     }
 }

@@ -53,6 +53,9 @@ const TOOLS: [&str; 3] = ["Read", "Grep", "Glob"];
 /// How many patterns one start of the CLI gets.
 const BATCH: usize = 24;
 
+/// How many calls one message has.
+const CALLS: usize = 50;
+
 /// A pattern of the grammar, and the name that its files have.
 struct Generated {
     pattern: String,
@@ -148,12 +151,19 @@ async fn check(choose: impl Fn(usize) -> bool) -> (usize, usize) {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, format!("needle w{index}q\n")).unwrap();
         }
-        let reply = files.iter().fold(AnthropicReply::nothing(), |reply, file| {
-            reply.and_tool_use("Read", &json!({"file_path": file}))
+        // The CLI runs only so many calls of one message.
+        let messages = files.chunks(CALLS).map(|files| {
+            let nothing = AnthropicReply::nothing();
+            files.iter().fold(nothing, |reply, file| {
+                reply.and_tool_use("Read", &json!({"file_path": file}))
+            })
         });
         let search = json!({"pattern": "needle", "path": root, "output_mode": "content", "head_limit": 0});
-        let server =
-            AnthropicServer::replies([reply.and_tool_use("Grep", &search), AnthropicReply::text("done")]);
+        let last = [
+            AnthropicReply::tool_use("Grep", &search),
+            AnthropicReply::text("done"),
+        ];
+        let server = AnthropicServer::replies(messages.chain(last));
         let patterns: Vec<&str> = batch.iter().map(|generated| generated.pattern.as_str()).collect();
         let block = format!(
             "claude:\n  file_system: {{read: true}}\n  disallowed_tools: {}\n",
@@ -166,8 +176,14 @@ async fn check(choose: impl Fn(usize) -> bool) -> (usize, usize) {
         let options = yaml
             .options_for(Occasion::Chat, |_| Arc::new(ApproveAll))
             .unwrap();
-        ask(options, "go").await.result();
-        let results = server.finish()[1].last_results();
+        let turn = ask(options, "go").await;
+        assert_eq!(turn.result().error_reason(), None);
+        let requests = server.finish();
+        let results: Vec<_> = requests[1..]
+            .iter()
+            .flat_map(|request| request.last_results())
+            .collect();
+        assert_eq!(results.len(), files.len() + 1);
         let found = &results[files.len()].0;
         for (index, (file, (text, _))) in files.iter().zip(&results).enumerate() {
             let needle = format!("needle w{index}q");

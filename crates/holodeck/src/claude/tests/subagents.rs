@@ -73,6 +73,36 @@ async fn a_sub_agent_uses_a_tool_that_the_agent_itself_has_not_and_nobody_else_d
     }
 }
 
+#[tokio::test]
+async fn a_sub_agent_whose_shell_has_patterns_runs_only_matching_commands() {
+    for (version, main) in [(PINNED, false), (OLDER, false), (PINNED, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |command: &str| json!({"command": command, "description": "d"});
+        let server = AnthropicServer::replies([
+            start("runner"),
+            AnthropicReply::tool_use("Bash", &run("echo needle"))
+                .and_tool_use("Bash", &run("ls -a"))
+                .and_tool_use("Bash", &run("echo a; touch made"))
+                .and_tool_use("Bash", &run("touch made")),
+            AnthropicReply::text("ran"),
+            AnthropicReply::text("done"),
+        ]);
+        // Also where the agent itself may run everything.
+        let block = format!(
+            "claude:\n  bash: {{enabled: {main}}}\n  agents:\n    runner: {{description: Runs., prompt: Run., tools: ['Bash(echo *)']}}\n"
+        );
+        let mut yaml = agent_at(&server.url(), folder.path(), &block);
+        yaml.version = version;
+        ask(yaml.options().unwrap(), "go").await.result();
+        let requests = server.finish();
+        let results = requests[2].last_results();
+        let errors: Vec<bool> = results.iter().map(|result| result.1).collect();
+        assert_eq!(errors, [false, true, true, true], "{version} {main}: {results:?}");
+        assert!(results[0].0.contains("needle"), "{version} {main}: {results:?}");
+        assert!(!folder.path().join("made").exists(), "{version} {main}");
+    }
+}
+
 /// The values of an option of the CLI.
 fn values(arguments: &[String], option: &str) -> Option<Vec<String>> {
     let at = arguments.iter().position(|argument| argument == option)?;

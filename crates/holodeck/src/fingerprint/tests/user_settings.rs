@@ -18,14 +18,20 @@ fn home(files: &[(&str, &str)]) -> tempfile::TempDir {
     home
 }
 
-fn digests(provider: &str, sources: &str, home: &Path) -> Result<BTreeMap<String, String>, super::super::IdentityError> {
+fn digests(
+    provider: &str,
+    sources: &str,
+    home: &Path,
+) -> Result<BTreeMap<String, String>, super::super::IdentityError> {
     let folder = tempfile::tempdir().unwrap();
     let yaml = format!(
         "name: a\nmodel: {{provider: {provider}, name: m}}\ninstructions: {{inline: Hi}}\nclaude: {{setting_sources: {sources}}}\n"
     );
     fs::write(folder.path().join("agent.yaml"), yaml).unwrap();
     let env: Env = [("HOME", home.display().to_string())].into_iter().collect();
-    let agent = crate::load(&folder.path().join("agent.yaml"), &env).agent.unwrap();
+    let agent = crate::load(&folder.path().join("agent.yaml"), &env)
+        .agent
+        .unwrap();
     settings_of_user(&agent, &env)
 }
 
@@ -40,23 +46,44 @@ const FILES: [(&str, &str); 4] = [
 fn settings_of_the_user_shape_the_answers_of_an_agent_that_reads_them() {
     let before = digests("anthropic", "[user]", home(&FILES).path()).unwrap();
     let names: Vec<&str> = before.keys().map(String::as_str).collect();
-    assert_eq!(names, ["CLAUDE.md", "agents/a.md", "settings.json", "skills/s/SKILL.md"]);
+    assert_eq!(
+        names,
+        ["CLAUDE.md", "agents/a.md", "settings.json", "skills/s/SKILL.md"]
+    );
     // Another home with equal files is equal.
-    assert_eq!(digests("anthropic", "[all]", home(&FILES).path()).unwrap(), before);
+    assert_eq!(
+        digests("anthropic", "[all]", home(&FILES).path()).unwrap(),
+        before
+    );
     for (index, (name, _)) in FILES.iter().enumerate() {
         let mut changed = FILES;
         changed[index].1 = "other";
-        assert_ne!(digests("anthropic", "[user]", home(&changed).path()).unwrap(), before, "{name}");
+        assert_ne!(
+            digests("anthropic", "[user]", home(&changed).path()).unwrap(),
+            before,
+            "{name}"
+        );
         let mut fewer = FILES.to_vec();
         fewer.remove(index);
-        assert_ne!(digests("anthropic", "[user]", home(&fewer).path()).unwrap(), before, "{name}");
+        assert_ne!(
+            digests("anthropic", "[user]", home(&fewer).path()).unwrap(),
+            before,
+            "{name}"
+        );
     }
     let own = home(&FILES);
     fs::write(own.path().join(".claude/history.jsonl"), "what the CLI writes").unwrap();
     assert_eq!(digests("anthropic", "[user]", own.path()).unwrap(), before);
-    for (provider, sources) in [("anthropic", "[]"), ("anthropic", "[project, local]"), ("openai", "[user]")] {
+    for (provider, sources) in [
+        ("anthropic", "[]"),
+        ("anthropic", "[project, local]"),
+        ("openai", "[user]"),
+    ] {
         let none = digests(provider, sources, home(&FILES).path()).unwrap();
         assert_eq!(none, BTreeMap::new(), "{provider} {sources}");
     }
-    assert_eq!(digests("anthropic", "[user]", home(&[]).path()).unwrap(), BTreeMap::new());
+    assert_eq!(
+        digests("anthropic", "[user]", home(&[]).path()).unwrap(),
+        BTreeMap::new()
+    );
 }
