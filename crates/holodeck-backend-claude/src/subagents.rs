@@ -40,10 +40,6 @@ impl SubagentTools {
         self.commands.get(agent?).map(Vec::as_slice)
     }
 
-    pub(crate) fn tools(&self) -> &[String] {
-        &self.tools
-    }
-
     /// Whether an agent may call a tool; the agent itself has the name of [`main_agent`], and an unknown one has none of
     /// these tools.
     pub(crate) fn may_call(&self, agent: Option<&str>, tool: &str) -> bool {

@@ -217,8 +217,15 @@ impl fmt::Display for Part {
                 }
                 Token::Many => f.write_str("*")?,
                 Token::Single => f.write_str("?")?,
-                Token::Class { negated, ranges } => {
-                    f.write_str(if *negated { "[!" } else { "[" })?;
+                Token::Class {
+                    negated: true,
+                    ranges,
+                } => match all_but(ranges) {
+                    Some(ranges) => write!(f, "[{ranges}]")?,
+                    None => f.write_str("?")?,
+                },
+                Token::Class { ranges, .. } => {
+                    f.write_str("[")?;
                     for (first, last) in ranges {
                         if first == last {
                             write!(f, "\\{first}")?;
@@ -232,6 +239,34 @@ impl fmt::Display for Part {
         }
         Ok(())
     }
+}
+
+/// The ranges of all letters but these, as the CLI, which has no negated classes, reads them; `None` if it cannot. A class of
+/// it denies what ours denies.
+fn all_but(excluded: &[(char, char)]) -> Option<String> {
+    const LAST: char = '\u{ffff}';
+    let mut excluded = excluded.to_vec();
+    excluded.push(('/', '/'));
+    excluded.sort_unstable();
+    let mut ranges = String::new();
+    let mut from = '\u{1}';
+    for (first, last) in excluded.into_iter().chain([(char::MAX, char::MAX)]) {
+        if first > from {
+            let to = (from..first).next_back()?.min(LAST);
+            if [from, to]
+                .iter()
+                .any(|end| matches!(end, '[' | ']' | '\\' | '^' | '!' | '-'))
+            {
+                return None;
+            }
+            ranges.extend([from, '-', to]);
+        }
+        match (last..=char::MAX).nth(1) {
+            Some(next) if next <= LAST => from = from.max(next),
+            _ => break,
+        }
+    }
+    Some(ranges)
 }
 
 /// The names of an absolute path.
@@ -452,6 +487,10 @@ mod tests {
     fn a_pattern_is_written_for_the_cli_with_its_real_place() {
         assert_eq!(glob("*.pem").to_cli(), ["//w/proj/**/*.pem"]);
         assert_eq!(glob("../x[1]\\[").to_cli(), ["//w/x[\\1]\\["]);
+        assert_eq!(glob("../[!y]").to_cli(), ["//w/[\u{1}-.0-xz-\u{ffff}]"]);
+        assert_eq!(glob("../[!c-eab0-9]").to_cli(), ["//w/[\u{1}-.:-`f-\u{ffff}]"]);
+        // The beginning of the next range could not be written.
+        assert_eq!(glob("../[!Z]").to_cli(), ["//w/?"]);
         let linked = glob("~/.ssh/**").with_real_prefix("/mnt/keys");
         assert_eq!(linked.to_cli(), ["//home/u/.ssh/**", "//mnt/keys/**"]);
         assert!(linked.matches("/mnt/keys/id"));

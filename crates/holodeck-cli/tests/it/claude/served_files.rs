@@ -171,7 +171,13 @@ fn forbidden(work: &Path, out: &Path) -> Vec<(&'static str, Value, Option<PathBu
 
 #[test]
 fn no_answer_of_a_client_opens_a_file_outside_the_folders_of_the_agent() {
-    let claude = "claude:\n  permission_mode: manual\n  file_system: {read: true, write: true, edit: true}\n";
+    for route in [Route::Rest, Route::Socket, Route::AgUi] {
+        check(route);
+    }
+}
+
+fn check(route: Route) {
+    let claude = "events: {store: memory}\nclaude:\n  permission_mode: manual\n  file_system: {read: true, write: true, edit: true}\n";
     let bench = Bench::new(
         &agent(claude, &[("one", "yes")]),
         AnthropicServer::answering(answer),
@@ -189,16 +195,14 @@ fn no_answer_of_a_client_opens_a_file_outside_the_folders_of_the_agent() {
         ],
     );
     let forbidden = forbidden(&work, &out);
-    let mut rows = Vec::new();
-    for route in [Route::Rest, Route::Socket, Route::AgUi] {
-        rows.extend(["once", "session", "always"].map(|scope| (route, scope, None)));
-        for (index, (tool, _, _)) in forbidden.iter().enumerate() {
-            if *tool == "Write" {
-                rows.push((route, "once", Some(index)));
-            }
-        }
-    }
-    for (number, (route, scope, changed)) in rows.iter().enumerate() {
+    let writes = forbidden
+        .iter()
+        .enumerate()
+        .filter(|(_, (tool, _, _))| *tool == "Write");
+    let mut rows: Vec<(&str, Option<usize>)> = writes.map(|(index, _)| ("once", Some(index))).collect();
+    // What is always approved is not asked about again.
+    rows.extend(["once", "session", "always"].map(|scope| (scope, None)));
+    for (number, (scope, changed)) in rows.iter().enumerate() {
         let session = format!("s{number}");
         let new = work.join(format!("new-{number}.txt"));
         let first = json!([["Write", {"file_path": new, "content": "asked"}]]);
@@ -224,7 +228,7 @@ fn no_answer_of_a_client_opens_a_file_outside_the_folders_of_the_agent() {
                 if asked.last() != Some(&arguments) {
                     asked.push(arguments);
                     let changed = changed.map(|index: usize| &forbidden[index].1);
-                    respond(&server, *route, &session, &id, scope, changed);
+                    respond(&server, route, &session, &id, scope, changed);
                 }
             }
             let state = body(&server.ask("GET", &format!("/v1/sessions/{session}"), "", ""));
