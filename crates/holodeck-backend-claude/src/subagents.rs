@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_sub_agents_that_name_a_tool_may_call_it_and_nobody_else() {
+    fn only_sub_agents_that_name_a_tool_may_call_it() {
         let mut options = ClaudeOptions::new("claude").subagent_tools(["Read", "Bash"]);
         for (name, definition) in [
             ("reader", json!({"tools": ["Read"]})),

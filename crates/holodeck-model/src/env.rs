@@ -104,7 +104,7 @@ impl Env {
         self.variables.entry(name.into()).or_insert_with(|| value.into());
     }
 
-    /// As [`set_default`](Self::set_default), from a file that came with the agent: whoever wrote the agent may have
+    /// As [`set_default`](Self::set_default), from a file that came with the agent: the author of the agent may have
     /// written it too.
     pub fn set_default_of(&mut self, file: &Arc<Path>, name: impl Into<String>, value: impl Into<String>) {
         let name = name.into();

@@ -498,7 +498,7 @@ impl ToolNames {
             return vec![tool.on_the_wire.clone()];
         }
         if let Some(server) = self.servers.iter().find(|server| server.is_named(written)) {
-            // For the CLI, the name of a server stands for every tool that begins with it.
+            // For the CLI, the name of a server means every tool that begins with it.
             return match &server.listed {
                 Some(tools) if self.is_nested(server) => tools.clone(),
                 _ => vec![format!("{MCP}{}", server.key)],

@@ -3,7 +3,7 @@
 #[cfg(target_os = "linux")]
 use ending::Ending;
 
-/// What is kept for one process.
+/// The values that are kept for one process.
 #[derive(Default)]
 pub(crate) struct Kept(Vec<Box<dyn Send>>);
 

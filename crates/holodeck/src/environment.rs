@@ -38,10 +38,10 @@ pub fn environment(agent_path: &Path) -> Result<Env, EnvironmentError> {
     Ok(env)
 }
 
-/// Whoever a file is from.
+/// The author of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// Whoever wrote the agent.
+    /// The author of the agent.
     Checkout,
     /// The user of this machine.
     User,

@@ -1,6 +1,6 @@
 //! Which variables decide where credentials go and which programs run: the one list of them.
 //!
-//! It decides nothing; whoever passes variables on asks it what they do.
+//! It decides nothing; code that passes variables on asks it for their effects.
 
 use VariableEffect::{Connections, Program, Server, ServerPart};
 

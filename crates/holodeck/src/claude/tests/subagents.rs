@@ -21,7 +21,7 @@ fn start(agent: &str) -> AnthropicReply {
 }
 
 #[tokio::test]
-async fn a_sub_agent_uses_a_tool_that_the_agent_itself_has_not_and_nobody_else_does() {
+async fn a_sub_agent_uses_a_tool_that_the_agent_itself_and_other_sub_agents_have_not() {
     for version in [PINNED, OLDER] {
         let folder = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
