@@ -14,7 +14,8 @@ use holodeck_backend_api::{BackendError, BackendEvent};
 use holodeck_eval::{JUDGE_PROMPTS, Programs, VerdictFormat};
 use holodeck_judging::{JudgeSettings, Judges, OpenJudge};
 use holodeck_model::{
-    CheckIdentities, CodeMetric, Digest, GraderFiles, MetricConfig, ModelConfig, Redactor, Shard,
+    CheckIdentities, CodeMetric, Digest, GraderFiles, MetricConfig, ModelConfig, Redactor, Shard, TaskRoute,
+    TaskRouter,
 };
 use holodeck_reports::{Comparison, GateOptions, GateReasonKind, RunReader, compare};
 use holodeck_runner::{
@@ -45,6 +46,36 @@ test_cases:
   - {input: q2, ground_truth: answer two}
 ";
 
+/// Conversations: with turns, and with a simulated user whose first answer ends it.
+const TALKS: &str = "\
+execution: {trials: 2, min_passes: 2}
+routing: {agents: {directories: [{path: .}]}}
+evaluations:
+  model: {provider: openai, name: judge, temperature: 0.0, endpoint: 'http://127.0.0.1:9'}
+  metrics:
+    - {type: standard, metric: contains, value: answer}
+test_cases:
+  - name: turns
+    expected_agent: helper
+    turns:
+      - input: q1
+        ground_truth: answer one
+        expected_tools: [look]
+        expected_approvals: [{tool: look, decision: allowed}]
+        evaluations: [{type: standard, metric: rouge, threshold: 0.1}]
+      - {input: q2, forbidden_tools: [erase], evaluations: [{type: standard, metric: contains, value: an}]}
+    conversation_evaluations:
+      - {type: geval, name: Kind, criteria: Is it kind?, evaluation_steps: [Read.], threshold: 0.5}
+      - {type: code, grader: 'graders:check', name: check}
+  - name: user
+    input: q3
+    expected_approvals: [{tool: look, decision: allowed}]
+    user:
+      goal: An answer.
+      expected_end: [stop_when]
+      stop_when: {metric: contains, value: an answer}
+";
+
 /// The text of the grader's module.
 const MODULE: &str = "def check(context): ...";
 
@@ -59,6 +90,7 @@ enum Asked {
 /// One thing that decides, as it is after the run: a text of the file and what replaces it, the module of the grader, the
 /// names of what differs, and in how many of the two cases.
 struct Change {
+    base: &'static str,
     from: &'static str,
     to: &'static str,
     module: &'static str,
@@ -74,6 +106,7 @@ const fn expected(
     cases: usize,
 ) -> Change {
     Change {
+        base: BASE,
         from,
         to,
         module: MODULE,
@@ -87,6 +120,19 @@ const fn judged(from: &'static str, to: &'static str, names: &'static [&'static 
     Change {
         asked: Asked::Other,
         ..expected(from, to, names, 2)
+    }
+}
+
+const fn in_talks(
+    from: &'static str,
+    to: &'static str,
+    names: &'static [&'static str],
+    asked: Asked,
+) -> Change {
+    Change {
+        base: TALKS,
+        asked,
+        ..expected(from, to, names, 1)
     }
 }
 
@@ -179,6 +225,84 @@ const CHANGES: &[Change] = &[
         module: "def check(context): return 1",
         ..judged("", "", PROGRAM)
     },
+    in_talks(
+        "value: answer",
+        "value: a",
+        &["the expectation `contains`"],
+        Asked::Same,
+    ),
+    in_talks(
+        "value: an}",
+        "value: a}",
+        &["the expectation `turn 2: contains`"],
+        Asked::Same,
+    ),
+    in_talks(
+        "ground_truth: answer one",
+        "ground_truth: answer",
+        &["the expectation `turn 1: rouge`"],
+        Asked::Same,
+    ),
+    in_talks(
+        "threshold: 0.1",
+        "threshold: 0.05",
+        &["the expectation `turn 1: rouge`"],
+        Asked::Same,
+    ),
+    in_talks(
+        "expected_tools: [look]",
+        "expected_tools: [{name: look, args: {id: 1}}]",
+        &["the expectation `turn 1: expected_tools`"],
+        Asked::Same,
+    ),
+    in_talks(
+        "        expected_approvals: [{tool: look, decision: allowed}]\n",
+        "",
+        &["the expectation `turn 1: expected_approvals`"],
+        Asked::Same,
+    ),
+    in_talks(
+        ", forbidden_tools: [erase]",
+        "",
+        &["the expectation `turn 2: forbidden_tools`"],
+        Asked::Same,
+    ),
+    in_talks(
+        "    expected_agent: helper\n",
+        "",
+        &["the expectation `turn 1: expected_agent`"],
+        Asked::Same,
+    ),
+    in_talks(
+        "Is it kind?",
+        "Is it polite?",
+        &["the judge of `conversation: Kind`"],
+        Asked::Other,
+    ),
+    in_talks(
+        "threshold: 0.5",
+        "threshold: 0.4",
+        &["the expectation `conversation: Kind`"],
+        Asked::Other,
+    ),
+    in_talks(
+        "graders:check",
+        "graders:lenient",
+        &["the grader program of `conversation: check`"],
+        Asked::Other,
+    ),
+    in_talks(
+        "    expected_approvals: [{tool: look, decision: allowed}]\n    user",
+        "    user",
+        &["the expectation `conversation: expected_approvals`"],
+        Asked::Same,
+    ),
+    in_talks(
+        "expected_end: [stop_when]",
+        "expected_end: [stop_when, gave_up]",
+        &["the expectation `conversation: expected_end`"],
+        Asked::Same,
+    ),
 ];
 
 /// The scripted judge and the scripted program give every answer a full score.
@@ -219,6 +343,18 @@ impl Programs for Kindly {
     }
 }
 
+/// The scripted selection.
+struct ToHelper;
+
+impl TaskRouter for ToHelper {
+    fn route(&self, _: &str) -> TaskRoute {
+        TaskRoute {
+            agent: Some("helper".to_owned()),
+            ..TaskRoute::default()
+        }
+    }
+}
+
 /// An agent and the module of its grader.
 struct Bench {
     project: Project,
@@ -226,19 +362,19 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> Self {
+    fn new(base: &str) -> Self {
         Self {
-            project: Project::new(BASE),
+            project: Project::new(base),
             module: MODULE,
         }
     }
 
     fn change(&mut self, change: &Change) {
         let text = if change.from.is_empty() {
-            BASE.to_owned()
+            change.base.to_owned()
         } else {
-            assert!(BASE.contains(change.from), "{}", change.from);
-            BASE.replace(change.from, change.to)
+            assert!(change.base.contains(change.from), "{}", change.from);
+            change.base.replacen(change.from, change.to, 1)
         };
         self.project.write(&text);
         self.module = change.module;
@@ -246,8 +382,8 @@ impl Bench {
 
     fn checks(&self) -> Arc<CheckIdentities> {
         let agent = self.project.agent();
-        let metrics = &agent.config.evaluations.as_ref().unwrap().metrics;
-        let programs = metrics.iter().filter_map(|metric| match metric {
+        let metrics = agent.config.metrics(None);
+        let programs = metrics.filter_map(|(_, metric)| match metric {
             MetricConfig::Code(code) => Some(CheckIdentities::program(code)),
             _ => None,
         });
@@ -277,6 +413,8 @@ impl Bench {
         let mut request = self.project.request(&Self::backend());
         request.checks = self.checks();
         request.judge = Some(Self::judge());
+        request.users = Some(Arc::new(Kindly));
+        request.router = Some(Arc::new(ToHelper));
         request.programs = Arc::new(Kindly);
         request.settings.concurrency = 1;
         // The agent itself is the same.
@@ -343,7 +481,12 @@ const GATE: GateOptions = GateOptions {
 
 #[tokio::test]
 async fn nothing_changed_keeps_every_verdict() {
-    let bench = Bench::new();
+    for base in [BASE, TALKS] {
+        keeps_every_verdict(&Bench::new(base)).await;
+    }
+}
+
+async fn keeps_every_verdict(bench: &Bench) {
     let first = bench.run().await;
     assert_eq!(first.head.summary.passed, 2, "{:?}", first.head.summary);
     let second = bench.run().await;
@@ -361,7 +504,7 @@ async fn nothing_changed_keeps_every_verdict() {
 #[tokio::test]
 async fn a_resumed_run_grades_again_what_something_else_decides_and_says_so() {
     for change in CHANGES {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(change.base);
         let first = bench.run().await;
         let lines = fs::read_to_string(first.journal_path()).unwrap().lines().count();
         bench.change(change);
@@ -395,7 +538,7 @@ async fn a_resumed_run_grades_again_what_something_else_decides_and_says_so() {
 #[tokio::test]
 async fn shards_are_merged_only_if_all_were_graded_as_the_file_says() {
     for change in CHANGES {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(change.base);
         let shards = |bench: &Bench, number: u32| {
             let mut request = bench.request();
             request.selection.shard = Some(Shard::new(number, 2).unwrap());
@@ -427,7 +570,7 @@ async fn shards_are_merged_only_if_all_were_graded_as_the_file_says() {
 #[tokio::test]
 async fn a_comparison_names_what_changed_and_its_gate_does_not_pass() {
     for change in CHANGES {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(change.base);
         let before = bench.run().await;
         let mut baseline = Vec::new();
         before.write_baseline(&mut baseline).unwrap();
@@ -474,7 +617,11 @@ async fn a_comparison_names_what_changed_and_its_gate_does_not_pass() {
                     .find(|test| test.metric == metric)
                     .map_or(0, |test| test.pairs)
             };
-            for metric in ["contains", "rouge", "Kind", "check"] {
+            let metrics: &[&str] = match change.base {
+                TALKS => &[],
+                _ => &["contains", "rouge", "Kind", "check"],
+            };
+            for metric in metrics {
                 let is_changed = change
                     .names
                     .iter()
@@ -523,7 +670,7 @@ async fn each_flag_allows_only_its_kind_of_change() {
             [false, true],
         ),
     ] {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(change.base);
         let before = bench.run().await;
         bench.change(change);
         let after = bench.run().await;
@@ -548,7 +695,7 @@ async fn each_flag_allows_only_its_kind_of_change() {
 #[tokio::test]
 async fn a_pass_that_something_else_decided_does_not_count_for_failed() {
     for change in CHANGES {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(change.base);
         let first = bench.run().await;
         let plan = |bench: &Bench| {
             let request = bench.request();
@@ -586,7 +733,7 @@ async fn a_pass_that_something_else_decided_does_not_count_for_failed() {
 async fn a_regrade_keeps_only_verdicts_of_the_same_judge_expectation_and_grader() {
     for change in CHANGES {
         for renew in [Renew::Errors, Renew::Metrics(vec!["contains".to_owned()])] {
-            let mut bench = Bench::new();
+            let mut bench = Bench::new(change.base);
             let first = bench.run().await;
             bench.change(change);
             let request = holodeck_runner::RegradeRequest {
@@ -601,10 +748,9 @@ async fn a_regrade_keeps_only_verdicts_of_the_same_judge_expectation_and_grader(
             match (change.asked, outcome) {
                 (Asked::Same, outcome) => drop(outcome.unwrap()),
                 (Asked::Other, Err(RunError::CannotKeep { metric, reason, .. })) => {
-                    let name = change
-                        .names
-                        .iter()
-                        .find(|name| name.ends_with(&format!("`{metric}`")));
+                    let ends = [format!("`{metric}`"), format!(": {metric}`")];
+                    let mut names = change.names.iter();
+                    let name = names.find(|name| ends.iter().any(|end| name.ends_with(end)));
                     let decider = match name.unwrap() {
                         name if name.contains("judge") => "another judge decides now",
                         name if name.contains("grader") => "another grader decides now",
@@ -620,7 +766,7 @@ async fn a_regrade_keeps_only_verdicts_of_the_same_judge_expectation_and_grader(
 
 #[tokio::test]
 async fn a_partial_run_says_so_and_so_does_its_baseline() {
-    let bench = Bench::new();
+    let bench = Bench::new(BASE);
     let whole = bench.run().await;
     assert_eq!(whole.head.partial, None);
     let mut request = bench.request();
@@ -654,7 +800,7 @@ async fn a_partial_run_says_so_and_so_does_its_baseline() {
 #[tokio::test]
 async fn another_tool_call_is_not_the_same_answer() {
     const SAME: &str = "every answer and every tool call is the same as before";
-    let bench = Bench::new();
+    let bench = Bench::new(BASE);
     // Of several trials, only one answer is known.
     bench
         .project
@@ -682,7 +828,7 @@ async fn another_tool_call_is_not_the_same_answer() {
 
 #[tokio::test]
 async fn a_baseline_of_format_1_cannot_pass_a_gate() {
-    let bench = Bench::new();
+    let bench = Bench::new(BASE);
     let run = bench.run().await;
     let mut baseline = Vec::new();
     run.write_baseline(&mut baseline).unwrap();
