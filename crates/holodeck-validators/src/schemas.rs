@@ -267,3 +267,6 @@ fn placed(agent: &LoadedAgent, pointer: &str, diagnostic: Diagnostic) -> Diagnos
     };
     diagnostic.at(place).about(near)
 }
+
+#[cfg(test)]
+mod tests;
