@@ -52,6 +52,8 @@ pub(crate) struct BackendSelector {
     prices: Prices,
     telemetry: Telemetry,
     places: Places,
+    /// The places of the models' endpoints, which are needed when the others are forgotten.
+    endpoints: Arc<[(String, Location)]>,
     /// Files that the agent may not touch.
     protected: Arc<[PathBuf]>,
     /// Where the YAML has the model.
@@ -105,6 +107,7 @@ impl BackendSelector {
             prices: Prices::embedded(),
             telemetry: Telemetry::off(),
             places: Places::default(),
+            endpoints: Arc::default(),
             protected: Arc::default(),
             model_at: OWN_MODEL.to_owned(),
         }
@@ -113,6 +116,18 @@ impl BackendSelector {
     /// Sets the places of the agent's fields, for errors that name a field.
     pub(crate) fn places(mut self, places: Places) -> Self {
         self.places = places;
+        self
+    }
+
+    /// Sets the places of the endpoints of the agent's models, for errors of these.
+    pub(crate) fn endpoints_of(mut self, agent: &LoadedAgent) -> Self {
+        let inventory = Inventory::new(agent, None);
+        let endpoints = inventory.models().iter().filter_map(|used| {
+            let pointer = format!("{}.endpoint", used.pointer);
+            let place = agent.locate(&pointer)?;
+            Some((pointer, place))
+        });
+        self.endpoints = endpoints.collect();
         self
     }
 
@@ -253,8 +268,10 @@ impl BackendSelector {
         self.answers.share_calls(agent, || {
             let options = HttpOptions::from_variables(|name| self.env.get(name).map(str::to_owned));
             let client = HttpClient::new(&options).map_err(|error| BackendError::init(error.to_string()))?;
-            let at = self.locate("model.endpoint");
-            let calls = HttpModelCalls::for_agent(client, agent, &self.model_at, at.as_ref(), &self.env)?;
+            let endpoint = format!("{}.endpoint", self.model_at);
+            let known = self.endpoints.iter().find(|(pointer, _)| *pointer == endpoint);
+            let at = known.map(|(_, place)| place);
+            let calls = HttpModelCalls::for_agent(client, agent, &self.model_at, at, &self.env)?;
             Ok(Arc::new(calls) as Arc<dyn ModelCalls>)
         })
     }

@@ -94,7 +94,9 @@ pub fn prepare_calibration(
     let redactor = answers.redactor();
     let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(|error| open(error.into()))?;
     let turns = turn_runner(&agent, env, options.timeout, prices.clone())?;
-    let backends = BackendSelector::new(env.clone(), answers.clone()).prices(prices);
+    let backends = BackendSelector::new(env.clone(), answers.clone())
+        .prices(prices)
+        .endpoints_of(&agent);
     let inventory = Inventory::new(&agent, None);
     if answers.replayed().is_none() {
         let keys = inventory.check_keys(&agent, env, &ModelRole::JUDGES);

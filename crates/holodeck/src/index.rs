@@ -58,7 +58,10 @@ impl Indexes {
             // The configured recording may not exist yet.
             .or_else(|_unusable| Answers::open(&AnswerSource::Live, None, agent, env))
             .map_err(|error| IndexError::config(error.to_string()))?;
-        let all = Self::of_agent(agent, &BackendSelector::new(env.clone(), answers));
+        let all = Self::of_agent(
+            agent,
+            &BackendSelector::new(env.clone(), answers).endpoints_of(agent),
+        );
         if all.0.is_empty() {
             let message = format!("agent `{}` has no search tool", agent.config.name);
             return Err(IndexError::config(message)

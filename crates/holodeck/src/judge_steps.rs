@@ -278,7 +278,9 @@ async fn derive_of(
         let keys = Inventory::new(agent, None).check_keys(agent, env, &ModelRole::JUDGES);
         keys.map_err(OpenError::from)?;
     }
-    let backends = BackendSelector::new(env.clone(), answers).prices(prices);
+    let backends = BackendSelector::new(env.clone(), answers)
+        .prices(prices)
+        .endpoints_of(agent);
     let (names, _spent) = derive_missing(agent, None, &backends, &turns).await?;
     Ok(names)
 }

@@ -121,6 +121,7 @@ impl CheckedAgent {
         let backends = BackendSelector::new(env.clone(), answers)
             .protected(protected)
             .places(agent.places.clone())
+            .endpoints_of(&agent)
             .side_effects(options.side_effects)
             .prices(prices);
         let answers_itself = !checks_only_selection(&agent, planned);

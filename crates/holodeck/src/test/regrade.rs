@@ -80,7 +80,9 @@ pub fn prepare_regrade(
         let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(OpenError::from)?;
         let turns = turn_runner(&agent, env, options.timeout, prices.clone())?;
         let is_replayed = answers.replayed().is_some();
-        let backends = BackendSelector::new(env.clone(), answers).prices(prices);
+        let backends = BackendSelector::new(env.clone(), answers)
+            .prices(prices)
+            .endpoints_of(&agent);
         if !is_replayed {
             let keys = inventory.check_keys(&agent, env, &ModelRole::JUDGES);
             keys.map_err(OpenError::from)?;
