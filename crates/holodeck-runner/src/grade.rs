@@ -1,7 +1,7 @@
 //! Computes the verdict on a recorded case from its metrics and expectations.
 //!
-//! Metrics that need no judge see the original text; judges and programs see the masked one. Calling judges is in
-//! `judging`, the two stages around a unit are in `grading`.
+//! Metrics that need no judge see the original text; judges and programs see the masked one. An answer is graded by
+//! `holodeck-judging`, the two stages around a unit are in `grading`.
 
 mod checks;
 mod conversation;
