@@ -151,7 +151,7 @@ pub(crate) fn fields_with_secrets(config: &MetricConfig, redactor: &Redactor) ->
     let holds_secret = |text: &&str| !redactor.find(text).is_empty();
     let fields = fields
         .into_iter()
-        .filter(|(_, texts)| texts.iter().any(|text| holds_secret(text)));
+        .filter(|(_, texts)| texts.iter().any(&holds_secret));
     fields.map(|(field, _)| field).collect()
 }
 

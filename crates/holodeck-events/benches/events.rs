@@ -191,7 +191,7 @@ fn call(id: &str) -> [BackendEvent; 4] {
             arguments: arguments.clone(),
             call_id: id.to_owned(),
         }),
-        BackendEvent::ApprovalAsked(ApprovalAsk {
+        BackendEvent::ApprovalAsked(Box::new(ApprovalAsk {
             tool_name: "search".to_owned(),
             arguments,
             call_id: id.to_owned(),
@@ -201,7 +201,7 @@ fn call(id: &str) -> [BackendEvent; 4] {
             paths: Vec::new(),
             reason: None,
             zone: holodeck_model::Zone::Inside,
-        }),
+        })),
         BackendEvent::ApprovalAnswered {
             call_id: id.to_owned(),
             decision: ApprovalDecision::approve(),

@@ -125,15 +125,13 @@ impl<'a> Answer<'a> {
 
     /// The tool calls of the turn, or of all turns.
     pub fn calls(&self) -> Vec<CalledTool<'_>> {
-        match &self.turns {
-            Some(turns) => turns.iter().flat_map(Self::calls).collect(),
-            None => {
-                let calls = self.turn.result.calls();
-                calls
-                    .map(|(call, result)| CalledTool::with_result(call, result))
-                    .collect()
-            }
+        if let Some(turns) = &self.turns {
+            return turns.iter().flat_map(Self::calls).collect();
         }
+        let calls = self.turn.result.calls();
+        calls
+            .map(|(call, result)| CalledTool::with_result(call, result))
+            .collect()
     }
 
     /// The turns of a conversation.

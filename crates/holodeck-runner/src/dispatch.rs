@@ -551,7 +551,7 @@ impl Dispatcher<'_> {
                         if let Some(blocker) = blocker {
                             work.blockers.insert(unit, blocker);
                         }
-                        Some((unit, record, checks))
+                        Some((unit, record, checks.map(|checks| *checks)))
                     }
                     CaseEnd::Stopped => None,
                 }

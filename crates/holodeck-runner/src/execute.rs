@@ -40,7 +40,7 @@ pub(crate) enum CaseEnd {
         /// The execution, with secrets masked.
         unit: Box<UnitRecord>,
         /// The checks that had to see texts that are masked now.
-        checks: Option<Grade>,
+        checks: Option<Box<Grade>>,
         /// An error that will also affect other cases.
         blocker: Option<Blocker>,
     },
@@ -122,7 +122,7 @@ impl Executor {
         if unit.holds_secrets(&self.grading.redactor) {
             // Only the checks may see the unmasked answer, so they run before it is stored.
             let (checked, grade) = Arc::clone(&self.grading).check(index, unit).await;
-            (unit, checks) = (checked, Some(grade));
+            (unit, checks) = (checked, Some(Box::new(grade)));
         }
         unit.mask(&self.grading.redactor);
         CaseEnd::Ended {

@@ -156,7 +156,7 @@ impl Graders {
             if subject.is_conversation {
                 conversation = Some(subject.add_metrics(conversation, outcomes));
             } else {
-                turns.push(self.conclude_turn(subject, outcomes));
+                turns.push(self.conclude_turn(&subject, outcomes));
             }
         }
         let grade = Grade::of_turns(self.deciders(case), unit, turns);
@@ -216,7 +216,7 @@ impl Graders {
             && !is_cut
     }
 
-    fn conclude_turn(&self, subject: Subject<'_>, outcomes: Outcomes) -> TurnGrade {
+    fn conclude_turn(&self, subject: &Subject<'_>, outcomes: Outcomes) -> TurnGrade {
         let turn = &*subject.answer.turn;
         let bare = |state| TurnGrade {
             retrieval_context: subject.answer.passages().map(<[String]>::to_vec),
@@ -224,9 +224,10 @@ impl Graders {
         };
         if subject.missing.is_some() {
             // There is no answer to grade: the agent failed, or the execution did.
-            return match turn.state {
-                ExecutionState::AgentFailed => bare(CaseState::Failed),
-                _ => bare(CaseState::Error),
+            return if turn.state == ExecutionState::AgentFailed {
+                bare(CaseState::Failed)
+            } else {
+                bare(CaseState::Error)
             };
         }
         let outcomes = match outcomes {

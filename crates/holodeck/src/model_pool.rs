@@ -58,13 +58,12 @@ impl ModelPool {
         let backend = {
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
             let known = shared.iter().find(|(other, _)| other.is_same(specialist));
-            match known {
-                Some((_, backend)) => Arc::clone(backend),
-                None => {
-                    let backend = Shared::default();
-                    shared.push((specialist.clone(), Arc::clone(&backend)));
-                    backend
-                }
+            if let Some((_, backend)) = known {
+                Arc::clone(backend)
+            } else {
+                let backend = Shared::default();
+                shared.push((specialist.clone(), Arc::clone(&backend)));
+                backend
             }
         };
         let opened = backend

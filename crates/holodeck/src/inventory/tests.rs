@@ -378,9 +378,13 @@ fn load_naming() -> (tempfile::TempDir, holodeck_yaml::LoadedAgent) {
     for (name, _) in NAMED.iter().chain(&docs) {
         let path = folder.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let text = match name.ends_with(".py") {
-            true => "def check(context): return f(context)\ndef f(x): return True\n",
-            false => "x: 1\n",
+        let text = if std::path::Path::new(name)
+            .extension()
+            .is_some_and(|it| it == "py")
+        {
+            "def check(context): return f(context)\ndef f(x): return True\n"
+        } else {
+            "x: 1\n"
         };
         fs::write(path, text).unwrap();
     }

@@ -181,7 +181,7 @@ async fn check(choose: impl Fn(usize) -> bool) -> (usize, usize) {
         let requests = server.finish();
         let results: Vec<_> = requests[1..]
             .iter()
-            .flat_map(|request| request.last_results())
+            .flat_map(holodeck_testkit::AnthropicRequest::last_results)
             .collect();
         assert_eq!(results.len(), files.len() + 1);
         let found = &results[files.len()].0;
