@@ -1,5 +1,9 @@
 //! Conversations with an agent: its backend and a store of events, behind one service.
 
+pub(crate) mod attached_files;
+pub(crate) mod event_store;
+pub(crate) mod tool_arguments;
+
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{AgentBackend, Approver, BackendError, Occasion};
@@ -13,10 +17,9 @@ use holodeck_yaml::LoadedAgent;
 
 use crate::{
     OpenAgent, OpenError, OpenOptions, PolicyApprover, PrepareError,
-    attached_files::file_embedder,
-    fingerprint::{IdentityError, fingerprint},
-    test::turn_runner,
-    tool_arguments::ToolArguments,
+    agent::fingerprint::{IdentityError, fingerprint},
+    chat::{attached_files::file_embedder, tool_arguments::ToolArguments},
+    test::prepare::turn_runner,
 };
 
 /// How conversations are run.

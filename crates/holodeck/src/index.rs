@@ -1,6 +1,7 @@
 //! The indexes that an agent's tools search: builds, inspects, searches and copies them.
 
 mod checks;
+pub(crate) mod conversion;
 mod migrate;
 mod parts;
 mod place;
@@ -36,7 +37,10 @@ use self::{
     sources::Sources,
     writer::ModelWriter,
 };
-use crate::{AnswerSource, Answers, backends::BackendSelector, unsupported::refuse_unsupported_tool};
+use crate::{
+    AnswerSource, Answers,
+    agent::{backends::BackendSelector, unsupported::refuse_unsupported_tool},
+};
 
 pub(crate) use checks::checks;
 pub use holodeck_retrieval::{Hit, SearchResults};

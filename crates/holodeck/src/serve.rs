@@ -25,9 +25,9 @@ use tokio::{
 
 use crate::{
     Chat, ChatOptions, OpenOptions, PrepareError,
-    event_store::{OpenEventsError, open_events, retention},
+    agent::targets::{RefusedTarget, check_yaml_targets},
+    chat::event_store::{OpenEventsError, open_events, retention},
     file_vault,
-    targets::{RefusedTarget, check_yaml_targets},
 };
 
 /// Runs at the same time where nothing else limits them.

@@ -5,7 +5,10 @@ use holodeck_validators::{Check, CheckState};
 use holodeck_yaml::LoadedAgent;
 
 use super::{Indexes, StatusState};
-use crate::{AnswerSource, Answers, backends::BackendSelector, unsupported::refuse_unsupported_tool};
+use crate::{
+    AnswerSource, Answers,
+    agent::{backends::BackendSelector, unsupported::refuse_unsupported_tool},
+};
 
 /// Checks whether the indexes of an agent exist and are up to date. A warning can be resolved before a run.
 pub(crate) async fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {

@@ -10,7 +10,7 @@ use holodeck_retrieval::{
 };
 
 use super::{Index, place::collection, size, writer::ModelWriter};
-use crate::inventory::reranker;
+use crate::agent::inventory::reranker;
 
 impl Index {
     pub(super) async fn store(&self) -> Result<&Arc<dyn VectorStore>, RetrievalError> {

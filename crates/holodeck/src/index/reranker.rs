@@ -8,7 +8,7 @@ use holodeck_model::{ModelConfig, ResolvedAgent, ToolConfig, parse_json_strictly
 use holodeck_retrieval::{Reranker, RetrievalError, read_scores};
 use serde_json::{Value, json};
 
-use crate::{
+use crate::agent::{
     asker::Asker,
     backends::{BackendSelector, Specialist},
     inventory::reranker,

@@ -18,7 +18,7 @@ use super::{
     place,
     report::{IndexError, IndexErrorKind},
 };
-use crate::conversion::{self, Caching};
+use crate::index::conversion::{self, Caching};
 
 /// The documents that a tool searches, and notes about them.
 pub(super) struct Sources {

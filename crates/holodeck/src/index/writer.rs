@@ -9,7 +9,7 @@ use holodeck_retrieval::{ContextRequest, ContextWriter, RetrievalError};
 use holodeck_turn::{FinishedTurn, drive};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
+use crate::agent::{
     backends::{BackendSelector, Specialist},
     model_pool::ModelPool,
 };

@@ -1,0 +1,30 @@
+//! An agent of a YAML file: loading and checking it, the inventory of what it uses, its identity, and opening it.
+
+pub(crate) mod answer_format;
+pub(crate) mod answers;
+pub(crate) mod approvals;
+pub(crate) mod ask;
+pub(crate) mod asker;
+pub(crate) mod backends;
+pub(crate) mod checkout_env;
+pub(crate) mod claude;
+pub(crate) mod edited_file;
+pub(crate) mod environment;
+pub(crate) mod fingerprint;
+pub(crate) mod git;
+pub(crate) mod inputs;
+pub(crate) mod inventory;
+pub(crate) mod live;
+pub(crate) mod load;
+pub(crate) mod mcp;
+pub(crate) mod model_pool;
+pub(crate) mod open;
+pub(crate) mod prices;
+pub(crate) mod probe;
+pub(crate) mod prompts;
+pub(crate) mod sampling;
+pub(crate) mod servers;
+pub(crate) mod targets;
+pub(crate) mod telemetry;
+pub(crate) mod turn_key;
+pub(crate) mod unsupported;

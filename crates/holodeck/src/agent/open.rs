@@ -1,0 +1,410 @@
+//! An open agent: its answers, tools, servers and telemetry, and the backends that share them.
+
+use std::{path::PathBuf, sync::Arc};
+
+use futures::future::BoxFuture;
+use holodeck_backend_api::{AgentBackend, BackendError, BackendFactory as _, NoTools, Occasion, ToolHost};
+use holodeck_model::{Env, Provider, Redactor, ResolvedAgent, SideEffectGate};
+use holodeck_otel_bridge::Telemetry;
+use holodeck_turn::{PriceError, Prices};
+use holodeck_yaml::{LoadedAgent, Places};
+
+use crate::{
+    AnswerError, AnswerSource, Answers, LoopSetupError, ToolSetupError, UnsupportedParts,
+    agent::{
+        approvals::protected_files,
+        backends::{BackendSelector, ReadyTools, Specialist, ToolSetup, prepare_tools},
+        inventory::{Inventory, ModelRole},
+        mcp::McpServers,
+        prices, telemetry,
+        unsupported::refuse_unsupported,
+    },
+    commands::quality,
+    index::{IndexSink, Rebuild},
+    test::trial_tools::TrialTools,
+};
+
+/// How an agent is opened.
+#[derive(Clone, Debug, Default)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "callers fill it in as a literal with `..Default::default()`"
+)]
+pub struct OpenOptions {
+    /// How much is prepared.
+    pub preparing: Preparing,
+    /// Where answers come from.
+    pub answers: AnswerSource,
+    /// Where to record live answers.
+    pub record: Option<PathBuf>,
+    /// Whether built-in tools with side effects are available.
+    pub side_effects: SideEffectGate,
+    /// Whether indexes are rebuilt completely.
+    pub rebuild: Rebuild,
+    /// Receives the progress of building them.
+    pub on_index: IndexSink,
+    /// A price list that overrides the embedded one.
+    pub prices: Option<PathBuf>,
+}
+
+/// How much is prepared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preparing {
+    /// Everything a run needs.
+    #[default]
+    Run,
+    /// For showing a plan: no server is started and no index is built.
+    Plan,
+}
+
+/// Why an agent cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The YAML asks for something that this version cannot run.
+    #[error(transparent)]
+    Unsupported(#[from] UnsupportedParts),
+    /// The recording.
+    #[error(transparent)]
+    Answers(#[from] AnswerError),
+    /// The price list.
+    #[error(transparent)]
+    Price(#[from] PriceError),
+    /// The price of a model is not known.
+    #[error("cannot enforce `{limit}`: no price known for `{model}` (price list of {as_of})")]
+    UnknownPrice {
+        /// The flag or field.
+        limit: &'static str,
+        /// The model.
+        model: String,
+        /// The day of the list.
+        as_of: String,
+    },
+    /// The quality loop.
+    #[error(transparent)]
+    QualityLoop(#[from] LoopSetupError),
+    /// The tools.
+    #[error(transparent)]
+    Tools(#[from] ToolSetupError),
+    /// The backend.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+}
+
+/// An agent whose files and variables have been checked, so that it can be opened. Nothing is started yet.
+pub(crate) struct CheckedAgent {
+    pub(crate) agent: LoadedAgent,
+    backends: BackendSelector,
+    occasion: Occasion,
+    options: OpenOptions,
+    /// The models that the planned cases use.
+    inventory: Inventory,
+    /// Whether the agent itself answers; otherwise nothing is opened for it.
+    answers_itself: bool,
+}
+
+impl CheckedAgent {
+    /// Returns an error if something that the agent needs is missing or unsupported. Of the test cases, only the
+    /// `planned` ones are considered.
+    pub(crate) fn check(
+        agent: LoadedAgent,
+        env: &Env,
+        occasion: Occasion,
+        options: OpenOptions,
+        planned: Option<&[usize]>,
+    ) -> Result<Self, OpenError> {
+        refuse_unsupported(&agent, planned)?;
+        let answers = Answers::open(&options.answers, options.record.as_deref(), &agent, env)?;
+        let prices = prices::prices(&agent, env, options.prices.as_deref())?;
+        let mut protected = protected_files(&agent, env, occasion);
+        protected.extend(options.record.clone());
+        if let AnswerSource::Replay(path) = &options.answers {
+            protected.push(path.clone());
+        }
+        let backends = BackendSelector::new(env.clone(), answers)
+            .protected(protected)
+            .places(agent.places.clone())
+            .endpoints_of(&agent)
+            .side_effects(options.side_effects)
+            .prices(prices);
+        let answers_itself = !checks_only_selection(&agent, planned);
+        let checked = Self {
+            inventory: Inventory::new(&agent, planned),
+            agent,
+            backends,
+            occasion,
+            options,
+            answers_itself,
+        };
+        if !answers_itself {
+            return Ok(checked);
+        }
+        let config = &checked.agent.config;
+        let budget = config.openai.as_ref().and_then(|openai| openai.max_budget_usd);
+        if budget.is_some() && config.model.provider != Provider::Anthropic {
+            // This budget is that of a turn, which asks no judge.
+            checked.require_prices("openai.max_budget_usd", &ModelRole::OF_TURNS)?;
+        }
+        let budget = quality::enabled(&checked.agent).and_then(|config| config.budget.max_cost_usd);
+        if budget.is_some() && matches!(occasion, Occasion::Run | Occasion::Test) {
+            checked.require_prices("quality_loop.budget.max_cost_usd", &ModelRole::PRICED)?;
+        }
+        let mut roles = ModelRole::OF_AGENT.to_vec();
+        if matches!(occasion, Occasion::Run | Occasion::Test) {
+            roles.push(ModelRole::LoopJudge);
+        }
+        if occasion == Occasion::Test {
+            roles.extend(ModelRole::OF_TESTS);
+        }
+        if checked.answers().replayed().is_none() {
+            checked.inventory.check_keys(&checked.agent, env, &roles)?;
+        }
+        Ok(checked)
+    }
+
+    /// Returns an error if the cost `limit` cannot be enforced because the price of a model of these roles is not known.
+    pub(crate) fn require_prices(&self, limit: &'static str, roles: &[ModelRole]) -> Result<(), OpenError> {
+        if self.answers().replayed().is_some() {
+            return Ok(());
+        }
+        let prices = self.prices();
+        let mut priced = self.inventory.priced_by_list(roles);
+        let unknown = priced.find(|model| !prices.has_price(model));
+        unknown.map_or(Ok(()), |model| {
+            Err(OpenError::UnknownPrice {
+                limit,
+                model: model.to_owned(),
+                as_of: prices.as_of().to_owned(),
+            })
+        })
+    }
+
+    /// The models that the planned cases use.
+    pub(crate) fn inventory(&self) -> &Inventory {
+        &self.inventory
+    }
+
+    /// The selector that creates its backends.
+    pub(crate) fn into_backends(self) -> BackendSelector {
+        self.backends
+    }
+
+    pub(crate) fn answers(&self) -> &Answers {
+        self.backends.answers()
+    }
+
+    /// The backends of its models, which can be asked before it is open.
+    pub(crate) fn backends(&self) -> &BackendSelector {
+        &self.backends
+    }
+
+    pub(crate) fn prices(&self) -> &Prices {
+        self.backends.price_list()
+    }
+
+    /// Builds the indexes, connects the servers and creates the backend. If a later part fails, what was started is
+    /// closed again.
+    pub(crate) async fn open(self) -> Result<OpenAgent, OpenError> {
+        let answers = self.backends.answers();
+        let replayed = answers.replayed().is_some();
+        let env = self.backends.env();
+        let telemetry = telemetry::start(&self.agent, self.occasion, env, replayed, answers.redactor());
+        self.open_traced(telemetry).await
+    }
+
+    /// As [`open`](Self::open), with an export that is already running. Boxed, so that the compiler checks the many parts of
+    /// this future once, and not in each caller: that took a third of its checking.
+    pub(crate) fn open_traced(
+        self,
+        telemetry: Telemetry,
+    ) -> BoxFuture<'static, Result<OpenAgent, OpenError>> {
+        Box::pin(self.open_parts(telemetry))
+    }
+
+    async fn open_parts(self, telemetry: Telemetry) -> Result<OpenAgent, OpenError> {
+        let Self {
+            agent,
+            backends,
+            occasion,
+            options,
+            answers_itself,
+            inventory: _,
+        } = self;
+        let backends = backends.traced(telemetry.clone());
+        if !answers_itself {
+            return Ok(OpenAgent {
+                agent: agent.agent,
+                backends: backends.places(Places::default()),
+                backend: None,
+                tools: Arc::new(NoTools),
+                servers: McpServers::default(),
+                trials: None,
+                telemetry,
+                warnings: Vec::new(),
+            });
+        }
+        let setup = ToolSetup {
+            agent: &agent,
+            backends: &backends,
+            occasion,
+            preparing: options.preparing,
+            rebuild: options.rebuild,
+            on_index: &options.on_index,
+        };
+        let ReadyTools {
+            tools,
+            servers,
+            trials,
+            warnings,
+        } = prepare_tools(&setup).await?;
+        let backend = backends.create(Arc::clone(&agent.agent), occasion, Arc::clone(&tools));
+        let backend = match backend.await {
+            Ok(backend) => backend,
+            Err(error) => {
+                servers.close().await;
+                return Err(error.into());
+            }
+        };
+        Ok(OpenAgent {
+            agent: agent.agent,
+            // Places are not needed from here on, and with many test cases they are large.
+            backends: backends.places(Places::default()),
+            backend: Some(backend),
+            tools,
+            servers,
+            trials,
+            telemetry,
+            warnings,
+        })
+    }
+}
+
+/// Whether every planned case checks only which specialist agent is selected.
+fn checks_only_selection(agent: &ResolvedAgent, planned: Option<&[usize]>) -> bool {
+    let cases = &agent.config.test_cases;
+    let mut planned = planned
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|index| cases.get(*index))
+        .peekable();
+    planned.peek().is_some() && planned.all(|case| case.checks_only_selection())
+}
+
+/// An agent with its backend, tools and servers. [`close`](Self::close) it: dropping it ends its processes without
+/// waiting for them.
+pub struct OpenAgent {
+    agent: Arc<ResolvedAgent>,
+    backends: BackendSelector,
+    /// `None` for a run whose cases do not ask the agent.
+    backend: Option<Arc<dyn AgentBackend>>,
+    tools: Arc<dyn ToolHost>,
+    servers: McpServers,
+    trials: Option<Arc<TrialTools>>,
+    telemetry: Telemetry,
+    warnings: Vec<String>,
+}
+
+impl OpenAgent {
+    /// Opens an agent: answers, indexes, servers, telemetry and its backend.
+    pub async fn open(
+        agent: LoadedAgent,
+        env: &Env,
+        occasion: Occasion,
+        options: OpenOptions,
+    ) -> Result<Self, OpenError> {
+        CheckedAgent::check(agent, env, occasion, options, None)?
+            .open()
+            .await
+    }
+
+    /// The agent as it was loaded.
+    pub fn agent(&self) -> &Arc<ResolvedAgent> {
+        &self.agent
+    }
+
+    /// Its backend; an error if it was not opened, because no planned case asks the agent.
+    pub fn backend(&self) -> Result<&Arc<dyn AgentBackend>, BackendError> {
+        let missing = || BackendError::init("the agent was not opened, because no case asks it");
+        self.backend.as_ref().ok_or_else(missing)
+    }
+
+    /// A backend for another task of this agent: with its answers, request limits, prices and telemetry, but without
+    /// its tools.
+    pub async fn specialist(
+        &self,
+        specialist: Specialist,
+        occasion: Occasion,
+    ) -> Result<Arc<dyn AgentBackend>, BackendError> {
+        self.backends.specialist(&self.agent, specialist, occasion).await
+    }
+
+    /// A backend for a variant of this agent, such as one with the definition of a specialist: it shares the open servers,
+    /// answers, prices and telemetry.
+    pub(crate) async fn variant(
+        &self,
+        agent: Arc<ResolvedAgent>,
+        occasion: Occasion,
+        tools: Arc<dyn ToolHost>,
+    ) -> Result<Arc<dyn AgentBackend>, BackendError> {
+        self.backends.create(agent, occasion, tools).await
+    }
+
+    /// Its tools.
+    pub(crate) fn tools(&self) -> &Arc<dyn ToolHost> {
+        &self.tools
+    }
+
+    pub(crate) fn backends(&self) -> &BackendSelector {
+        &self.backends
+    }
+
+    /// Warnings about its answers, for instance about documents that could not be read.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Masks the secrets of the agent.
+    pub fn redactor(&self) -> Arc<Redactor> {
+        self.answers().redactor()
+    }
+
+    /// Where its answers come from.
+    pub fn answers(&self) -> &Answers {
+        self.backends.answers()
+    }
+
+    pub(crate) fn servers(&self) -> &McpServers {
+        &self.servers
+    }
+
+    /// The tools for all trials of a test, if trials have servers of their own.
+    pub(crate) fn trials(&self) -> Option<&Arc<TrialTools>> {
+        self.trials.as_ref()
+    }
+
+    /// The export of telemetry.
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
+    }
+
+    /// Ends the backend, the servers and the export of telemetry, and waits for them.
+    pub async fn close(self) -> Result<(), BackendError> {
+        let telemetry = self.telemetry.clone();
+        let result = self.close_traced().await;
+        telemetry::finish(&telemetry).await;
+        result
+    }
+
+    /// As [`close`](Self::close), without the export of telemetry, which the caller ends.
+    pub(crate) async fn close_traced(self) -> Result<(), BackendError> {
+        let result = match &self.backend {
+            Some(backend) => backend.teardown().await,
+            None => Ok(()),
+        };
+        if let Some(trials) = &self.trials {
+            trials.close().await;
+        }
+        self.servers.close().await;
+        result
+    }
+}

@@ -1,0 +1,202 @@
+//! The executor of `routing.legacy`.
+
+use std::{path::PathBuf, sync::Arc};
+
+use async_trait::async_trait;
+use holodeck_backend_api::Occasion;
+use holodeck_model::{Env, Severity};
+use holodeck_orchestrator::{
+    ExecuteOptions, ExecutorCall, ExecutorFailure, ExecutorOutput, FailureClass, KnownTools, LegacyAgent,
+    LegacyExecutor, LegacyOpening, LegacyProgram, ReadyAgent, Verdict,
+};
+use holodeck_process::{BASE_VARIABLES, ChildEnv};
+use holodeck_yaml::LoadedAgent;
+use tokio::sync::OnceCell;
+
+use super::{RoutedAgent, RoutedOptions, specialists::Variants};
+use crate::{
+    AnswerSource, OpenAgent, OpenOptions, Specialist,
+    agent::{load::load, open::CheckedAgent},
+    test::prepare::turn_runner,
+};
+
+/// How many agents may delegate to each other in a row.
+pub const MAX_DELEGATION: usize = 5;
+
+/// The open parts of the legacy executor.
+#[derive(Clone, Default)]
+pub(super) struct OpenLegacy(Arc<OnceCell<OpenAgent>>);
+
+impl OpenLegacy {
+    pub(super) async fn close(&mut self) {
+        if let Some(open) = Arc::get_mut(&mut self.0).and_then(OnceCell::take) {
+            // Its answer is there already.
+            let _ = open.close_traced().await;
+        }
+    }
+}
+
+/// The executor that the YAML configures.
+pub(super) fn legacy(
+    variants: &Arc<Variants>,
+    options: &RoutedOptions,
+    stack: &[PathBuf],
+    open: &OpenLegacy,
+) -> Option<Arc<dyn LegacyExecutor>> {
+    let agent = &variants.agent;
+    let legacy = agent.config.routing.as_ref()?.legacy.clone()?;
+    if let Some(command) = legacy.command {
+        return Some(Arc::new(LegacyProgram {
+            command,
+            folder: absolute(agent.dir.clone()),
+            env: ChildEnv::inherit(BASE_VARIABLES, |name| variants.env.get(name)),
+            limit: options.timeout.unwrap_or(agent.execution.llm_timeout.value),
+        }));
+    }
+    if let Some(model) = legacy.backend {
+        let specialist = Specialist {
+            model,
+            instructions: agent.instructions.text.clone(),
+            response_format: agent.response_format.clone(),
+        };
+        return Some(Arc::new(LegacyAgent::new(Box::new(OtherModel {
+            variants: Arc::clone(variants),
+            specialist,
+            open: open.clone(),
+        }))));
+    }
+    let path = legacy.agent?.path();
+    Some(Arc::new(OtherAgent {
+        path,
+        env: variants.env.clone(),
+        options: options.clone(),
+        stack: stack.to_vec(),
+    }))
+}
+
+fn absolute(path: PathBuf) -> PathBuf {
+    let path = if path.as_os_str().is_empty() {
+        PathBuf::from(".")
+    } else {
+        path
+    };
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+/// Another model with the agent's instructions.
+struct OtherModel {
+    variants: Arc<Variants>,
+    specialist: Specialist,
+    open: OpenLegacy,
+}
+
+#[async_trait]
+impl LegacyOpening for OtherModel {
+    async fn open(&self) -> Result<(ReadyAgent, String), ExecutorFailure> {
+        let variants = &*self.variants;
+        let name = self.specialist.model.name.clone();
+        let broken = |error: String| ExecutorFailure::broken(format!("`routing.legacy.backend`: {error}"));
+        let agent = Arc::new(self.specialist.clone().of(&variants.agent));
+        let loaded = LoadedAgent {
+            agent: Arc::clone(&agent),
+            places: holodeck_yaml::Places::default(),
+        };
+        let open = || async {
+            let options = OpenOptions {
+                answers: AnswerSource::Live,
+                ..OpenOptions::default()
+            };
+            let checked = CheckedAgent::check(loaded, &variants.env, Occasion::Run, options, None)?;
+            checked.open_traced(variants.telemetry.clone()).await
+        };
+        let open = self.open.0.get_or_try_init(open).await;
+        let open = open.map_err(|error| broken(error.to_string()))?;
+        let backend = open.backend().map_err(|error| broken(error.to_string()))?;
+        let prices = open.backends().price_list().clone();
+        let turns = turn_runner(&agent, &variants.env, variants.timeout, prices);
+        let turns = turns.map_err(|error| broken(error.to_string()))?;
+        let ready = ReadyAgent {
+            backend: Arc::clone(backend),
+            turns,
+            tools: KnownTools::default(),
+        };
+        Ok((ready, name))
+    }
+}
+
+/// Another agent file.
+struct OtherAgent {
+    path: PathBuf,
+    env: Env,
+    options: RoutedOptions,
+    stack: Vec<PathBuf>,
+}
+
+#[async_trait]
+impl LegacyExecutor for OtherAgent {
+    async fn execute(&self, call: &ExecutorCall) -> Result<ExecutorOutput, ExecutorFailure> {
+        let shown = self.path.display();
+        let path = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        if self.stack.contains(&path) {
+            return Err(ExecutorFailure::broken(format!(
+                "`{shown}` delegates to itself, directly or by way of another agent"
+            )));
+        }
+        if self.stack.len() >= MAX_DELEGATION {
+            return Err(ExecutorFailure::broken(format!(
+                "more than {MAX_DELEGATION} agents delegate to each other"
+            )));
+        }
+        // What the environment names is a setting of the first agent.
+        let loaded = load(&self.path, &self.env);
+        let problem = loaded
+            .diagnostics
+            .iter()
+            .find(|found| found.severity == Severity::Error);
+        if let Some(problem) = problem {
+            let place = problem.primary.as_ref().map(|place| format!(" ({place})"));
+            let message = format!("`{shown}`: {}{}", problem.message, place.unwrap_or_default());
+            return Err(ExecutorFailure::broken(message));
+        }
+        let Some(agent) = loaded.agent else {
+            return Err(ExecutorFailure::broken(format!("`{shown}` is not an agent")));
+        };
+        let name = agent.config.name.clone();
+        let mut stack = self.stack.clone();
+        stack.push(path);
+        let broken = |error: String| ExecutorFailure::broken(format!("`{shown}`: {error}"));
+        let nested = RoutedAgent::nested(agent, &self.env, &self.options, &stack)
+            .map_err(|error| broken(error.to_string()))?;
+        let options = ExecuteOptions {
+            cancel: call.cancel.clone(),
+            ..ExecuteOptions::default()
+        };
+        let execution = nested.execute_nested(&call.context, options).await;
+        let execution = execution.map_err(|error| broken(error.to_string()))?;
+        let evidence = execution.execution.evidence.clone();
+        let result = execution.execution.result;
+        match execution.execution.verdict {
+            Verdict::Done | Verdict::BelowThreshold => {
+                let mut agents = result.agents_used;
+                if !agents.contains(&name) {
+                    agents.insert(0, name);
+                }
+                Ok(ExecutorOutput {
+                    output: result.output,
+                    agents,
+                    evidence: Some(evidence),
+                })
+            }
+            verdict => Err(ExecutorFailure {
+                message: format!("`{shown}`: {}", result.errors.join("; ")),
+                kind: match verdict {
+                    Verdict::Failed(kind) => kind,
+                    Verdict::Cancelled => FailureClass::Cancelled,
+                    Verdict::Blocked => FailureClass::Broken,
+                    _ => FailureClass::Failed,
+                },
+                has_side_effects: false,
+            }),
+        }
+    }
+}
