@@ -160,19 +160,26 @@ impl Subject {
             }
             PrepareError::Plan(error) => plan(&error),
             PrepareError::Run(error) => self.run(&error),
-            PrepareError::JudgeSteps(error @ JudgeStepsError::Missing { .. }) => {
-                Problem::config(error.to_string()).with_hint(format!(
-                    "`holodeck test steps{}` derives them and asks no agent; commit `{JUDGE_STEPS}`",
-                    self.argument
-                ))
-            }
-            PrepareError::JudgeSteps(error) => Problem::config(error.to_string()),
+            PrepareError::JudgeSteps(error) => self.judge_steps(error),
             PrepareError::Store(error) => self.store(&error),
             PrepareError::Grader { .. } => Problem::config(error.to_string()).with_hint(
                 "the module is looked for beside the agent's YAML file, then among installed packages",
             ),
             PrepareError::FlagDiffers { .. } => Problem::config(error.to_string()),
             other => Problem::execution(other.to_string()),
+        }
+    }
+
+    /// Converts the error of judges whose steps are missing.
+    pub(crate) fn judge_steps(&self, error: JudgeStepsError) -> Problem {
+        match error {
+            JudgeStepsError::Missing { .. } => Problem::config(error.to_string()).with_hint(format!(
+                "`holodeck test steps{}` derives them and asks no agent; commit `{JUDGE_STEPS}`",
+                self.argument
+            )),
+            JudgeStepsError::Open(error) => self.open(error),
+            JudgeStepsError::Derived(error) => Problem::execution(error.to_string()),
+            other => Problem::config(other.to_string()),
         }
     }
 

@@ -18,8 +18,8 @@ use holodeck_yaml::LoadedAgent;
 use crate::{
     OpenAgent, OpenError, OpenOptions, PolicyApprover, PrepareError,
     agent::fingerprint::{IdentityError, fingerprint},
+    agent::turns::turn_runner,
     chat::{attached_files::file_embedder, tool_arguments::ToolArguments},
-    test::prepare::turn_runner,
 };
 
 /// How conversations are run.

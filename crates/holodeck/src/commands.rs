@@ -3,3 +3,4 @@
 pub(crate) mod agents;
 pub(crate) mod quality;
 pub(crate) mod routed;
+pub(crate) mod skills;

@@ -4,21 +4,22 @@ mod agent;
 mod chat;
 mod commands;
 pub mod index;
+mod load;
 mod serve;
 mod test;
 
 pub use agent::answers::{AnswerError, AnswerSource, Answers, redactor};
 pub use agent::approvals::{PolicyApprover, approval_policy, protected_files};
 pub use agent::ask::{AskError, ask, ask_with_index_progress};
-pub use agent::backends::{Specialist, ToolSetupError};
+pub use agent::backends::Specialist;
 pub use agent::environment::{EnvironmentError, environment};
 pub use agent::fingerprint::IdentityError;
 pub use agent::inputs::{RunInputs, is_recording};
 pub use agent::live::ask_briefly;
-pub use agent::load::{check_equal_cases, doctor, load, load_combination};
-pub use agent::open::{OpenAgent, OpenError, OpenOptions, Preparing};
+pub use agent::open::{OpenAgent, OpenError, OpenOptions};
 pub use agent::servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};
 pub use agent::targets::{RefusedTarget, check_target, target_reason};
+pub use agent::tools::{Preparing, ToolSetupError};
 pub use agent::unsupported::UnsupportedParts;
 pub use chat::attached_files::file_vault;
 pub use chat::event_store::{OpenEventsError, event_store_path, open_event_store, open_events};
@@ -29,9 +30,10 @@ pub use commands::agents::{
 };
 pub use commands::quality::LoopSetupError;
 pub use commands::routed::{
-    EXECUTION_FIELD, LoadedSkills, MAX_DELEGATION, RoutedAgent, RoutedError, RoutedExecution, RoutedOptions,
-    RoutedPlan, RoutingOverrides, execution_json, is_routed, load_own_skills, new_session_id,
+    EXECUTION_FIELD, MAX_DELEGATION, RoutedAgent, RoutedError, RoutedExecution, RoutedOptions, RoutedPlan,
+    RoutingOverrides, execution_json, is_routed, new_session_id,
 };
+pub use commands::skills::{LoadedSkills, load_own_skills};
 pub use holodeck_backend_api as backend_api;
 pub use holodeck_cassette::CassetteError;
 pub use holodeck_chat as conversation;
@@ -47,6 +49,7 @@ pub use holodeck_runs as runs;
 pub use holodeck_validators::{Check, CheckState};
 pub use holodeck_yaml as yaml;
 pub use index::conversion::convert_documents_with;
+pub use load::{check_equal_cases, doctor, load, load_combination};
 pub use serve::{ServeError, ServeFlags, Server};
 pub use test::calibrate::{CalibrateError, PreparedCalibration, prepare_calibration};
 pub use test::calibrated::{UncalibratedJudges, UncalibratedMetric};

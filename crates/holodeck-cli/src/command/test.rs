@@ -14,9 +14,9 @@ use std::{
 
 use clap::Subcommand;
 use holodeck::{
-    DryRun, JUDGE_STEPS, RunInputs, TestError, TestOptions,
+    DryRun, JUDGE_STEPS, OpenOptions, RunInputs, TestError, TestOptions,
     index::IndexSink,
-    model::{Combination, Env, Partial, ReportHead, closest},
+    model::{Combination, Env, Partial, ReportHead, Spent, closest},
     reports::format,
     runner::{Renew, RunControl, RunOutcome},
     runs::{AgentRuns, ExitCode, Member, RunOwner, RunUse},
@@ -276,20 +276,36 @@ fn steps(args: &StepsArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure>
     };
     let runtime = build_runtime()?;
     let mut derived: Vec<String> = Vec::new();
-    let options = TestOptions::default();
+    let mut spent = Spent::default();
+    let options = OpenOptions::default();
     for agent in agents {
         let steps = holodeck::derive_judge_steps(agent, &env, &options);
-        derived.extend(runtime.block_on(steps).map_err(|error| subject.test(error))?);
+        let (names, used) = runtime
+            .block_on(steps)
+            .map_err(|error| subject.judge_steps(error))?;
+        derived.extend(names);
+        spent += used;
     }
     let file = file.display();
     if args.json {
-        terminal.write_json(json!({"derived": derived, "file": file.to_string()}))?;
+        let cost = spent.cost_usd.filter(|_| !derived.is_empty());
+        terminal.write_json(json!({
+            "derived": derived,
+            "file": file.to_string(),
+            "calls": spent.calls,
+            "cost_usd": cost,
+        }))?;
     } else if derived.is_empty() {
         terminal.write_data("no steps are missing\n")?;
     } else {
         let names: Vec<String> = derived.iter().map(|name| format!("`{name}`")).collect();
         let names = names.join(", ");
-        terminal.write_data(&format!("derived the steps of {names}; commit `{file}`\n"))?;
+        let cost = spent
+            .cost_usd
+            .map_or_else(|| "unknown cost".to_owned(), format::cost);
+        terminal.write_data(&format!(
+            "derived the steps of {names} ({cost}); commit `{file}`\n"
+        ))?;
     }
     terminal.flush()?;
     Ok(ExitCode::Passed)

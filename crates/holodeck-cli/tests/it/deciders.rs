@@ -92,7 +92,7 @@ fn derived_steps_are_kept_for_every_later_run() {
     project
         .run(&["test", "steps"])
         .exits(0)
-        .says("derived the steps of `Right`");
+        .says("derived the steps of `Right` (unknown cost)");
     assert_eq!(answers.requests().len(), asked.0);
     assert_eq!(project.read("judge-steps.json"), kept);
     // Other criteria have steps of their own; those of the first stay.

@@ -78,6 +78,11 @@ pub struct Agent {
 }
 
 impl Agent {
+    /// The quality loop, if it is enabled.
+    pub fn enabled_loop(&self) -> Option<&QualityLoopConfig> {
+        self.quality_loop.as_ref().filter(|config| config.enabled)
+    }
+
     /// The metrics that judge a turn: those of the turn, else of its case, else of the agent.
     pub fn metrics_for<'a>(&'a self, case: &'a TestCase, turn: Option<&'a Turn>) -> &'a [MetricConfig] {
         if case.checks_only_selection() {

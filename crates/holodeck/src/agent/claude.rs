@@ -14,8 +14,8 @@ use holodeck_otel_bridge::{CLAUDE_SECRET_VARIABLES, ClaudeTelemetry, claude_env}
 use holodeck_validators::{ClaudeCliSearch, ClaudeEnv};
 use holodeck_yaml::LoadedAgent;
 
-pub(crate) use self::options::MACHINE;
 use self::options::{AgentSetup, BuiltinChanges, options};
+pub(crate) use self::options::{MACHINE, has_own_client};
 use crate::PolicyApprover;
 
 /// Finds the CLI and its credentials, and creates the backend. Nothing is started yet.

@@ -23,16 +23,23 @@ use serde_json::{Value, json};
 
 use crate::{
     Answers,
-    agent::{
-        inventory::{FileOwner, Inventory, ModelRole, loop_metrics},
-        load::load,
-        turn_key::WITHOUT_EFFECT,
-    },
+    agent::inventory::{FileOwner, Inventory, ModelRole, loop_metrics},
     commands::{
-        agents, quality,
+        agents,
         routed::{MAX_DELEGATION, is_routed},
     },
+    load,
 };
+
+/// Keys of `claude:` that do not change answers.
+pub(crate) const WITHOUT_EFFECT: [&str; 6] = [
+    "cli_path",
+    "disable_default_hooks",
+    "disable_subprocess_env_scrub",
+    "i_understand_this_is_unsafe",
+    "max_concurrent_sessions",
+    "session_memory_estimate_mib",
+];
 
 pub use collect::IdentityError;
 use collect::{FileDigests, PathNames};
@@ -237,7 +244,7 @@ impl<'a> Parts<'a> {
         self.add("embedding_provider", config.embedding_provider.as_ref());
         self.add_without("claude", config.claude.as_ref(), &WITHOUT_EFFECT);
         self.add_without("openai", config.openai.as_ref(), &WITHOUT_EFFECT);
-        if let Some(quality) = quality::enabled(agent) {
+        if let Some(quality) = agent.config.enabled_loop() {
             let inventory = Inventory::new(agent, None);
             let metrics = loop_metrics(agent, quality).map(|(_, metric)| metric);
             let metrics = self.canonical_list::<MetricConfig>(metrics);

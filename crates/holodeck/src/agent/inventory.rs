@@ -16,8 +16,6 @@ use holodeck_retrieval::serves_rerank;
 use holodeck_runner::JudgedSubject;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::commands::quality;
-
 pub(crate) use files::{FileOwner, Named, UsedFile, files, files_of_grader};
 pub(crate) use keys::checks;
 
@@ -254,7 +252,7 @@ impl Finder<'_> {
 
     fn add_loop(&mut self) {
         let agent = self.agent;
-        let Some(config) = quality::enabled(agent) else {
+        let Some(config) = agent.config.enabled_loop() else {
             return;
         };
         for (place, metric) in loop_metrics(agent, config) {

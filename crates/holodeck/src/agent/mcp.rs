@@ -5,7 +5,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use futures::future::join_all;
-use holodeck_backend_api::ToolSource as _;
+use holodeck_backend_api::{Explanation, ToolSource as _};
 use holodeck_mcp_bridge::{McpOptions, McpServer};
 use holodeck_model::{
     Location, McpServerRecord, McpTool, Occasion, Provider, Redactor, ServerNeed, ToolConfig, ToolNames,
@@ -13,10 +13,7 @@ use holodeck_model::{
 use holodeck_tools::Toolbox;
 use holodeck_yaml::LoadedAgent;
 
-use crate::{
-    ToolSetupError,
-    agent::{backends::BackendSelector, sampling::AgentModel},
-};
+use crate::agent::{backends::BackendSelector, claude::has_own_client, sampling::AgentModel};
 
 /// The MCP servers of the YAML that HoloDeck connects to, and how.
 pub(crate) struct McpSetup {
@@ -70,7 +67,7 @@ impl McpSetup {
     }
 
     /// Connects to the servers. A failure is an error for a required server, else a warning.
-    pub(crate) async fn connect(&self) -> Result<McpServers, ToolSetupError> {
+    pub(crate) async fn connect(&self) -> Result<McpServers, Explanation> {
         if self.servers.is_empty() {
             return Ok(McpServers::default());
         }
@@ -110,7 +107,7 @@ impl McpSetup {
             Ok(servers)
         } else {
             servers.close().await;
-            Err(ToolSetupError::Tools(errors.join("\n").into()))
+            Err(errors.join("\n").into())
         }
     }
 }
@@ -155,12 +152,6 @@ impl McpServers {
     pub(crate) async fn close(&self) {
         join_all(self.0.iter().map(McpServer::close)).await;
     }
-}
-
-/// Whether HoloDeck connects to a server for the Claude CLI, which does not know which server a tool is from if the names of
-/// two servers begin alike: it hides one of two tools with one name.
-pub(crate) fn has_own_client(server: &McpTool, occasion: Occasion, names: &ToolNames) -> bool {
-    server.needs_own_client(occasion) || names.shares_names(&server.name)
 }
 
 /// Required servers without a tool, and tools of two servers with one name.

@@ -10,16 +10,16 @@ use holodeck_turn::{PriceError, Prices};
 use holodeck_yaml::{LoadedAgent, Places};
 
 use crate::{
-    AnswerError, AnswerSource, Answers, LoopSetupError, ToolSetupError, UnsupportedParts,
+    AnswerError, AnswerSource, Answers, LoopSetupError, Preparing, ToolSetupError, UnsupportedParts,
     agent::{
         approvals::protected_files,
-        backends::{BackendSelector, ReadyTools, Specialist, ToolSetup, prepare_tools},
+        backends::{BackendSelector, Specialist},
         inventory::{Inventory, ModelRole},
         mcp::McpServers,
         prices, telemetry,
+        tools::{ReadyTools, ToolSetup, prepare_tools},
         unsupported::refuse_unsupported,
     },
-    commands::quality,
     index::{IndexSink, Rebuild},
     test::trial_tools::TrialTools,
 };
@@ -45,16 +45,6 @@ pub struct OpenOptions {
     pub on_index: IndexSink,
     /// A price list that overrides the embedded one.
     pub prices: Option<PathBuf>,
-}
-
-/// How much is prepared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Preparing {
-    /// Everything a run needs.
-    #[default]
-    Run,
-    /// For showing a plan: no server is started and no index is built.
-    Plan,
 }
 
 /// Why an agent cannot be opened.
@@ -89,6 +79,9 @@ pub enum OpenError {
     /// The backend.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// The HTTP client for files from the web.
+    #[error("files can't be fetched: {0}")]
+    Files(holodeck_http::SetupError),
 }
 
 /// An agent whose files and variables have been checked, so that it can be opened. Nothing is started yet.
@@ -145,7 +138,11 @@ impl CheckedAgent {
             // This budget is that of a turn, which asks no judge.
             checked.require_prices("openai.max_budget_usd", &ModelRole::OF_TURNS)?;
         }
-        let budget = quality::enabled(&checked.agent).and_then(|config| config.budget.max_cost_usd);
+        let budget = checked
+            .agent
+            .config
+            .enabled_loop()
+            .and_then(|config| config.budget.max_cost_usd);
         if budget.is_some() && matches!(occasion, Occasion::Run | Occasion::Test) {
             checked.require_prices("quality_loop.budget.max_cost_usd", &ModelRole::PRICED)?;
         }

@@ -9,19 +9,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::agent::{
-    fingerprint::{IdentityError, file_digests},
+    fingerprint::{IdentityError, WITHOUT_EFFECT, file_digests},
     inventory::FileOwner,
 };
-
-/// Keys of `claude:` that do not change answers.
-pub(crate) const WITHOUT_EFFECT: [&str; 6] = [
-    "cli_path",
-    "disable_default_hooks",
-    "disable_subprocess_env_scrub",
-    "i_understand_this_is_unsafe",
-    "max_concurrent_sessions",
-    "session_memory_estimate_mib",
-];
 
 /// Everything of `agent` that its model sees or that decides what its tools answer.
 pub(crate) fn turn_key(

@@ -16,7 +16,7 @@ use holodeck_model::{
 use holodeck_orchestrator::{AgentDefinition, AgentRegistry, KeywordSelector};
 use holodeck_yaml::{Load, LoadedAgent, load_agent_doc};
 
-use crate::commands::routed::skill_tools;
+use crate::commands::skills::skill_tools;
 
 pub(crate) use cases::SelectorRouter;
 pub use cases::{Abstention, Confusion, RoutingReport, RoutingResult, evaluate_routing};

@@ -13,8 +13,7 @@ use holodeck_eval::CountingJudge;
 use holodeck_judging::{JudgeCalls, JudgeSettings, RunJudge};
 use holodeck_model::{
     AfterSideEffects, ClaudeConfig, ExecutionState, FileInput, JudgeFailure, LoopStrategy, LoopSummary,
-    Occasion, Provider, QualityLoopConfig, ResolvedAgent, SideEffectGate, SideEffects, Spent,
-    TerminationReason, ToolConfig,
+    Occasion, Provider, QualityLoopConfig, SideEffectGate, SideEffects, Spent, TerminationReason, ToolConfig,
 };
 use holodeck_orchestrator::{
     AnswerScorer, Assessment, ImproveError, Improver, InvalidRule, LoopControl, LoopOutput, LoopReport,
@@ -61,11 +60,6 @@ pub enum LoopSetupError {
         /// The tools.
         tools: Vec<String>,
     },
-}
-
-/// The quality loop of an agent that is enabled.
-pub(crate) fn enabled(agent: &ResolvedAgent) -> Option<&QualityLoopConfig> {
-    agent.config.quality_loop.as_ref().filter(|config| config.enabled)
 }
 
 /// The scorers of an open agent's answers.
@@ -150,7 +144,7 @@ impl AgentLoop {
     ) -> Result<Option<Self>, LoopSetupError> {
         let agent = open.agent();
         // Without a backend there is no answer to improve.
-        let (Some(config), Ok(backend)) = (enabled(agent), open.backend()) else {
+        let (Some(config), Ok(backend)) = (agent.config.enabled_loop(), open.backend()) else {
             return Ok(None);
         };
         let quality = QualityLoop::new(LoopRules::of(config))?;
@@ -211,7 +205,11 @@ pub(crate) fn refuse_repeated_side_effects(
     open: &OpenAgent,
     (occasion, gate): (Occasion, SideEffectGate),
 ) -> Result<(), LoopSetupError> {
-    let config = enabled(open.agent()).filter(|config| config.strategy == LoopStrategy::BestOfN);
+    let config = open
+        .agent()
+        .config
+        .enabled_loop()
+        .filter(|config| config.strategy == LoopStrategy::BestOfN);
     if config.is_none_or(|config| config.after_side_effects == AfterSideEffects::Allow) {
         return Ok(());
     }

@@ -35,29 +35,26 @@ pub use legacy::MAX_DELEGATION;
 pub use plan::RoutedPlan;
 pub use record::EXECUTION_FIELD;
 pub use settings::RoutingOverrides;
-pub use skills::{LoadedSkills, load_own_skills};
-pub(crate) use skills::{check, skill_tools};
 
 use self::{
     legacy::OpenLegacy,
     record::{Recorder, StoredRun},
     refine::LoopRefiner,
     settings::RoutingSettings,
-    skills::AgentsOfSkills,
-    specialists::Variants,
+    specialists::{AgentsOfSkills, Variants},
 };
 use crate::{
     LoopSetupError, RefusedTarget,
     agent::{answers::redactor, targets::check_yaml_targets, telemetry},
     chat::event_store,
-    commands::quality,
+    commands::skills::load_own_skills,
     index::IndexSink,
     load_own_agents, snapshot_files,
 };
 
 /// Whether a question to an agent is a command: the agent has `routing:` or an enabled `quality_loop:`.
 pub fn is_routed(agent: &Agent) -> bool {
-    agent.routing.is_some() || agent.quality_loop.as_ref().is_some_and(|quality| quality.enabled)
+    agent.routing.is_some() || agent.enabled_loop().is_some()
 }
 
 /// A new id that correlates everything that is recorded about an execution.
@@ -430,7 +427,7 @@ fn refiner(
     variants: &Arc<Variants>,
     options: &RoutedOptions,
 ) -> Result<Option<Arc<dyn Refiner>>, RoutedError> {
-    let Some(config) = quality::enabled(&variants.agent) else {
+    let Some(config) = variants.agent.config.enabled_loop() else {
         return Ok(None);
     };
     let mut rules = LoopRules::of(config);

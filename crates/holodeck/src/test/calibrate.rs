@@ -19,14 +19,13 @@ use holodeck_runner::{
 use holodeck_yaml::{Load, LoadedAgent, load_labels};
 
 use crate::{
-    Answers, OpenError, PrepareError, TestError, TestOptions,
+    Answers, PrepareError, TestError, TestOptions,
     agent::{
-        backends::BackendSelector,
-        inventory::{Inventory, ModelRole, judged_subject, metrics},
+        inventory::{Inventory, judged_subject, metrics},
+        judging::JudgeSetup,
         model_pool::ModelPool,
-        prices::prices,
     },
-    test::{calibrated::calibrated_judge, prepare::turn_runner},
+    test::calibrated::calibrated_judge,
 };
 
 /// Why a judge cannot be compared with people.
@@ -89,21 +88,11 @@ pub fn prepare_calibration(
         agent: Arc::new(only),
         places: agent.places,
     };
-    let open = |error: OpenError| CalibrateError::Prepare(error.into());
-    let answers = Answers::open(&options.open.answers, options.open.record.as_deref(), &agent, env)
-        .map_err(|error| open(error.into()))?;
-    let redactor = answers.redactor();
-    let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(|error| open(error.into()))?;
-    let turns = turn_runner(&agent, env, options.timeout, prices.clone())?;
-    let backends = BackendSelector::new(env.clone(), answers.clone())
-        .prices(prices)
-        .endpoints_of(&agent);
     let inventory = Inventory::new(&agent, None);
-    if answers.replayed().is_none() {
-        let keys = inventory.check_keys(&agent, env, &ModelRole::JUDGES);
-        keys.map_err(|error| open(error.into()))?;
-    }
-    let judge = ModelPool::new(&agent.agent, &backends).judges(&turns);
+    let setup = JudgeSetup::new(&agent, &inventory, env, &options.open, options.timeout)
+        .map_err(PrepareError::from)?;
+    let redactor = setup.answers().redactor();
+    let judge = ModelPool::new(&agent.agent, &setup.backends).judges(&setup.turns);
     let identity = calibrated_judge(&agent.agent, &metric, subject, env, &redactor)
         .ok_or_else(|| no_judged_metric("the agent has no metric that a model judges", subject))?;
     let warning = inventory.warn_own_judge();
@@ -121,7 +110,7 @@ pub fn prepare_calibration(
         judge: identity,
         dir: agent.dir.clone(),
         finished: AtomicUsize::new(0),
-        answers,
+        answers: setup.answers().clone(),
     };
     Ok((Some(prepared), load))
 }

@@ -8,11 +8,7 @@ use holodeck_model::{CaseId, DiskFiles, Redactor, identify_cases};
 use holodeck_reports::{Comparison, GateOptions, ReadRunError, RunReader, compare};
 use holodeck_runs::{AgentRuns, LATEST, RunOwner, RunStore, is_path};
 
-use crate::{
-    EnvironmentError,
-    agent::{environment::environment, load::load},
-    redactor,
-};
+use crate::{EnvironmentError, agent::environment::environment, load, redactor};
 
 /// Why two runs cannot be compared.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,6 @@ use holodeck_turn::Prices;
 
 use crate::{
     agent::inventory::{Inventory, ModelRole},
-    commands::quality,
     test::judges,
 };
 
@@ -97,7 +96,10 @@ pub(crate) fn estimate(
         basis,
         judge_calls: judges::least_calls(agent, plan.cases.iter().copied()),
         user_calls: most_user_calls(agent, plan, trials),
-        loop_answers: quality::enabled(agent).map(|config| LoopRules::of(config).max_iterations),
+        loop_answers: agent
+            .config
+            .enabled_loop()
+            .map(|config| LoopRules::of(config).max_iterations),
         reranked: reranked(agent, plan),
     }
 }

@@ -20,12 +20,9 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    PrepareError,
-    agent::{
-        fingerprint::{IdentityError, digests_of},
-        inventory::{UsedFile, files_of_grader, metrics},
-    },
+use crate::agent::{
+    fingerprint::{IdentityError, digests_of},
+    inventory::{UsedFile, files_of_grader, metrics},
 };
 
 /// Runs code graders as child processes, at most one for each processor at the same time.
@@ -91,12 +88,13 @@ impl GraderPrograms {
         ))
     }
 
-    /// Imports the Python graders of the `planned` cases, so that a missing one is found before the agent is asked.
+    /// Imports the Python graders of the `planned` cases, so that a missing one is found before the agent is asked. An
+    /// error is the grader as written, and why it cannot be called.
     pub(crate) async fn check(
         &self,
         agent: &ResolvedAgent,
         planned: Option<&[usize]>,
-    ) -> Result<(), PrepareError> {
+    ) -> Result<(), (String, String)> {
         let mut checked: Vec<&str> = Vec::new();
         for (_, metric) in metrics(agent, planned) {
             let MetricConfig::Code(config) = metric else {
@@ -107,10 +105,7 @@ impl GraderPrograms {
             };
             checked.push(grader);
             let found = self.graders.check(config, &CancellationToken::new()).await;
-            found.map_err(|reason| PrepareError::Grader {
-                grader: grader.to_owned(),
-                reason,
-            })?;
+            found.map_err(|reason| (grader.to_owned(), reason))?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use holodeck_eval::JUDGE_PROMPTS;
-use holodeck_judging::{RunJudge, derive_steps};
+use holodeck_judging::{RunJudge, StepsError, derive_steps};
 use holodeck_model::{
     CheckIdentities, Code, DerivedSteps, Diagnostic, Digest, Env, ResolvedAgent, Spent, io_reason,
     read_text_input,
@@ -22,14 +22,8 @@ use holodeck_yaml::{Load, LoadedAgent};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Answers, OpenError, PrepareError, TestError, TestOptions,
-    agent::{
-        backends::BackendSelector,
-        inventory::{Inventory, ModelRole},
-        model_pool::ModelPool,
-        prices::prices,
-    },
-    test::prepare::turn_runner,
+    OpenError, OpenOptions,
+    agent::{backends::BackendSelector, inventory::Inventory, judging::JudgeSetup, model_pool::ModelPool},
 };
 
 /// The file beside the agent file.
@@ -64,6 +58,12 @@ pub enum JudgeStepsError {
         /// The part that needs them, as in `a shard`.
         what: &'static str,
     },
+    /// The judge cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The judge derived no steps.
+    #[error(transparent)]
+    Derived(#[from] StepsError),
 }
 
 /// The file.
@@ -194,7 +194,7 @@ pub(crate) async fn derive_missing(
     planned: Option<&[usize]>,
     backends: &BackendSelector,
     turns: &TurnRunner,
-) -> Result<(Vec<String>, Spent), PrepareError> {
+) -> Result<(Vec<String>, Spent), JudgeStepsError> {
     let path = file_of(agent);
     // Another run may have written them since the agent was loaded.
     enter(Arc::make_mut(&mut agent.agent))?;
@@ -253,36 +253,16 @@ pub(crate) fn note(metrics: &[String]) -> Option<String> {
 }
 
 /// `holodeck test steps`: derives the missing steps of an agent's judges and writes them. Asks no agent. Returns the names
-/// of the metrics whose steps were derived.
+/// of the metrics whose steps were derived, and what that cost.
 pub async fn derive_judge_steps(
     mut agent: LoadedAgent,
     env: &Env,
-    options: &TestOptions,
-) -> Result<Vec<String>, TestError> {
+    options: &OpenOptions,
+) -> Result<(Vec<String>, Spent), JudgeStepsError> {
     if CheckIdentities::derived_steps(&agent, None, JUDGE_PROMPTS).is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Spent::default()));
     }
-    derive_of(&mut agent, env, options)
-        .await
-        .map_err(TestError::Prepare)
-}
-
-async fn derive_of(
-    agent: &mut LoadedAgent,
-    env: &Env,
-    options: &TestOptions,
-) -> Result<Vec<String>, PrepareError> {
-    let answers = Answers::open(&options.open.answers, options.open.record.as_deref(), agent, env)
-        .map_err(OpenError::from)?;
-    let prices = prices(agent, env, options.open.prices.as_deref()).map_err(OpenError::from)?;
-    let turns = turn_runner(agent, env, options.timeout, prices.clone())?;
-    if answers.replayed().is_none() {
-        let keys = Inventory::new(agent, None).check_keys(agent, env, &ModelRole::JUDGES);
-        keys.map_err(OpenError::from)?;
-    }
-    let backends = BackendSelector::new(env.clone(), answers)
-        .prices(prices)
-        .endpoints_of(agent);
-    let (names, _spent) = derive_missing(agent, None, &backends, &turns).await?;
-    Ok(names)
+    let inventory = Inventory::new(&agent, None);
+    let JudgeSetup { backends, turns } = JudgeSetup::new(&agent, &inventory, env, options, None)?;
+    derive_missing(&mut agent, None, &backends, &turns).await
 }

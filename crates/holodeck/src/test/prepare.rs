@@ -37,6 +37,7 @@ use crate::{
         model_pool::ModelPool,
         open::CheckedAgent,
         telemetry::TracedRun,
+        turns::turn_runner,
     },
     commands::{agents, quality::AgentLoop},
     test::{
@@ -49,7 +50,6 @@ use crate::{
 
 pub use merge::{PreparedMerge, prepare_merge};
 pub use regrade::{PreparedRegrade, prepare_regrade};
-pub(crate) use settings::turn_runner;
 
 /// The options of `holodeck test`.
 #[derive(Clone, Debug, Default)]
@@ -145,9 +145,6 @@ pub enum PrepareError {
     /// The steps of judges.
     #[error(transparent)]
     JudgeSteps(#[from] JudgeStepsError),
-    /// A judge derived no steps.
-    #[error(transparent)]
-    DerivedSteps(#[from] holodeck_judging::StepsError),
     /// A judge must be calibrated, and is not.
     #[error(transparent)]
     Uncalibrated(#[from] UncalibratedJudges),
@@ -157,9 +154,6 @@ pub enum PrepareError {
     /// An earlier run's journal.
     #[error(transparent)]
     Journal(#[from] holodeck_runs::JournalError),
-    /// The HTTP client for files from the web.
-    #[error("files can't be fetched: {0}")]
-    Files(holodeck_http::SetupError),
 }
 
 fn describe_difference(with: bool, flag: &str) -> String {
@@ -263,7 +257,8 @@ pub async fn prepare_test(
         check_resumable(journal, runs.owner(), &fingerprint, options.accept_changes)?;
     }
     let programs = GraderPrograms::new(&checked.agent.dir, env, files_of_graders);
-    programs.check(&checked.agent, Some(planned)).await?;
+    let callable = programs.check(&checked.agent, Some(planned)).await;
+    callable.map_err(|(grader, reason)| PrepareError::Grader { grader, reason })?;
     let redactor = checked.answers().redactor();
     let mut metadata = metadata(&checked.agent, options, &redactor);
     let inventory = checked.inventory();

@@ -19,10 +19,7 @@ use holodeck_reports::format::{count, one_line};
 use holodeck_yaml::{EditError, Load, LoadedAgent, add_test_case};
 use serde_json::{Value, json};
 
-use crate::{
-    agent::{edited_file::replace_text, load::load_from},
-    redactor,
-};
+use crate::{agent::edited_file::replace_text, load::load_from, redactor};
 
 /// The size limit of a file.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;

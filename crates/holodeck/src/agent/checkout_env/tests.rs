@@ -55,7 +55,7 @@ fn warnings(yaml: &str, of_file: &[(&str, &str)], of_user: &[(&str, &str)]) -> V
     for (name, value) in of_file {
         env.set_default_of(&file, *name, *value);
     }
-    let load = crate::agent::load::load(&path, &env);
+    let load = crate::load::load(&path, &env);
     assert!(!load.has_errors(), "{:?}", load.diagnostics);
     let found = load.diagnostics.into_iter();
     found.filter(|found| found.code == Code::EnvFileDecides).collect()

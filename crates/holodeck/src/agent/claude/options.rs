@@ -19,10 +19,7 @@ use holodeck_yaml::LoadedAgent;
 use serde_json::{Value, json};
 
 use super::machine;
-use crate::{
-    agent::{answer_format::answer_format, mcp::has_own_client},
-    commands::routed::skill_tools,
-};
+use crate::{agent::answer_format::answer_format, commands::skills::skill_tools};
 
 /// Variables of the machine that the CLI needs and that contain no credentials of the model.
 pub(crate) const MACHINE: [&str; 17] = [
@@ -537,6 +534,12 @@ fn servers(setup: &AgentSetup<'_>) -> Result<McpServers, BackendError> {
             })
             .collect(),
     })
+}
+
+/// Whether HoloDeck connects to a server for the Claude CLI, which does not know which server a tool is from if the names of
+/// two servers begin alike: it hides one of two tools with one name.
+pub(crate) fn has_own_client(server: &McpTool, occasion: Occasion, names: &ToolNames) -> bool {
+    server.needs_own_client(occasion) || names.shares_names(&server.name)
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ fn parts(folder: &Path, variables: &[(&str, &str)]) -> BTreeMap<String, String> 
 
 fn parts_of(agent: &Path, variables: &[(&str, &str)]) -> Result<BTreeMap<String, String>, IdentityError> {
     let env: Env = VARIABLES.iter().chain(variables).copied().collect();
-    let load = crate::agent::load::load(agent, &env);
+    let load = crate::load::load(agent, &env);
     let agent = load.agent.unwrap_or_else(|| panic!("{:?}", load.diagnostics));
     let answers = Answers::open(&AnswerSource::Live, None, &agent, &env).unwrap();
     let parts = fingerprint(&agent, &env, &answers);
@@ -279,7 +279,7 @@ fn a_document_that_did_not_change_is_not_read_again() {
     let folder = project();
     write(folder.path(), "docs/tape.txt", "{\"holodeck_cassette\":2}\n");
     let env: Env = VARIABLES.iter().copied().collect();
-    let load = crate::agent::load::load(&folder.path().join("agent.yaml"), &env);
+    let load = crate::load::load(&folder.path().join("agent.yaml"), &env);
     let agent = load.agent.unwrap();
     let tool = agent
         .config

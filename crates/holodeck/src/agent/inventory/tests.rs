@@ -41,7 +41,7 @@ fn load(yaml: &str) -> (tempfile::TempDir, holodeck_yaml::LoadedAgent) {
     fs::create_dir(folder.path().join("docs")).unwrap();
     fs::write(folder.path().join("docs/a.md"), "a").unwrap();
     fs::write(folder.path().join("agent.yaml"), yaml).unwrap();
-    let load = crate::agent::load::load(&folder.path().join("agent.yaml"), &Env::empty());
+    let load = crate::load::load(&folder.path().join("agent.yaml"), &Env::empty());
     let agent = load.agent.unwrap_or_else(|| panic!("{:?}", load.diagnostics));
     (folder, agent)
 }
@@ -404,7 +404,7 @@ fn load_naming() -> (tempfile::TempDir, holodeck_yaml::LoadedAgent) {
     )
     .unwrap();
     fs::write(folder.path().join("agent.yaml"), NAMING).unwrap();
-    let load = crate::agent::load::load(&folder.path().join("agent.yaml"), &Env::empty());
+    let load = crate::load::load(&folder.path().join("agent.yaml"), &Env::empty());
     let agent = load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics));
     (folder, agent)
 }

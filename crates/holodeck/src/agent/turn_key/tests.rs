@@ -18,7 +18,7 @@ fn agent(yaml: &str, files: &[(&str, &str)]) -> (tempfile::TempDir, LoadedAgent)
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     }
-    let load = crate::agent::load::load(&folder.path().join("agent.yaml"), &Env::empty());
+    let load = crate::load::load(&folder.path().join("agent.yaml"), &Env::empty());
     let agent = load.agent.unwrap_or_else(|| panic!("{:?}", load.diagnostics));
     (folder, agent)
 }

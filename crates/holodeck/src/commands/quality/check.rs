@@ -6,13 +6,14 @@ use holodeck_model::{
 use holodeck_orchestrator::split_command;
 use holodeck_yaml::{Load, LoadedAgent};
 
-use super::enabled;
 use crate::agent::inventory::loop_metrics;
 
 /// Reports what can't work, and warns of what may mislead.
 pub(crate) fn check(load: &mut Load) {
     let Some(agent) = &load.agent else { return };
-    let Some(config) = enabled(agent) else { return };
+    let Some(config) = agent.config.enabled_loop() else {
+        return;
+    };
     let mut found = Vec::new();
     check_scorer(agent, config, &mut found);
     check_noise(agent, config, &mut found);

@@ -16,8 +16,8 @@ use tokio::sync::OnceCell;
 use super::{RoutedAgent, RoutedOptions, specialists::Variants};
 use crate::{
     AnswerSource, OpenAgent, OpenOptions, Specialist,
-    agent::{load::load, open::CheckedAgent},
-    test::prepare::turn_runner,
+    agent::{open::CheckedAgent, turns::turn_runner},
+    load,
 };
 
 /// How many agents may delegate to each other in a row.

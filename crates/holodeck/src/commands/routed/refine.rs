@@ -15,8 +15,8 @@ use super::specialists::Variants;
 use crate::{
     LoopSetupError,
     agent::model_pool::ModelPool,
+    agent::turns::turn_runner,
     commands::quality::{self, AnswerScorers},
-    test::prepare::turn_runner,
 };
 
 /// The unit of the questions to judges in what is recorded about a command.
@@ -36,7 +36,11 @@ impl LoopRefiner {
     async fn scorers(&self) -> Result<AnswerScorers, String> {
         let variants = &self.variants;
         let open = variants.opened().await.map_err(|error| error.to_string())?;
-        let config = quality::enabled(open.agent()).ok_or("`quality_loop` is not enabled")?;
+        let config = open
+            .agent()
+            .config
+            .enabled_loop()
+            .ok_or("`quality_loop` is not enabled")?;
         let prices = open.backends().price_list().clone();
         let turns = turn_runner(open.agent(), &variants.env, variants.timeout, prices);
         let turns = turns.map_err(|error| error.to_string())?;
@@ -49,7 +53,7 @@ impl LoopRefiner {
 /// Refuses a loop whose independent answers would repeat what tools change, before anything is asked. If the agent can't
 /// be opened, its execution says why.
 pub(super) async fn refuse_repeated_side_effects(variants: &Variants) -> Result<(), LoopSetupError> {
-    let config = quality::enabled(&variants.agent);
+    let config = variants.agent.config.enabled_loop();
     if config.is_none_or(|config| config.strategy != LoopStrategy::BestOfN) {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, Explanation, Occasion, ToolHost};
 use holodeck_model::{AgentMode, Env, NonInteractive, Provider, ResolvedAgent, SkillDoc, ToolNames};
-use holodeck_orchestrator::{AgentDefinition, ReadyAgent, SkillPrograms, Specialists};
+use holodeck_orchestrator::{AgentDefinition, ReadyAgent, SkillAgents, SkillPrograms, Specialists};
 use holodeck_otel_bridge::Telemetry;
 use holodeck_validators::{CheckState, ClaudeCliSearch, ClaudeEnv, check_own_key};
 use holodeck_yaml::LoadedAgent;
@@ -18,10 +18,9 @@ use super::{
 };
 use crate::{
     AnswerSource, LoadedAgents, OpenAgent, OpenError, OpenOptions,
-    agent::{backends::BackendSelector, open::CheckedAgent},
+    agent::{backends::BackendSelector, open::CheckedAgent, turns::turn_runner},
     commands::agents::definition,
     index::IndexSink,
-    test::prepare::turn_runner,
 };
 
 /// An agent and what of it is open.
@@ -181,4 +180,14 @@ pub(super) fn backends_of(agent: &LoadedAgent, env: &Env) -> Result<BackendSelec
     };
     let checked = CheckedAgent::check(agent.clone(), env, Occasion::Run, options, None)?;
     Ok(checked.into_backends())
+}
+
+/// The agent itself, with the tools that a skill allows.
+pub(super) struct AgentsOfSkills(pub(super) Arc<Variants>);
+
+#[async_trait]
+impl SkillAgents for AgentsOfSkills {
+    async fn open(&self, skill: &SkillDoc) -> Result<ReadyAgent, BackendError> {
+        Box::pin(self.0.own(skill.allowed_tools.as_deref())).await
+    }
 }

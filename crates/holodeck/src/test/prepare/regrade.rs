@@ -9,18 +9,14 @@ use holodeck_runs::{AgentRuns, Journal, Member, RunUse};
 use holodeck_yaml::LoadedAgent;
 
 use super::{
-    PrepareError, TestError, TestOptions, check_identities,
-    settings::{concurrency, turn_runner},
-    source_of_verdicts,
+    PrepareError, TestError, TestOptions, check_identities, settings::concurrency, source_of_verdicts,
 };
 use crate::{
-    Answers, OpenError,
     agent::{
         answers::redactor,
-        backends::BackendSelector,
         inventory::{Inventory, ModelRole},
+        judging::JudgeSetup,
         model_pool::ModelPool,
-        prices::prices,
         telemetry::{self, TracedRun},
     },
     test::{calibrated::refuse_uncalibrated, graders::GraderPrograms, judge_steps},
@@ -66,28 +62,20 @@ pub fn prepare_regrade(
     if inventory.each(&ModelRole::JUDGES).is_empty() {
         telemetry = start(Arc::clone(&redactor));
     } else {
-        let answers = Answers::open(&options.open.answers, options.open.record.as_deref(), &agent, env)
-            .map_err(OpenError::from)?;
-        redactor = answers.redactor();
+        let setup = JudgeSetup::new(&agent, &inventory, env, &options.open, options.timeout)?;
+        redactor = setup.answers().redactor();
         refuse_uncalibrated(
             &agent,
             &agent.places,
             None,
             env,
             &redactor,
-            source_of_verdicts(&answers),
+            source_of_verdicts(setup.answers()),
         )?;
-        let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(OpenError::from)?;
-        let turns = turn_runner(&agent, env, options.timeout, prices.clone())?;
-        let is_replayed = answers.replayed().is_some();
-        let backends = BackendSelector::new(env.clone(), answers)
-            .prices(prices)
-            .endpoints_of(&agent);
-        if !is_replayed {
-            let keys = inventory.check_keys(&agent, env, &ModelRole::JUDGES);
-            keys.map_err(OpenError::from)?;
+        if setup.answers().replayed().is_none() {
             telemetry = start(Arc::clone(&redactor));
         }
+        let JudgeSetup { backends, turns } = setup;
         let backends = backends.traced(telemetry.clone());
         let pool = ModelPool::new(&agent.agent, &backends);
         judge = pool.has_judges(None).then(|| pool.judges(&turns));

@@ -2,20 +2,14 @@
 
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
-use holodeck_model::{Env, Layer, Provider, Redactor, Replayed, ResolvedAgent, RunMetadata, SideEffectGate};
+use holodeck_model::{Provider, Redactor, Replayed, ResolvedAgent, RunMetadata, SideEffectGate};
 use holodeck_runner::RunSettings;
 use holodeck_runs::{JournalHeader, RunFlags};
-use holodeck_turn::{FileReader, Prices, TurnRunner};
 use holodeck_yaml::LoadedAgent;
 use serde_json::{Value, json};
 
 use super::{PrepareError, TestOptions};
-use crate::{
-    AnswerSource,
-    agent::git,
-    index::Rebuild,
-    index::conversion::{Caching, converter, fetcher},
-};
+use crate::{AnswerSource, agent::git, index::Rebuild};
 
 /// Restores the options that a resumed run was started with: the source of its answers and the flags that shape them. A
 /// flag that is given again must be the same. Only the timeout may differ, because it is a reason to resume; then a
@@ -65,41 +59,6 @@ pub(super) fn restore_options(
     Ok(before.map(|before| {
         format!("resumed with `--timeout {now}`; the run was started with a timeout of {before} s")
     }))
-}
-
-/// The reader for the files of test cases.
-fn file_reader(agent: &ResolvedAgent, env: &Env) -> Result<FileReader, PrepareError> {
-    let reader = FileReader::new(converter(agent, env), agent.execution.file_timeout.value);
-    match (
-        fetcher(agent, env, Caching::On),
-        fetcher(agent, env, Caching::Off),
-    ) {
-        (Ok(cached), Ok(uncached)) => Ok(reader.with_fetchers(cached, uncached)),
-        (Err(error), _) | (_, Err(error)) => Err(PrepareError::Files(error)),
-    }
-}
-
-/// The runner of turns, as the agent file and the flags configure it.
-pub(crate) fn turn_runner(
-    agent: &ResolvedAgent,
-    env: &Env,
-    limit: Option<Duration>,
-    prices: Prices,
-) -> Result<TurnRunner, PrepareError> {
-    let mut timeout = agent.execution.llm_timeout.clone();
-    timeout.override_with(limit);
-    let timeout_source = match timeout.layer {
-        Layer::Cli => "`--timeout`",
-        Layer::Env => "`HOLODECK_LLM_TIMEOUT`",
-        _ => "`execution.llm_timeout`",
-    };
-    Ok(TurnRunner {
-        files: file_reader(agent, env)?,
-        prices,
-        model: agent.config.model.name.clone(),
-        timeout: Some(timeout.value),
-        timeout_source: timeout_source.to_owned(),
-    })
 }
 
 pub(super) fn settings(

@@ -141,7 +141,7 @@ fn cases_in_a_file_of_their_own_are_added_there() {
         let edited = place.read(name);
         assert!(edited.starts_with(expected) && edited.ends_with('\n'), "{edited}");
         // The message is data in JSON Lines, and escaped in YAML: both ask the same.
-        let agent = crate::agent::load::load(&place.path("agent.yaml"), &Env::default())
+        let agent = crate::load::load(&place.path("agent.yaml"), &Env::default())
             .agent
             .unwrap();
         let case = agent.config.test_cases.iter().last().unwrap().into_owned();

@@ -186,7 +186,7 @@ fn a_file_that_changes_is_another_identity_and_one_that_cannot_be_read_an_error(
             fs::remove_file(&file).unwrap();
             break_it();
             let shown = format!("{obstacle} instead of {shown}");
-            let load = crate::agent::load::load(
+            let load = crate::load::load(
                 &folder.path().join("agent.yaml"),
                 &VARIABLES.iter().copied().collect(),
             );
@@ -222,7 +222,7 @@ fn a_file_that_changes_is_another_identity_and_one_that_cannot_be_read_an_error(
 
 fn all_unless_refused(folder: &Path) -> Result<BTreeMap<String, String>, String> {
     let env: Env = VARIABLES.iter().copied().collect();
-    match crate::agent::load::load(&folder.join("agent.yaml"), &env).agent {
+    match crate::load::load(&folder.join("agent.yaml"), &env).agent {
         Some(_) => parts_of(&folder.join("agent.yaml"), &[]).map_err(|error| error.to_string()),
         None => Err("refused".to_owned()),
     }
@@ -248,7 +248,7 @@ fn a_folder_of_an_identity_that_cannot_be_read_is_an_error() {
         let part = folder.path().join(name);
         fs::remove_dir_all(&part).unwrap();
         symlink(name, &part).unwrap();
-        let load = crate::agent::load::load(
+        let load = crate::load::load(
             &folder.path().join("agent.yaml"),
             &VARIABLES.iter().copied().collect(),
         );
@@ -297,7 +297,7 @@ fn arguments_that_are_no_paths_are_not_files() {
 fn a_recording_that_cannot_be_read_is_an_error() {
     let folder = project(&KINDS[0]);
     let env: Env = VARIABLES.iter().copied().collect();
-    let load = crate::agent::load::load(&folder.path().join("agent.yaml"), &env);
+    let load = crate::load::load(&folder.path().join("agent.yaml"), &env);
     let agent = load.agent.unwrap();
     for (name, make) in [
         (

@@ -38,7 +38,7 @@ fn copy_folder(from: &Path, to: &Path) {
 }
 
 fn identity(agent: &Path) -> BTreeMap<String, String> {
-    let load = crate::agent::load::load(agent, &Env::empty());
+    let load = crate::load::load(agent, &Env::empty());
     let agent = load.agent.unwrap_or_else(|| panic!("{:?}", load.diagnostics));
     let answers = Answers::open(&AnswerSource::Live, None, &agent, &Env::empty()).unwrap();
     fingerprint(&agent, &Env::empty(), &answers).unwrap()
@@ -81,7 +81,7 @@ fn the_canonical_form_of_a_file_has_everything_that_is_not_a_default() {
     let mut checked = 0;
     let (_folder, files) = copy();
     for file in files {
-        let load = crate::agent::load::load(&file, &Env::empty());
+        let load = crate::load::load(&file, &Env::empty());
         let config = load.agent.unwrap().config.without_cases();
         macro_rules! check {
             ($($field:ident: $type:ty),*) => {$(

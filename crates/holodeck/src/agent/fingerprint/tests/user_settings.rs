@@ -29,7 +29,7 @@ fn digests(
     );
     fs::write(folder.path().join("agent.yaml"), yaml).unwrap();
     let env: Env = [("HOME", home.display().to_string())].into_iter().collect();
-    let agent = crate::agent::load::load(&folder.path().join("agent.yaml"), &env)
+    let agent = crate::load::load(&folder.path().join("agent.yaml"), &env)
         .agent
         .unwrap();
     settings_of_user(&agent, &env)

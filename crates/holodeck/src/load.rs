@@ -17,7 +17,7 @@ use crate::{
         inventory::{self, Inventory},
         probe, prompts, telemetry,
     },
-    commands::{agents, quality, routed},
+    commands::{agents, quality, skills},
     index,
     test::{calibrated, graders, judge_steps, judges},
 };
@@ -112,7 +112,7 @@ fn check(mut load: Load, env: &Env) -> Load {
     quality::check(&mut load);
     index::check_patterns(&mut load, env);
     agents::check(&mut load);
-    routed::check(&mut load);
+    skills::check(&mut load);
     checkout_env::check(&mut load, env);
     load
 }
