@@ -1,7 +1,7 @@
 //! Metrics that a function or a program of the user computes.
 
 use async_trait::async_trait;
-use holodeck_model::CodeMetric;
+use holodeck_model::{CodeMetric, GraderFailure};
 use serde_json::{Map, Value, json};
 
 use crate::{Asked, AskingMetric, CalledTool, ConversationTurn, EvalInput, InputText, MetricError, Score};
@@ -22,20 +22,20 @@ impl CodeGrader {
     }
 
     /// Reads a result: a number, a boolean, or an object with `score` and optionally `passed`, `reason` and `details`.
-    fn read(&self, result: Value) -> Result<Score, String> {
+    fn read(&self, result: Value) -> Result<Score, GraderFailure> {
         let mut score = match result {
             Value::Bool(true) => Score::met(),
             Value::Bool(false) => Score {
                 reason: None,
                 ..Score::missed("")
             },
-            Value::Number(number) => Score::graded(number.as_f64().ok_or("the score is not a number")?),
+            Value::Number(number) => Score::graded(number.as_f64().unwrap_or(f64::NAN)),
             Value::Object(fields) => read_object(fields)?,
             other => {
-                return Err(format!(
+                return Err(GraderFailure::NotAScore(format!(
                     "the result is {}, not a number, a boolean or an object with `score`",
                     describe(&other)
-                ));
+                )));
             }
         };
         if score.passed.is_none() && self.config.threshold.is_none() {
@@ -70,42 +70,50 @@ impl AskingMetric for CodeGrader {
         let result = asked.programs.run(&self.config, context(input)).await;
         result
             .and_then(|result| self.read(result))
-            .map_err(|reason| MetricError::NotGraded {
-                name: self.name().to_owned(),
-                reason,
+            .map_err(|failure| match failure {
+                GraderFailure::NotAScore(problem) => MetricError::NotAScore {
+                    metric: self.name().to_owned(),
+                    problem,
+                },
+                GraderFailure::Failed(reason) => MetricError::NotGraded {
+                    name: self.name().to_owned(),
+                    reason,
+                },
             })
     }
 }
 
-fn read_object(mut fields: Map<String, Value>) -> Result<Score, String> {
+fn read_object(mut fields: Map<String, Value>) -> Result<Score, GraderFailure> {
+    let failed = |reason: String| Err(GraderFailure::Failed(reason));
     let Some(score) = fields.remove("score") else {
-        return Err("the result has no `score`".to_owned());
+        return Err(GraderFailure::NotAScore("the result has no `score`".to_owned()));
     };
-    let value = score
-        .as_f64()
-        .ok_or_else(|| format!("`score` is {}, not a number", describe(&score)))?;
     let passed = match fields.remove("passed").unwrap_or_default() {
         Value::Null => None,
         Value::Bool(passed) => Some(passed),
-        other => return Err(format!("`passed` is {}, not a boolean", describe(&other))),
+        other => return failed(format!("`passed` is {}, not a boolean", describe(&other))),
     };
     let reason = match fields.remove("reason").unwrap_or_default() {
         Value::Null => None,
         Value::String(reason) => Some(reason),
-        other => return Err(format!("`reason` is {}, not a text", describe(&other))),
+        other => return failed(format!("`reason` is {}, not a text", describe(&other))),
     };
     let evidence = fields.remove("details").filter(|details| !details.is_null());
     if let Some(unknown) = fields.keys().next() {
-        return Err(format!(
+        return failed(format!(
             "the result has the unknown field `{unknown}`; there are `score`, `passed`, `reason` and `details`"
         ));
     }
+    let value = score
+        .as_f64()
+        .ok_or_else(|| GraderFailure::NotAScore(format!("`score` is {}, not a number", describe(&score))))?;
     let mut result = Score::graded(value);
     (result.passed, result.reason, result.evidence) = (passed, reason, evidence);
     Ok(result)
 }
 
-fn describe(value: &Value) -> &'static str {
+/// The type of a value in words.
+pub(crate) fn describe(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

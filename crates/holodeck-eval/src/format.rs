@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{JUDGE_INSTRUCTIONS, USER_INSTRUCTIONS};
+use crate::{JUDGE_INSTRUCTIONS, USER_INSTRUCTIONS, code::describe};
 
 /// Up to this range, the possible scores are listed.
 const MAX_LISTED: u32 = 100;
@@ -41,6 +41,22 @@ impl VerdictFormat {
         match self {
             Self::UserMessage => USER_INSTRUCTIONS,
             _ => JUDGE_INSTRUCTIONS,
+        }
+    }
+
+    /// Why the score in an answer of this form is none; `None` if it is one, or the form has no score.
+    pub fn invalid_score(self, answer: &Value) -> Option<String> {
+        let (min, max) = match self {
+            Self::Score { min, max } => (min, max),
+            Self::Goal { max } => (0, max),
+            Self::Quality => (0, MAX_LISTED),
+            Self::Items | Self::Verdicts | Self::Statements | Self::UserMessage => return None,
+        };
+        let score = answer.as_object()?.get("score").unwrap_or(&Value::Null);
+        match score.as_f64() {
+            Some(number) if (f64::from(min)..=f64::from(max)).contains(&number) => None,
+            Some(number) => Some(format!("the score {number} is not between {min} and {max}")),
+            None => Some(format!("`score` is {}, not a number", describe(score))),
         }
     }
 

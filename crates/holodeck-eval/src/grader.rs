@@ -413,7 +413,7 @@ impl PreparedMetric {
         }
         Err(MetricError::NotAScore {
             metric: self.name().to_owned(),
-            value: score.value,
+            problem: format!("{} is not between 0 and 1", score.value),
         })
     }
 }

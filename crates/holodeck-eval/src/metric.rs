@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use holodeck_model::{CodeMetric, MissingVote, ModelConfig, Spent, UnitKey};
+use holodeck_model::{CodeMetric, GraderFailure, MissingVote, ModelConfig, Spent, UnitKey};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -143,6 +143,8 @@ pub enum JudgeErrorKind {
     Credentials,
     /// The recording that is replayed has no answer. A vote that was recorded is missing, and no other vote replaces it.
     RecordingMiss,
+    /// It answered, and where the score belongs is something else. Another attempt can help.
+    NotAScore,
 }
 
 impl JudgeError {
@@ -167,7 +169,7 @@ impl JudgeError {
 #[async_trait]
 pub trait Programs: Send + Sync {
     /// Runs a grader with its context and returns its result as JSON, or why there is none.
-    async fn run(&self, grader: &CodeMetric, context: Value) -> Result<Value, String>;
+    async fn run(&self, grader: &CodeMetric, context: Value) -> Result<Value, GraderFailure>;
 }
 
 /// No programs: every code grader is an error.
@@ -177,8 +179,8 @@ pub struct NoPrograms;
 
 #[async_trait]
 impl Programs for NoPrograms {
-    async fn run(&self, _: &CodeMetric, _: Value) -> Result<Value, String> {
-        Err("no program can be run here".to_owned())
+    async fn run(&self, _: &CodeMetric, _: Value) -> Result<Value, GraderFailure> {
+        Err(GraderFailure::failed("no program can be run here"))
     }
 }
 
@@ -370,12 +372,12 @@ pub enum MetricError {
         /// Why.
         reason: String,
     },
-    /// The score is NaN or outside the range of scores.
-    #[error("`{metric}` returned {value}, which is not between 0 and 1")]
+    /// What computes it ended well, and what it returned is no score: none, not a number, or outside the range of scores.
+    #[error("`{metric}` gave no valid score: {problem}")]
     NotAScore {
         /// The metric.
         metric: String,
-        /// The returned value.
-        value: f64,
+        /// The returned value, and what it must be.
+        problem: String,
     },
 }

@@ -3,7 +3,7 @@
 use holodeck_model::{ModelConfig, Opinion};
 use serde::Deserialize;
 
-use crate::{Judge, JudgeError, JudgeRequest, VerdictFormat, judges::material::Material};
+use crate::{Judge, JudgeError, JudgeErrorKind, JudgeRequest, VerdictFormat, judges::material::Material};
 
 /// A question about the quality of an answer.
 #[derive(Clone, Copy, Debug)]
@@ -52,17 +52,15 @@ impl QualityQuestion<'_> {
             timeout: None,
         };
         let answer = judge.ask(request).await?;
-        let unfit =
-            |problem: String| JudgeError::retryable(format!("the judge's answer does not fit: {problem}"));
-        let verdict: QualityVerdict =
-            serde_json::from_value(answer.value).map_err(|error| unfit(error.to_string()))?;
-        if !(0.0..=100.0).contains(&verdict.score) {
-            return Err(unfit(format!(
-                "the score {} is not between 0 and 100",
-                verdict.score
-            )));
+        let unfit = |kind, problem: String| JudgeError {
+            reason: format!("the judge's answer does not fit: {problem}"),
+            kind,
+        };
+        if let Some(problem) = VerdictFormat::Quality.invalid_score(&answer.value) {
+            return Err(unfit(JudgeErrorKind::NotAScore, problem));
         }
-        Ok(verdict)
+        serde_json::from_value(answer.value)
+            .map_err(|error| unfit(JudgeErrorKind::Retryable, error.to_string()))
     }
 
     fn prompt(&self) -> String {

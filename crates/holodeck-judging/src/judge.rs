@@ -15,7 +15,7 @@ use holodeck_backend_api::{AgentBackend, BackendError, NumberOdds, TurnRequest};
 use holodeck_eval::{
     Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, JudgedLine, VerdictFormat,
 };
-use holodeck_model::{JudgeFailure, ModelConfig, Redactor, Spent, UnitKey, hex_prefix};
+use holodeck_model::{JudgeFailure, ModelConfig, Redactor, Spent, UnitKey, hex_prefix, parse_json_strictly};
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -236,10 +236,20 @@ impl UnitJudge<'_> {
         };
         let used = record.spent();
         self.count(&used);
-        let answer = read_answer(*record, error.as_ref()).map(|mut answer| {
-            self.judge.redactor.value(&mut answer.value);
-            answer
-        });
+        let refused = (error.is_none() && record.truncation().is_none() && !record.failures.is_empty())
+            .then(|| invalid_score(request.format, &record.result.response))
+            .flatten();
+        let answer = match (read_answer(*record, error.as_ref()), refused) {
+            (Ok(mut answer), _) => {
+                self.judge.redactor.value(&mut answer.value);
+                Ok(answer)
+            }
+            (Err(unusable), None) => Err(unusable),
+            (Err(_), Some(problem)) => Err(JudgeError {
+                reason: format!("the judge's answer does not fit: {problem}"),
+                kind: JudgeErrorKind::NotAScore,
+            }),
+        };
         let serves_all = request.shared && answer.is_ok();
         if answer.is_ok() || used.calls > 0 {
             // Without a receiver the run is over.
@@ -287,6 +297,12 @@ pub fn read_answer(record: TurnRecord, error: Option<&BackendError>) -> Result<J
     }
 }
 
+/// Why the score of an answer that was refused is none, if that is what is wrong with it.
+fn invalid_score(format: VerdictFormat, response: &str) -> Option<String> {
+    let object = response.get(response.find('{')?..=response.rfind('}')?)?;
+    format.invalid_score(&parse_json_strictly(object).ok()?)
+}
+
 /// The kind of an error that says something about all calls.
 pub fn kind_of(error: &BackendError) -> Option<JudgeErrorKind> {
     match error {
@@ -301,7 +317,7 @@ pub fn judge_failure(kind: JudgeErrorKind) -> Option<JudgeFailure> {
     match kind {
         JudgeErrorKind::Credentials => Some(JudgeFailure::Credentials),
         JudgeErrorKind::RecordingMiss => Some(JudgeFailure::RecordingMiss),
-        JudgeErrorKind::Retryable | JudgeErrorKind::Final => None,
+        JudgeErrorKind::Retryable | JudgeErrorKind::Final | JudgeErrorKind::NotAScore => None,
     }
 }
 

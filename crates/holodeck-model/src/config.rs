@@ -58,8 +58,8 @@ pub use deployment::{
 pub use embedding::{EmbeddingConfig, EmbeddingProvider};
 pub use embedding_settings::EmbeddingSettings;
 pub use evaluation::{
-    CodeMetric, EvalParam, EvaluationConfig, GevalMetric, Judging, MetricConfig, RagMetric, RagMetricType,
-    RubricLevel,
+    CodeMetric, EvalParam, EvaluationConfig, GevalMetric, GraderFailure, Judging, MetricConfig, RagMetric,
+    RagMetricType, RubricLevel,
 };
 pub use execution::{ExecutionConfig, OnTruncated};
 pub use expected_approval::{CallDecision, ExpectedApproval};

@@ -298,9 +298,12 @@ pub struct IterationRecord {
     pub success: bool,
     /// Why the loop ended here.
     pub termination_reason: Option<TerminationReason>,
-    /// Whether the scorer's score was not a number.
+    /// Whether the scorer gave no score: none, not a number, or outside of its range. It counts as 0.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub score_invalid: bool,
+    /// Why it gave none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid_reason: Option<String>,
     /// A summary of the observed evidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence_summary: Option<JsonMap>,

@@ -73,8 +73,10 @@ impl LoopOutput {
 /// A scorer's view of one output.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Assessment {
-    /// The score, 0–100; `None`, NaN or infinite: invalid, which counts as 0.
+    /// The score, 0–100. `None`, NaN and what is outside of this range is no score: it counts as 0 and meets no threshold.
     pub score: Option<f64>,
+    /// Why there is no score, for the record.
+    pub invalid: Option<String>,
     /// The standard error of the score, in points: 0 for a scorer that always gives the same score to the same output,
     /// `None` if it is not known.
     pub noise: Option<f64>,
@@ -91,6 +93,25 @@ pub struct Assessment {
 }
 
 impl Assessment {
+    /// No score, because of `reason`: it counts as 0 and meets no threshold.
+    pub fn invalid(reason: impl Into<String>) -> Self {
+        Self {
+            invalid: Some(reason.into()),
+            noise: Some(0.0),
+            ..Self::default()
+        }
+    }
+
+    /// Why the score is none; `None` if it is one.
+    fn problem(&self) -> Option<String> {
+        let found = match self.score {
+            Some(score) if state::is_valid(score) => return None,
+            Some(score) => format!("the score {score} is not between 0 and 100"),
+            None => "there is no score".to_owned(),
+        };
+        Some(self.invalid.clone().unwrap_or(found))
+    }
+
     /// A score without anything else, of a scorer without noise.
     pub fn of(score: f64) -> Self {
         Self {
@@ -108,6 +129,9 @@ pub struct QualityAssessment {
     pub score: Option<f64>,
     /// Whether it meets the threshold.
     pub passed: bool,
+    /// Why the scorer's score is none, so that 0 stands for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<String>,
     /// The scores of its parts.
     pub metrics: Vec<(String, f64)>,
     /// The possible improvements.

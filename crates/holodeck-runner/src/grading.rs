@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use holodeck_eval::{Asked, JudgedLine, MetricOutcome, Programs};
 use holodeck_judging::{Checks, JudgeSettings, RunJudge};
 use holodeck_model::{
-    CaseDeciders, CodeMetric, Failure, MetricConfig, Redactor, ResolvedAgent, TestCase, UnitKey,
-    recorded_trial_name,
+    CaseDeciders, CodeMetric, Failure, GraderFailure, MetricConfig, Redactor, ResolvedAgent, TestCase,
+    UnitKey, recorded_trial_name,
 };
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -59,12 +59,12 @@ struct UnitPrograms<'a> {
 
 #[async_trait]
 impl Programs for UnitPrograms<'_> {
-    async fn run(&self, grader: &CodeMetric, context: Value) -> Result<Value, String> {
+    async fn run(&self, grader: &CodeMetric, context: Value) -> Result<Value, GraderFailure> {
         tokio::select! {
             result = self.programs.run(grader, context) => result,
             () = self.cancel.cancelled() => {
                 self.stopped.store(true, Ordering::Relaxed);
-                Err("the run was stopped".to_owned())
+                Err(GraderFailure::failed("the run was stopped"))
             }
         }
     }

@@ -7,8 +7,8 @@ use std::{
 
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_model::{
-    ApprovalDetail, CaseDeciders, CaseState, Digest, ExecutionState, ExpectedApproval, ExpectedTool, Failure,
-    LoopSummary, MetricConfig, MetricResult, MissingVote, OneOrMany, Redactor, ResolvedAgent, Spent,
+    ApprovalDetail, CaseDeciders, CaseState, Decimal, Digest, ExecutionState, ExpectedApproval, ExpectedTool,
+    Failure, LoopSummary, MetricConfig, MetricResult, MissingVote, OneOrMany, Redactor, ResolvedAgent, Spent,
     case_label,
 };
 use holodeck_turn::TurnRecord;
@@ -466,8 +466,11 @@ fn mean(group: &[&MetricResult]) -> Option<MetricResult> {
     let scores: Vec<f64> = group.iter().filter_map(|metric| metric.score).collect();
     let error = group.iter().find_map(|metric| metric.error.clone());
     // A mean over only the gradable turns would hide the others.
-    result.score =
-        (error.is_none() && !scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64);
+    result.score = if error.is_none() {
+        Decimal::mean(&scores)
+    } else {
+        None
+    };
     result.error = error;
     let verdicts: Vec<bool> = group.iter().filter_map(|metric| metric.passed).collect();
     result.passed = if verdicts.contains(&false) {

@@ -97,14 +97,21 @@ def _call(function, values, classes):
     return result
 
 
+class _NotAScore(Exception):
+    """The function returned, and not a score."""
+
+
 def _number(value, what):
     import numbers
 
     if not isinstance(value, numbers.Real):
-        raise TypeError(what + " is of type `" + type(value).__name__ + "`, not a number")
-    value = float(value)
+        raise _NotAScore(what + " is of type `" + type(value).__name__ + "`, not a number")
+    try:
+        value = float(value)
+    except OverflowError:
+        raise _NotAScore(what + " is too large for a number") from None
     if value != value or value in (float("inf"), float("-inf")):
-        raise ValueError(what + " is " + str(value) + ", not a score")
+        raise _NotAScore(what + " is " + str(value) + ", not a score")
     return value
 
 
@@ -147,6 +154,8 @@ def _main():
         return "+", "null"
     try:
         return "+", _text(_call(function, values, classes), classes[1])
+    except _NotAScore as error:
+        return "?", str(error)
     except BaseException as error:
         return "-", _message(error)
 

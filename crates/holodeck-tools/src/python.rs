@@ -26,6 +26,8 @@ pub(crate) struct PythonFunction {
 /// The reply of a bootstrap script.
 pub(crate) enum Reply {
     Result(String),
+    /// The function returned something else than what is needed.
+    Unfit(String),
     Failed(String),
     NotRun(String),
     /// The process ended without a reply.
@@ -42,7 +44,9 @@ impl PythonFunction {
         let output = run(&spec, cancel).await.map_err(failure)?;
         match Reply::of(&output) {
             Reply::Result(text) => Ok(ToolOutput::ok(text)),
-            Reply::Failed(message) | Reply::Missing(message) => Ok(ToolOutput::error(message)),
+            Reply::Unfit(message) | Reply::Failed(message) | Reply::Missing(message) => {
+                Ok(ToolOutput::error(message))
+            }
             Reply::NotRun(reason) => Err(Failure::Unavailable(reason)),
         }
     }
@@ -61,7 +65,10 @@ impl PythonFunction {
         let output = run(&spec, cancel).await.map_err(|error| reason(failure(error)))?;
         match Reply::of(&output) {
             Reply::Result(text) => serde_json::from_str(&text).map_err(|error| Some(error.to_string())),
-            Reply::Failed(message) | Reply::NotRun(message) | Reply::Missing(message) => Err(Some(message)),
+            Reply::Unfit(message)
+            | Reply::Failed(message)
+            | Reply::NotRun(message)
+            | Reply::Missing(message) => Err(Some(message)),
         }
     }
 
@@ -92,6 +99,7 @@ impl Reply {
         let rest = || rest.as_str().to_owned();
         match mark {
             Some('+') => Self::Result(rest()),
+            Some('?') => Self::Unfit(rest()),
             Some('-') => Self::Failed(rest()),
             Some('!') => Self::NotRun(rest()),
             _ => Self::Missing(format!("ended without a result, {}", describe_exit(output, ""))),

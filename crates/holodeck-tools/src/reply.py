@@ -1,5 +1,5 @@
-"""How a child process replies: one character first, `+` for the result, `-` if the function failed, `!` if it could not be
-run.
+"""How a child process replies: one character first, `+` for the result, `?` if the result is not what is needed, `-` if the
+function failed, `!` if it could not be run.
 """
 
 import os

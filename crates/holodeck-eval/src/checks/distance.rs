@@ -51,7 +51,9 @@ impl Check for Levenshtein {
             };
             if let Some(distance) = distance(&text, &expected, limit) {
                 nearest = Some(nearest.map_or(distance, |nearest| nearest.min(distance)));
-                score = score.max(1.0 - distance as f64 / longest.max(1) as f64);
+                // One division, whose result is the nearest double: 1 - 0.9 is less than 0.1.
+                let longest = longest.max(1);
+                score = score.max(longest.saturating_sub(distance) as f64 / longest as f64);
             }
         }
         let met = nearest.is_some_and(|nearest| nearest <= self.max);

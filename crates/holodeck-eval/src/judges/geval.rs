@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use async_trait::async_trait;
-use holodeck_model::{EvalParam, GevalMetric, Opinion, RubricLevel};
+use holodeck_model::{Decimal, EvalParam, GevalMetric, Opinion, RubricLevel};
 use serde_json::json;
 
 use super::{
@@ -208,6 +208,14 @@ impl Geval {
         (low.unwrap_or(0), high.unwrap_or(TOP))
     }
 
+    /// The mean of scores as a share of the range.
+    fn share_of_range(&self, scores: &[f64]) -> Option<f64> {
+        let (min, max) = self.range();
+        let mean = Decimal::from_f64(Decimal::mean(scores)?)?;
+        let above = mean.minus(&Decimal::from_f64(f64::from(min))?);
+        Some(above.divided_by(max.checked_sub(min)?)?.to_f64())
+    }
+
     /// Asks for one score; with log-probabilities it is the mean over the scores the judge considered.
     async fn sample(
         &self,
@@ -313,7 +321,6 @@ impl JudgedMetric for Geval {
                 scores.push(sampled?.score);
             }
         }
-        let mean = scores.iter().sum::<f64>() / scores.len() as f64;
         let mut evidence = json!({"raw": first.raw});
         if let Some(evidence) = evidence.as_object_mut() {
             if self.steps.is_none() && !steps.is_empty() {
@@ -330,8 +337,7 @@ impl JudgedMetric for Geval {
         let value = if self.strict {
             f64::from(u8::from(scores.iter().all(|score| *score >= 1.0)))
         } else {
-            let (min, max) = self.range();
-            (mean - f64::from(min)) / f64::from(max - min)
+            self.share_of_range(&scores).unwrap_or(f64::NAN)
         };
         Ok(Score {
             reason: Some(first.reason),

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use holodeck_model::{Aggregate, Judging, MetricConfig, MissingVote, ModelConfig, Opinion};
+use holodeck_model::{Aggregate, Decimal, Judging, MetricConfig, MissingVote, ModelConfig, Opinion};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -118,7 +118,7 @@ impl Jury {
                         break;
                     }
                     Err(MetricError::NotJudged {
-                        kind: JudgeErrorKind::Retryable,
+                        kind: JudgeErrorKind::Retryable | JudgeErrorKind::NotAScore,
                         ..
                     }) if attempt <= judging.retries => {
                         attempt += 1;
@@ -264,8 +264,14 @@ impl AskingMetric for Jury {
             return Err(self.failed(errors.join("; "), JudgeErrorKind::RecordingMiss, missing));
         }
         if voting.len() < judging.min_judges {
+            let all_are_no_scores = jurors
+                .iter()
+                .filter_map(|juror| juror.failure)
+                .all(|kind| kind == JudgeErrorKind::NotAScore);
             let kind = if fails_with(JudgeErrorKind::Credentials) {
                 JudgeErrorKind::Credentials
+            } else if all_are_no_scores {
+                JudgeErrorKind::NotAScore
             } else {
                 JudgeErrorKind::Final
             };
@@ -280,7 +286,7 @@ impl AskingMetric for Jury {
         let scores: Vec<f64> = voting.iter().filter_map(|juror| juror.score).collect();
         let value = match judging.aggregate {
             Aggregate::Median => median(&scores),
-            Aggregate::Mean => Some(scores.iter().sum::<f64>() / scores.len() as f64),
+            Aggregate::Mean => Decimal::mean(&scores),
         };
         let Some(value) = value else {
             return Err(self.not_judged("no judge returned a verdict".to_owned()));
@@ -340,5 +346,5 @@ fn median(values: &[f64]) -> Option<f64> {
         return Some(upper);
     }
     let lower = *sorted.get(sorted.len() / 2 - 1)?;
-    Some(f64::midpoint(lower, upper))
+    Decimal::mean(&[lower, upper])
 }

@@ -91,6 +91,9 @@ impl Questions<'_> {
         self.ask_and_read(question, read).await
     }
 
+    /// Asks, and asks once more if the answer does not fit. Where the second one has no valid score, the kind of the error
+    /// says so.
+
     async fn ask_and_read<R>(
         &self,
         question: Question<'_>,
@@ -121,16 +124,17 @@ impl Questions<'_> {
                 shared,
                 odds,
             };
-            match read(self.ask(question).await?) {
-                Ok(read) => return Ok(read),
-                Err(reason) if problem.is_none() => problem = Some(reason),
-                Err(reason) => {
-                    return Err(self.not_judged(
-                        format!("the judge's answer does not fit: {reason}"),
-                        JudgeErrorKind::Retryable,
-                    ));
-                }
+            let answer = self.ask(question).await?;
+            let invalid_score = format.invalid_score(&answer.value);
+            let (reason, kind) = match (invalid_score, read(answer)) {
+                (None, Ok(read)) => return Ok(read),
+                (None, Err(reason)) => (reason, JudgeErrorKind::Retryable),
+                (Some(reason), _) => (reason, JudgeErrorKind::NotAScore),
+            };
+            if problem.is_some() {
+                return Err(self.not_judged(format!("the judge's answer does not fit: {reason}"), kind));
             }
+            problem = Some(reason);
         }
     }
 

@@ -9,7 +9,7 @@ use holodeck_eval::{
     Asked, CalledTool, EvalInput, Grader, Judge, JudgeAnswer, JudgeError, JudgeRequest, MaskedInput,
     MetricOutcome, Programs, Verdict,
 };
-use holodeck_model::CodeMetric;
+use holodeck_model::{CodeMetric, GraderFailure};
 use serde_json::{Value, json};
 
 use crate::grader::config;
@@ -25,19 +25,23 @@ impl Judge for NoJudge {
 
 /// Returns one result and keeps the context.
 struct Scripted {
-    result: Result<Value, String>,
+    result: Result<Value, GraderFailure>,
     context: Mutex<Value>,
 }
 
 #[async_trait]
 impl Programs for Scripted {
-    async fn run(&self, _: &CodeMetric, context: Value) -> Result<Value, String> {
+    async fn run(&self, _: &CodeMetric, context: Value) -> Result<Value, GraderFailure> {
         *self.context.lock().unwrap() = context;
         self.result.clone()
     }
 }
 
-fn grade(result: Result<Value, String>, threshold: &Value, input: &EvalInput<'_>) -> (MetricOutcome, Value) {
+fn grade(
+    result: Result<Value, GraderFailure>,
+    threshold: &Value,
+    input: &EvalInput<'_>,
+) -> (MetricOutcome, Value) {
     let metric = json!({"type": "code", "grader": "m:check", "threshold": threshold});
     let grader = Grader::new(&[config(metric)]).unwrap();
     let programs = Scripted {
@@ -107,7 +111,11 @@ fn anything_else_is_an_error() {
         assert_eq!(verdict(result.clone(), &Value::Null), Verdict::Error, "{result}");
         assert_eq!(verdict(result.clone(), &json!(0)), Verdict::Error, "{result}");
     }
-    let (outcome, _) = grade(Err("it died".to_owned()), &Value::Null, &EvalInput::default());
+    let (outcome, _) = grade(
+        Err(GraderFailure::failed("it died")),
+        &Value::Null,
+        &EvalInput::default(),
+    );
     assert_eq!((outcome.score, outcome.verdict), (None, Verdict::Error));
     assert_eq!(
         outcome.error.unwrap().to_string(),

@@ -9,7 +9,7 @@ use holodeck_eval::{
     Asked, CalledTool, ConversationTurn, EvalInput, Grader, Judge, JudgeRequest, MaskedInput, MetricOutcome,
     NoPrograms, Programs, Verdict, VerdictFormat,
 };
-use holodeck_model::CodeMetric;
+use holodeck_model::{CodeMetric, GraderFailure};
 use serde_json::{Value, json};
 
 use crate::{
@@ -421,7 +421,7 @@ struct Kept(std::sync::Mutex<Option<Value>>);
 
 #[async_trait]
 impl Programs for Kept {
-    async fn run(&self, _: &CodeMetric, context: Value) -> Result<Value, String> {
+    async fn run(&self, _: &CodeMetric, context: Value) -> Result<Value, GraderFailure> {
         *self.0.lock().unwrap() = Some(context);
         Ok(json!(1))
     }

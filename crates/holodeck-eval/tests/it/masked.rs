@@ -37,7 +37,7 @@ struct Program(Mutex<String>);
 
 #[async_trait]
 impl Programs for Program {
-    async fn run(&self, _: &CodeMetric, context: Value) -> Result<Value, String> {
+    async fn run(&self, _: &CodeMetric, context: Value) -> Result<Value, GraderFailure> {
         self.0.lock().unwrap().push_str(&context.to_string());
         Ok(json!(1))
     }

@@ -396,6 +396,25 @@ impl RagMetricType {
     }
 }
 
+/// Why a code grader has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(clippy::exhaustive_enums, reason = "a case and a loop treat both differently")]
+pub enum GraderFailure {
+    /// It ended well, and what it returned is no score.
+    #[error("{0}")]
+    NotAScore(String),
+    /// It could not be run, failed, or returned what cannot be read.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl GraderFailure {
+    /// It failed because of `reason`.
+    pub fn failed(reason: impl Into<String>) -> Self {
+        Self::Failed(reason.into())
+    }
+}
+
 /// A Python function or a program that grades.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

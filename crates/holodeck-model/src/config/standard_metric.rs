@@ -129,7 +129,7 @@ impl StandardMetric {
                 without_grouping(&digits, &SEPARATORS).ok_or(": the separators do not group thousands")?;
         }
         let number = Decimal::parse(&digits).ok_or("")?;
-        Ok(if percent { number.percent() } else { number })
+        Ok(if percent { number.scaled(-2) } else { number })
     }
 
     /// Whether the answer is compared with the `ground_truth` of the case.

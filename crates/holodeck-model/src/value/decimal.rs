@@ -1,4 +1,5 @@
-//! Exact decimal numbers for comparing texts and arguments: doubles cannot distinguish large neighbouring integers.
+//! Exact decimal numbers for comparing texts, arguments and scores: doubles cannot distinguish large neighbouring integers,
+//! and their sums and products are not those of the numbers that a person wrote.
 
 use std::cmp::Ordering;
 
@@ -6,6 +7,9 @@ use serde_json::Number;
 
 /// Larger exponents are rejected: aligning two numbers costs a digit per step.
 const MAX_EXPONENT: i64 = 5_000;
+
+/// How many digits a quotient has at least before it is cut off: more than a double can tell apart.
+const QUOTIENT_DIGITS: usize = 30;
 
 /// From here on every double is an integer.
 const INTEGER_FROM: f64 = 9_007_199_254_740_992.0;
@@ -76,10 +80,86 @@ impl Decimal {
         }
     }
 
-    /// Divides it by 100.
+    /// The mean of doubles; `None` if there are none, or one is not finite. Digits beyond those of a double are cut off, so
+    /// that a mean is never larger than the exact one.
+    pub fn mean(numbers: &[f64]) -> Option<f64> {
+        let count = u32::try_from(numbers.len()).ok()?;
+        let mut sum = Self::default();
+        for number in numbers {
+            sum = sum.plus(&Self::from_f64(*number)?);
+        }
+        Some(sum.divided_by(count)?.to_f64())
+    }
+
+    /// The double of this value. If there is none, the nearest one that is not further from zero: a score that is below a
+    /// threshold stays below it.
+    pub fn to_f64(&self) -> f64 {
+        let digits: String = self.digits.iter().map(|digit| char::from(b'0' + digit)).collect();
+        let sign = if self.negative { "-" } else { "" };
+        let text = if digits.is_empty() { "0" } else { digits.as_str() };
+        let number: f64 = format!("{sign}{text}e{}", self.exponent)
+            .parse()
+            .unwrap_or_default();
+        match Self::from_f64(number) {
+            Some(exact) if exact.cmp_magnitude(self) != Ordering::Greater => number,
+            _ if self.negative => number.next_up(),
+            _ => number.next_down(),
+        }
+    }
+
+    /// Moves the decimal point: the value times ten to the power of `places`.
     #[must_use]
-    pub fn percent(self) -> Self {
-        Self::normalise(self.negative, self.digits, self.exponent - 2)
+    pub fn scaled(self, places: i64) -> Self {
+        Self::normalise(self.negative, self.digits, self.exponent + places)
+    }
+
+    /// The sum.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        if self.negative != other.negative {
+            let magnitude = self.clone().abs().distance(&other.clone().abs());
+            let negative = if self.cmp_magnitude(other) == Ordering::Less {
+                other.negative
+            } else {
+                self.negative
+            };
+            return Self::normalise(negative, magnitude.digits, magnitude.exponent);
+        }
+        let exponent = self.exponent.min(other.exponent);
+        let digits = add(&self.digits_from(exponent), &other.digits_from(exponent));
+        Self::normalise(self.negative, digits, exponent)
+    }
+
+    /// `self - other`.
+    #[must_use]
+    pub fn minus(&self, other: &Self) -> Self {
+        self.plus(&Self {
+            negative: !other.negative && !other.digits.is_empty(),
+            ..other.clone()
+        })
+    }
+
+    /// Divides it; `None` if the divisor is zero. Digits beyond [`QUOTIENT_DIGITS`] are cut off, never rounded up.
+    pub fn divided_by(&self, divisor: u32) -> Option<Self> {
+        let divisor = u64::from(divisor);
+        let mut digits = Vec::with_capacity(QUOTIENT_DIGITS);
+        let mut given = self.digits.iter();
+        let (mut rest, mut exponent, mut significant) = (0_u64, self.exponent, 0_usize);
+        loop {
+            match given.next() {
+                Some(digit) => rest = rest * 10 + u64::from(*digit),
+                None if rest == 0 || significant >= QUOTIENT_DIGITS => break,
+                None => {
+                    rest *= 10;
+                    exponent -= 1;
+                }
+            }
+            let digit = rest.checked_div(divisor)?;
+            rest -= digit * divisor;
+            significant += usize::from(significant > 0 || digit > 0);
+            digits.push(u8::try_from(digit).ok()?);
+        }
+        (divisor > 0).then(|| Self::normalise(self.negative, digits, exponent))
     }
 
     /// Without its sign.
@@ -286,7 +366,7 @@ mod tests {
         assert_eq!(Decimal::from_f64(9_007_199_254_740_992.0), Some(two));
         assert_eq!(Decimal::from_f64(0.1), Some(decimal("0.1")));
         assert_eq!(Decimal::from_f64(f64::INFINITY), None);
-        assert_eq!(decimal("-12.5").percent(), decimal("-0.125"));
+        assert_eq!(decimal("-12.5").scaled(-2), decimal("-0.125"));
     }
 
     #[test]
@@ -319,7 +399,55 @@ mod tests {
         }
     }
 
+    #[test]
+    #[allow(clippy::float_cmp, reason = "the numbers are exact")]
+    fn a_double_is_never_larger_than_its_decimal() {
+        assert_eq!(decimal("58").to_f64(), 58.0);
+        assert_eq!(decimal("-0.1").to_f64(), -0.1);
+        assert_eq!(decimal("0").to_f64(), 0.0);
+        // The nearest double is 58.
+        let below = decimal("57.99999999999999999").to_f64();
+        assert!(below < 58.0 && below > 57.999_999_999_999, "{below}");
+        assert!(decimal("-57.99999999999999999").to_f64() > -58.0);
+        assert_eq!(decimal("1").divided_by(0), None);
+        assert_eq!(decimal("0").divided_by(0), None);
+        assert_eq!(
+            decimal("-100").divided_by(3),
+            Some(decimal("-33.3333333333333333333333333333"))
+        );
+        assert_eq!(Decimal::mean(&[0.57, 0.59]), Some(0.58));
+        assert_eq!(Decimal::mean(&[0.1, 0.2, 0.3]), Some(0.2));
+        assert_eq!(
+            Decimal::mean(&[58.0, 57.999_999_999_999_99]),
+            Some(57.999_999_999_999_99)
+        );
+        assert_eq!(Decimal::mean(&[]), None);
+        assert_eq!(Decimal::mean(&[1.0, f64::NAN]), None);
+    }
+
     proptest! {
+        #[test]
+        fn sums_and_quotients_are_those_of_integers(
+            a in any::<i64>(),
+            b in any::<i64>(),
+            shift in 0_u32..6,
+            divisor in 1_u32..1_000,
+        ) {
+            let text = |number: i128| format!("{number}e-{shift}");
+            let (a, b) = (i128::from(a), i128::from(b));
+            let (one, two) = (decimal(&text(a)), decimal(&text(b)));
+            prop_assert_eq!(one.plus(&two), decimal(&text(a + b)));
+            prop_assert_eq!(one.minus(&two), decimal(&text(a - b)));
+            prop_assert_eq!(one.minus(&one), Decimal::default());
+            let multiple = decimal(&text(a * i128::from(divisor)));
+            prop_assert_eq!(multiple.divided_by(divisor), Some(one.clone()));
+            // Cut off, and by less than the last of 30 digits.
+            let quotient = one.divided_by(divisor).unwrap();
+            let back = quotient.times(&decimal(&divisor.to_string()));
+            prop_assert!(back.clone().abs() <= one.clone().abs());
+            prop_assert!(back.distance(&one) <= one.abs().scaled(-25));
+        }
+
         #[test]
         fn arithmetic_is_that_of_integers(a in any::<i64>(), b in any::<i64>(), shift in 0_u32..6) {
             let text = |number: i64| format!("{number}e-{shift}");

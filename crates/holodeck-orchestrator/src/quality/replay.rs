@@ -18,6 +18,9 @@ pub struct LoopReplay {
     pub score: Option<f64>,
     /// Whether it meets the threshold.
     pub passed: bool,
+    /// Whether its score was none, which counts as 0.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub score_invalid: bool,
     /// The rules of the replay.
     pub rules: LoopRules,
 }
@@ -27,6 +30,9 @@ pub struct LoopReplay {
 pub struct ReplayedIteration {
     /// The score, 0–100.
     pub score: f64,
+    /// Whether the scorer gave none, which counts as 0.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub score_invalid: bool,
     /// The decision that would have followed.
     pub verdict: LoopVerdict,
 }
@@ -42,6 +48,7 @@ pub fn replay(rules: LoopRules, steps: &[LoopStep]) -> Result<LoopReplay, Invali
             let index = state.iterations().saturating_sub(1);
             iterations.push(ReplayedIteration {
                 score: state.score(index).unwrap_or_default(),
+                score_invalid: state.is_invalid(index),
                 verdict,
             });
         }
@@ -56,6 +63,7 @@ pub fn replay(rules: LoopRules, steps: &[LoopStep]) -> Result<LoopReplay, Invali
         returned,
         score: returned.and_then(|index| state.score(index)),
         passed: returned.is_some_and(|index| state.meets_threshold(index)),
+        score_invalid: returned.is_some_and(|index| state.is_invalid(index)),
         rules: state.rules().clone(),
     })
 }

@@ -253,6 +253,7 @@ impl Running<'_> {
             success: self.state.meets_threshold(iteration),
             termination_reason: self.state.stopped(),
             score_invalid: self.state.is_invalid(iteration),
+            invalid_reason: assessment.problem(),
             evidence_summary: output.evidence.clone(),
             usage: std::mem::take(&mut self.spent).some().map(Into::into),
             output_digest: self.state.digest(iteration).unwrap_or_default().to_owned(),
@@ -312,6 +313,7 @@ impl Running<'_> {
         let assessment = QualityAssessment {
             score: self.state.score(index),
             passed: self.state.meets_threshold(index),
+            invalid: assessment.problem(),
             metrics: assessment.metrics,
             improvements: assessment.improvements,
             reason: assessment.reason,

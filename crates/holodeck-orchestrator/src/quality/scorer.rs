@@ -14,7 +14,7 @@ use holodeck_eval::{
     QualityVerdict, Verdict,
 };
 use holodeck_judging::{Answer, Judging, TurnGrader};
-use holodeck_model::{LoopJudge, MetricConfig, OnMasked, Redactor};
+use holodeck_model::{Decimal, LoopJudge, MetricConfig, OnMasked, Redactor};
 use holodeck_turn::TurnRecord;
 use serde_json::Value;
 
@@ -79,8 +79,8 @@ pub struct AnswerScorer {
 /// One part of a score.
 struct Part {
     name: String,
-    /// 0–100; `None` if it is not a number.
-    score: Option<f64>,
+    /// 0–100; the error says why there is none.
+    score: Result<f64, String>,
     noise: Option<f64>,
 }
 
@@ -106,7 +106,7 @@ impl Scorer for AnswerScorer {
             let scores = signals.scores.iter();
             let parts = scores.map(|(name, score)| Part {
                 name: name.clone(),
-                score: Some(*score),
+                score: Ok(*score),
                 noise: Some(0.0),
             });
             parts.collect::<Vec<_>>()
@@ -117,15 +117,18 @@ impl Scorer for AnswerScorer {
                 "nothing scored the answer: every metric was skipped",
             ));
         }
-        assessment.score = mean(basis);
+        match mean(basis) {
+            Ok(score) => assessment.score = Some(score),
+            Err(problem) => assessment.invalid = Some(problem),
+        }
         assessment.noise = noise(basis);
         let named = parts
             .iter()
-            .filter_map(|part| Some((part.name.clone(), part.score?)));
+            .filter_map(|part| Some((part.name.clone(), *part.score.as_ref().ok()?)));
         assessment.metrics = named.collect();
         if let Some(signals) = signals {
             if from_signals.is_none() {
-                assessment.score = assessment.score.map(|score| (score + signals.bonus).min(100.0));
+                assessment.score = assessment.score.map(|score| raised(score, signals.bonus));
             }
             if let Some(cap) = signals.cap {
                 assessment.score = assessment.score.map(|score| score.min(cap));
@@ -150,14 +153,25 @@ impl AnswerScorer {
                 continue;
             }
             let score = match (outcome.score, &outcome.error) {
-                (Some(score), None) => Some(100.0 * score),
+                (Some(score), None) => Ok(points(score)),
                 // The invalid score of the loop; every other error is a failure of the scorer.
-                (_, Some(MetricError::NotAScore { .. })) => None,
+                (
+                    _,
+                    Some(
+                        error @ (MetricError::NotAScore { .. }
+                        | MetricError::NotJudged {
+                            kind: JudgeErrorKind::NotAScore,
+                            ..
+                        }),
+                    ),
+                ) => Err(error.to_string()),
                 (_, Some(error)) => return Err(ScorerError::new(error.to_string())),
                 (None, None) => return Err(ScorerError::new(format!("`{}` gave no score", outcome.name))),
             };
-            if score.is_none_or(|score| score < 100.0) {
-                assessment.improvements.push(describe(&outcome, score));
+            if score.as_ref().map_or(true, |score| *score < 100.0) {
+                assessment
+                    .improvements
+                    .push(describe(&outcome, score.as_ref().ok()));
             }
             if let (Some(reason), None) = (&outcome.reason, &assessment.reason) {
                 assessment.reason = Some(reason.clone());
@@ -171,9 +185,11 @@ impl AnswerScorer {
         if let Some(judge) = &self.parts.judge {
             let (part, verdict) = self.judge(judge, turn).await?;
             parts.push(part);
-            assessment.unachievable = verdict.unachievable;
-            assessment.improvements.extend(verdict.improvements);
-            assessment.reason = Some(verdict.reason);
+            if let Some(verdict) = verdict {
+                assessment.unachievable = verdict.unachievable;
+                assessment.improvements.extend(verdict.improvements);
+                assessment.reason = Some(verdict.reason);
+            }
         }
         Ok(())
     }
@@ -193,12 +209,17 @@ impl AnswerScorer {
         self.parts.grader.judge(&answer, checks, judging).await
     }
 
-    /// The mean score of the judge, with the verdict that is closest to it.
+    /// The mean score of the judge, with the verdict that is closest to it. Without a valid score there is no verdict.
     async fn judge(
         &self,
         judge: &LoopJudge,
         turn: &TurnRecord,
-    ) -> Result<(Part, QualityVerdict), ScorerError> {
+    ) -> Result<(Part, Option<QualityVerdict>), ScorerError> {
+        let part = |score, noise| Part {
+            name: "judge".to_owned(),
+            score,
+            noise,
+        };
         let redactor = &self.parts.redactor;
         let (task, answer) = (redactor.text(&self.task), redactor.text(&turn.result.response));
         let criteria = redactor.text(&judge.criteria);
@@ -225,7 +246,10 @@ impl AnswerScorer {
                 model: judge.model.as_ref(),
                 repeat,
             };
-            verdicts.push(self.ask_twice(question).await?);
+            match self.ask_twice(question).await? {
+                Ok(verdict) => verdicts.push(verdict),
+                Err(problem) => return Ok((part(Err(problem), None), None)),
+            }
         }
         let scores: Vec<f64> = verdicts.iter().map(|verdict| verdict.score).collect();
         let (mean, noise) = mean_and_error(&scores);
@@ -239,28 +263,50 @@ impl AnswerScorer {
             return Err(ScorerError::new("the judge was not asked"));
         };
         verdict.unachievable = hopeless;
-        let part = Part {
-            name: "judge".to_owned(),
-            score: Some(mean),
-            noise,
-        };
-        Ok((part, verdict))
+        Ok((part(Ok(mean), noise), Some(verdict)))
     }
 
-    /// Asks once more if another attempt can help.
-    async fn ask_twice(&self, question: QualityQuestion<'_>) -> Result<QualityVerdict, ScorerError> {
-        let failed = |error: JudgeError| ScorerError::new(format!("the judge gave no score: {error}"));
-        match question.ask(self.judge.as_ref()).await {
-            Err(JudgeError {
-                kind: JudgeErrorKind::Retryable,
-                ..
-            }) => question.ask(self.judge.as_ref()).await.map_err(failed),
-            other => other.map_err(failed),
+    /// Asks once more if another attempt can help. The inner error says why the score is none.
+    async fn ask_twice(
+        &self,
+        question: QualityQuestion<'_>,
+    ) -> Result<Result<QualityVerdict, String>, ScorerError> {
+        use JudgeErrorKind::{NotAScore, Retryable};
+        let mut asked = question.ask(self.judge.as_ref()).await;
+        if let Err(JudgeError {
+            kind: Retryable | NotAScore,
+            ..
+        }) = &asked
+        {
+            asked = question.ask(self.judge.as_ref()).await;
+        }
+        match asked {
+            Ok(verdict) => Ok(Ok(verdict)),
+            Err(error) => {
+                let reason = format!("the judge gave no score: {error}");
+                match error.kind {
+                    NotAScore => Ok(Err(reason)),
+                    _ => Err(ScorerError::new(reason)),
+                }
+            }
         }
     }
 }
 
-fn describe(outcome: &MetricOutcome, score: Option<f64>) -> String {
+/// A score of 0–1 in points, as a person computes them: 0.58 is 58.
+pub(super) fn points(score: f64) -> f64 {
+    Decimal::from_f64(score).map_or(f64::NAN, |score| score.scaled(2).to_f64())
+}
+
+/// A score with a bonus, at most 100.
+fn raised(score: f64, bonus: f64) -> f64 {
+    match (Decimal::from_f64(score), Decimal::from_f64(bonus)) {
+        (Some(score), Some(bonus)) => score.plus(&bonus).to_f64().min(100.0),
+        _ => f64::NAN,
+    }
+}
+
+fn describe(outcome: &MetricOutcome, score: Option<&f64>) -> String {
     let score = score.map_or_else(
         || "an invalid score".to_owned(),
         |score| format!("{score:.0} of 100"),
@@ -271,10 +317,18 @@ fn describe(outcome: &MetricOutcome, score: Option<f64>) -> String {
     }
 }
 
-/// The mean of all parts; invalid if one is.
-fn mean(parts: &[Part]) -> Option<f64> {
-    let scores: Option<Vec<f64>> = parts.iter().map(|part| part.score).collect();
-    Some(mean_and_error(&scores?).0)
+/// The mean of all parts; the error says which ones have no score.
+fn mean(parts: &[Part]) -> Result<f64, String> {
+    let problems = parts.iter().filter_map(|part| part.score.as_ref().err());
+    let problems: Vec<&str> = problems.map(String::as_str).collect();
+    let scores: Vec<f64> = parts
+        .iter()
+        .filter_map(|part| part.score.as_ref().ok().copied())
+        .collect();
+    match Decimal::mean(&scores).filter(|_| problems.is_empty()) {
+        Some(mean) => Ok(mean),
+        None => Err(problems.join("; ")),
+    }
 }
 
 /// The noise of the mean; unknown if that of a part is.
@@ -289,7 +343,7 @@ fn noise(parts: &[Part]) -> Option<f64> {
 #[expect(clippy::cast_precision_loss, reason = "there are few repetitions")]
 fn mean_and_error(values: &[f64]) -> (f64, Option<f64>) {
     let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count.max(1.0);
+    let mean = Decimal::mean(values).unwrap_or_default();
     if values.len() < 2 {
         return (mean, None);
     }
@@ -318,7 +372,7 @@ fn metric_noise(config: &MetricConfig, outcome: &MetricOutcome) -> Option<f64> {
         .into_iter()
         .map(|error| Part {
             name: String::new(),
-            score: None,
+            score: Err(String::new()),
             noise: Some(100.0 * error),
         })
         .collect();

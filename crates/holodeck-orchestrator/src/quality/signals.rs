@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use holodeck_model::SignalsConfig;
+use holodeck_model::{Decimal, SignalsConfig};
 use holodeck_process::{AtLimit, ChildEnv, ProcessSpec, run, which};
 use tokio_util::sync::CancellationToken;
 
@@ -156,16 +156,17 @@ fn rate(ended: &[(SignalKind, Ended)]) -> SignalOutcome {
         let score = match (success, counts) {
             (true, _) if nothing_ran => 0.0,
             (true, _) => 100.0,
-            (false, Some(counts)) if failed_tests => 100.0 * (1.0 - failure_rate(counts)),
+            (false, Some(counts)) if failed_tests => passed_points(counts),
             (false, _) => 0.0,
         };
         outcome.scores.push((name.clone(), score));
         match kind {
             SignalKind::Tests if !success => {
-                let known = counts.filter(|_| failed_tests).map(failure_rate);
+                let known = counts.filter(|_| failed_tests);
                 cap = cap.min(match known {
-                    Some(rate) if rate > 0.5 => 40.0,
-                    Some(rate) if rate > 0.2 => 50.0,
+                    Some(counts) if counts.failed > counts.passed => 40.0,
+                    // More than a fifth.
+                    Some(counts) if counts.failed.saturating_mul(4) > counts.passed => 50.0,
                     Some(_) => 60.0,
                     None => 50.0,
                 });
@@ -209,13 +210,12 @@ fn coverage_bonus(coverage: Option<f64>) -> f64 {
     }
 }
 
-/// The share of tests that failed, of those that ran.
-#[expect(clippy::cast_precision_loss, reason = "counts of tests are small")]
-fn failure_rate(counts: TestCounts) -> f64 {
-    match counts.passed + counts.failed {
-        0 => 0.0,
-        total => counts.failed as f64 / total as f64,
-    }
+/// The percentage of tests that passed, of those that ran.
+fn passed_points(counts: TestCounts) -> f64 {
+    let total = counts.passed.saturating_add(counts.failed);
+    let passed = Decimal::parse(&counts.passed.to_string());
+    let share = passed.and_then(|passed| passed.scaled(2).divided_by(u32::try_from(total).ok()?));
+    share.unwrap_or_default().to_f64()
 }
 
 /// The counts that a test runner reported; `None` if `command` starts none, or its output names no test, so that only the

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use holodeck_model::{
-    LoopReturn, LoopStrategy, MinImprovement, OnScorerError, Spent, StopOn, TerminationReason, UsageMetadata,
+    Decimal, LoopReturn, LoopStrategy, MinImprovement, OnScorerError, Spent, StopOn, TerminationReason,
+    UsageMetadata,
 };
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +27,7 @@ pub enum LoopStep {
     Scored {
         /// Microseconds since the loop began.
         at: u64,
-        /// The score as the scorer reported it; absent if it was not a finite number.
+        /// The score as the scorer reported it; absent if it was not a finite number. One outside of 0–100 is invalid too.
         score: Option<f64>,
         /// The standard error of the score, in points; absent if it is not known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -199,13 +200,13 @@ impl LoopState {
     }
 
     fn enter(&mut self, score: Option<f64>, noise: Option<f64>, digest: &str) {
-        let valid = score.filter(|score| score.is_finite());
+        let valid = score.filter(|score| is_valid(*score));
         let index = self.scored.len();
         let earlier = self.last_seen.insert(digest.to_owned(), index);
         // An output that equals the one before it shows stagnation, not oscillation.
         self.repeated = earlier.is_some_and(|earlier| earlier.saturating_add(1) < index);
         self.scored.push(Scored {
-            score: valid.unwrap_or(0.0).clamp(0.0, 100.0),
+            score: valid.unwrap_or(0.0),
             invalid: valid.is_none(),
             noise: noise.filter(|noise| noise.is_finite() && *noise >= 0.0),
             digest: digest.to_owned(),
@@ -296,24 +297,19 @@ impl LoopState {
         let Some(first) = self.scored.len().checked_sub(window) else {
             return false;
         };
-        let scores: Vec<f64> = self
-            .scored
-            .iter()
-            .skip(first)
-            .map(|scored| scored.score)
-            .collect();
-        let steps: Vec<f64> = scores
+        let scores = self.scored.iter().skip(first);
+        let scores: Vec<Decimal> = scores.map(|scored| exact(scored.score)).collect();
+        let steps: Vec<Decimal> = scores
             .iter()
             .zip(scores.iter().skip(1))
-            .map(|(a, b)| b - a)
+            .map(|(before, after)| after.minus(before))
             .collect();
-        let swings = steps
-            .iter()
-            .all(|step| step.abs() > self.rules.oscillation.min_swing);
+        let (none, swing) = (Decimal::default(), exact(self.rules.oscillation.min_swing));
+        let swings = steps.iter().all(|step| step.clone().abs() > swing);
         let alternates = steps
             .iter()
             .zip(steps.iter().skip(1))
-            .all(|(a, b)| (*a > 0.0) != (*b > 0.0));
+            .all(|(a, b)| (*a > none) != (*b > none));
         swings && alternates
     }
 
@@ -329,7 +325,7 @@ impl LoopState {
                 _ => return Err("`min_improvement.noise` needs a scorer whose noise is known"),
             },
         };
-        Ok(last.score - before.score < required)
+        Ok(exact(last.score).minus(&exact(before.score)) < exact(required))
     }
 
     /// How many outputs were scored.
@@ -342,7 +338,7 @@ impl LoopState {
         self.iterations().saturating_add(self.failures)
     }
 
-    /// Whether the score of an output was not a number.
+    /// Whether the score of an output was none: not a number, or outside of 0–100.
     pub fn is_invalid(&self, iteration: u32) -> bool {
         let scored = self.scored.get(iteration as usize);
         scored.is_some_and(|scored| scored.invalid)
@@ -385,14 +381,18 @@ impl LoopState {
         if wants_last {
             return Some(last);
         }
-        let mut best = (0, f64::NEG_INFINITY);
+        let mut best: Option<(u32, &Scored)> = None;
         for (index, scored) in (0_u32..).zip(&self.scored) {
-            // Of equal ones the first.
-            if scored.score > best.1 {
-                best = (index, scored.score);
+            // Of equal ones the first; a score of 0 is better than none.
+            let is_better = best.is_none_or(|(_, best)| match (scored.invalid, best.invalid) {
+                (false, false) => scored.score > best.score,
+                (is_invalid, was_invalid) => was_invalid && !is_invalid,
+            });
+            if is_better {
+                best = Some((index, scored));
             }
         }
-        Some(best.0)
+        best.map(|(index, _)| index)
     }
 
     /// The usage of the loop so far; absent parts are not known.
@@ -404,6 +404,19 @@ impl LoopState {
     pub fn rules(&self) -> &LoopRules {
         &self.rules
     }
+}
+
+/// Whether a score is one.
+pub(super) fn is_valid(score: f64) -> bool {
+    (0.0..=100.0).contains(&score)
+}
+
+/// A number of the rules, or a score, as it was written.
+fn exact(number: f64) -> Decimal {
+    // Rules and scores are finite; a multiple of the noise that is not cannot be reached.
+    Decimal::from_f64(number)
+        .or_else(|| Decimal::from_f64(f64::MAX))
+        .unwrap_or_default()
 }
 
 /// Microseconds as seconds.

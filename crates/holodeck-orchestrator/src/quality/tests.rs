@@ -26,6 +26,7 @@ use super::*;
 
 mod properties;
 mod rules;
+mod scores;
 
 /// A clock that moves only when a test moves it.
 #[derive(Default)]
@@ -301,35 +302,6 @@ async fn a_time_out_returns_the_last_scored_output_also_if_another_was_better() 
     let (output, assessment, report) = script.run().await;
     assert_eq!(report.termination_reason, TerminationReason::Timeout);
     assert_eq!((output.text.as_str(), assessment.score), ("o1", Some(40.0)));
-}
-
-#[tokio::test]
-async fn an_invalid_score_counts_as_zero() {
-    for invalid in [Some(f64::NAN), Some(f64::INFINITY), Some(f64::NEG_INFINITY), None] {
-        let first = Assessment {
-            score: invalid,
-            ..Assessment::default()
-        };
-        let script = Script::new(vec![Ok(first), Ok(Assessment::of(80.0))], LoopRules::default());
-        let (output, _, report) = script.run().await;
-        assert_eq!(report.termination_reason, TerminationReason::ThresholdMet);
-        let first = &report.iterations[0];
-        assert_eq!((first.output_quality, first.score_invalid), (0.0, true));
-        assert_eq!(output.text, "o1");
-    }
-}
-
-#[tokio::test]
-async fn an_invalid_score_never_meets_a_threshold_of_zero() {
-    let rules = LoopRules {
-        threshold: 0.0,
-        max_iterations: 1,
-        ..LoopRules::default()
-    };
-    let script = Script::new(vec![Ok(Assessment::default())], rules);
-    let (_, assessment, report) = script.run().await;
-    assert_eq!(report.termination_reason, TerminationReason::MaxIterations);
-    assert!(!assessment.passed);
 }
 
 #[tokio::test]

@@ -16,8 +16,8 @@ use holodeck_backend_api::{BackendError, BackendEvent};
 use holodeck_eval::{JUDGE_PROMPTS, Programs, VerdictFormat};
 use holodeck_judging::{JudgeSettings, Judges, OpenJudge};
 use holodeck_model::{
-    CheckIdentities, CodeMetric, Digest, GraderFiles, MetricConfig, ModelConfig, Redactor, Shard, TaskRoute,
-    TaskRouter,
+    CheckIdentities, CodeMetric, Digest, GraderFailure, GraderFiles, MetricConfig, ModelConfig, Redactor,
+    Shard, TaskRoute, TaskRouter,
 };
 use holodeck_reports::{Comparison, GateOptions, GateReasonKind, RunReader, compare};
 use holodeck_runner::{
@@ -68,7 +68,7 @@ impl Judges for Kindly {
 
 #[async_trait]
 impl Programs for Kindly {
-    async fn run(&self, _: &CodeMetric, _: Value) -> Result<Value, String> {
+    async fn run(&self, _: &CodeMetric, _: Value) -> Result<Value, GraderFailure> {
         Ok(json!({"score": 1.0, "passed": true}))
     }
 }

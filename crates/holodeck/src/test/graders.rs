@@ -10,8 +10,8 @@ use std::{
 use async_trait::async_trait;
 use holodeck_eval::Programs;
 use holodeck_model::{
-    CheckIdentities, Code, CodeMetric, Diagnostic, Digest, Digests, Env, GraderFiles, MetricConfig, PathRef,
-    ResolvedAgent,
+    CheckIdentities, Code, CodeMetric, Diagnostic, Digest, Digests, Env, GraderFailure, GraderFiles,
+    MetricConfig, PathRef, ResolvedAgent,
 };
 use holodeck_tools::CodeGraders;
 use holodeck_validators::Check;
@@ -68,9 +68,10 @@ impl GraderPrograms {
     }
 
     /// Refuses a grader whose files are not those that the run started with: its verdicts would be those of another program.
-    fn check_files(&self, grader: &CodeMetric) -> Result<(), String> {
+    fn check_files(&self, grader: &CodeMetric) -> Result<(), GraderFailure> {
         let before = self.files.get(&CheckIdentities::program(grader));
-        let now = digests_of_grader(grader, &self.folder, "").map_err(|error| error.to_string())?;
+        let now = digests_of_grader(grader, &self.folder, "")
+            .map_err(|error| GraderFailure::failed(error.to_string()))?;
         let nothing = Digests::new();
         let before = before.unwrap_or(&nothing);
         let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
@@ -82,10 +83,10 @@ impl GraderPrograms {
         if changed.is_empty() {
             return Ok(());
         }
-        Err(format!(
+        Err(GraderFailure::Failed(format!(
             "files of the grader changed during the run: {}",
             changed.join(", ")
-        ))
+        )))
     }
 
     /// Imports the Python graders of the `planned` cases, so that a missing one is found before the agent is asked. An
@@ -152,7 +153,7 @@ pub(crate) async fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
 
 #[async_trait]
 impl Programs for GraderPrograms {
-    async fn run(&self, grader: &CodeMetric, context: Value) -> Result<Value, String> {
+    async fn run(&self, grader: &CodeMetric, context: Value) -> Result<Value, GraderFailure> {
         let _slot = self.slots.acquire().await;
         self.check_files(grader)?;
         // The future is dropped when the run stops, which ends the process.

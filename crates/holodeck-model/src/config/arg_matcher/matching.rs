@@ -143,7 +143,7 @@ fn without_separators(text: &str) -> String {
 fn loose_number(text: &str) -> Option<Decimal> {
     let number = |digits: &str| Decimal::parse(&digits.replace(' ', ""));
     match text.strip_suffix('%') {
-        Some(digits) => Some(number(digits.trim_matches(is_space))?.percent()),
+        Some(digits) => Some(number(digits.trim_matches(is_space))?.scaled(-2)),
         None => number(text),
     }
 }

@@ -1,9 +1,11 @@
 //! Tests that scores combine metrics and judges, and that a missing score is an error and never zero.
 
+#![allow(clippy::float_cmp, reason = "scores are exact decimals")]
+
 use std::{sync::Mutex, time::Duration};
 
 use holodeck_eval::{Judge, JudgeAnswer, JudgeRequest, NoPrograms};
-use holodeck_model::Spent;
+use holodeck_model::{CodeMetric, GraderFailure, Spent};
 use holodeck_turn::TurnRecord;
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -121,6 +123,134 @@ async fn a_judge_without_an_answer_is_a_scorer_error_after_one_more_attempt() {
     let error = error.score(&LoopOutput::new("a")).await.unwrap_err();
     assert_eq!(error.reason, "the judge gave no score: unreachable");
     assert_eq!(judge.prompts.lock().unwrap().len(), 2);
+}
+
+/// A grader that always returns the same.
+struct Grades(Result<Value, GraderFailure>);
+
+#[async_trait]
+impl Programs for Grades {
+    async fn run(&self, _: &CodeMetric, _: Value) -> Result<Value, GraderFailure> {
+        self.0.clone()
+    }
+}
+
+async fn graded(result: Result<Value, GraderFailure>) -> Result<Assessment, ScorerError> {
+    let code = metric("code", json!({"name": "check", "command": "./check"}));
+    let masking = (Arc::new(Redactor::default()), OnMasked::Error);
+    let parts = ScorerParts::new(vec![code], None, None, Arc::new(Grades(result)), masking).unwrap();
+    let scorer = Arc::new(parts).for_task("q", Judged::answering([]));
+    scorer.score(&LoopOutput::new("a")).await
+}
+
+#[tokio::test]
+async fn a_metric_of_58_hundredths_has_58_points_alone_and_in_a_mean() {
+    assert_eq!(graded(Ok(json!(0.58))).await.unwrap().score, Some(58.0));
+    for hundredths in 0..=100_u32 {
+        let written: Value = serde_json::from_str(&format!("{}e-2", f64::from(hundredths))).unwrap();
+        let points = graded(Ok(written)).await.unwrap().score;
+        assert_eq!(points, Some(f64::from(hundredths)));
+    }
+    let part = |score| Part {
+        name: "m".to_owned(),
+        score: Ok(score),
+        noise: None,
+    };
+    let scores = [0.57, 0.59, 0.58].map(|score| part(points(score)));
+    assert_eq!(mean(&scores), Ok(58.0));
+    assert_eq!(raised(57.3, 0.7), 58.0);
+    assert_eq!(raised(99.0, 5.0), 100.0);
+}
+
+#[tokio::test]
+async fn what_a_grader_returns_instead_of_a_score_is_an_invalid_score_and_a_broken_grader_a_failure() {
+    for (result, named) in [
+        (json!(null), "the result is null"),
+        (json!("0.8"), "the result is a text"),
+        (json!([0.8]), "the result is a list"),
+        (json!({}), "the result has no `score`"),
+        (json!({"score": null}), "`score` is null"),
+        (json!({"score": "0.8"}), "`score` is a text"),
+        (json!({"score": true}), "`score` is a boolean"),
+        (json!({"score": {"value": 1}}), "`score` is an object"),
+        (json!(80), "80 is not between 0 and 1"),
+        (json!(-0.01), "-0.01 is not between 0 and 1"),
+        (json!({"score": 1.01}), "1.01 is not between 0 and 1"),
+    ] {
+        let assessment = graded(Ok(result.clone())).await.expect("it is no failure");
+        assert_eq!(assessment.score, None, "{result}");
+        let reason = assessment.invalid.unwrap();
+        assert!(reason.contains(named) && reason.contains("`check`"), "{reason}");
+    }
+    let invalid = GraderFailure::NotAScore("`score` is nan, not a score".to_owned());
+    assert!(graded(Err(invalid)).await.unwrap().invalid.is_some());
+    for broken in [
+        Err(GraderFailure::failed("it died")),
+        Ok(json!({"score": 1, "passed": "yes"})),
+        Ok(json!({"score": 1, "Passed": true})),
+    ] {
+        assert!(graded(broken).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_judge_that_twice_gives_no_valid_score_is_an_invalid_score_of_the_whole() {
+    let odd = |score: Value| {
+        let mut answer = verdict(0, false);
+        match score {
+            Value::Object(_) => drop(answer.as_object_mut().unwrap().remove("score")),
+            score => answer["score"] = score,
+        }
+        answer
+    };
+    let contains = metric("standard", json!({"metric": "contains", "value": "Paris"}));
+    for (score, named) in [
+        (json!(101), "the score 101 is not between 0 and 100"),
+        (json!(-1), "the score -1 is not between 0 and 100"),
+        (json!(null), "`score` is null"),
+        (json!("80"), "`score` is a text"),
+        (json!({}), "`score` is null"),
+    ] {
+        let parts = parts(vec![contains.clone()], Some(loop_judge(1)));
+        let judge = Judged::answering([odd(score.clone()), odd(score.clone())]);
+        let scorer = parts.for_task("q", Arc::clone(&judge) as Arc<dyn CountingJudge>);
+        let assessment = scorer.score(&LoopOutput::new("Paris")).await.unwrap();
+        assert_eq!(assessment.score, None, "{score}");
+        assert!(
+            assessment.invalid.as_deref().unwrap().contains(named),
+            "{assessment:?}"
+        );
+        assert_eq!(assessment.metrics, [("contains".to_owned(), 100.0)]);
+        assert_eq!(judge.prompts.lock().unwrap().len(), 2);
+
+        // The second answer counts.
+        let judge = Judged::answering([odd(score), verdict(60, false)]);
+        let scorer = parts.for_task("q", judge);
+        assert_eq!(
+            scorer.score(&LoopOutput::new("Paris")).await.unwrap().score,
+            Some(80.0)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_judged_metric_without_a_valid_score_is_an_invalid_score() {
+    let geval = metric(
+        "geval",
+        json!({"name": "g", "criteria": "x", "evaluation_steps": ["y"]}),
+    );
+    let parts = parts(vec![geval], None);
+    let odd = json!({"reason": "r", "score": 11});
+    let scorer = parts.for_task("q", Judged::answering([odd.clone(), odd.clone()]));
+    let assessment = scorer.score(&LoopOutput::new("a")).await.unwrap();
+    assert_eq!(assessment.score, None);
+    let reason = assessment.invalid.unwrap();
+    assert!(
+        reason.contains("the score 11 is not between 0 and 10"),
+        "{reason}"
+    );
+    let scorer = parts.for_task("q", Judged::answering([odd]));
+    assert!(scorer.score(&LoopOutput::new("a")).await.is_err(), "unreachable");
 }
 
 #[tokio::test]
