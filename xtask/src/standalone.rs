@@ -25,6 +25,9 @@ const FOR_TESTS: &str = "test-util";
 /// Projects outside the workspace that depend on one crate each and run its README example.
 const EMBED: &str = "fixtures/embed";
 
+/// How many packages a project may compile that depends on one crate, itself included.
+const MAX_PACKAGES: &[(&str, usize)] = &[("orchestrator", 60)];
+
 /// The sets of features that each package of a build is built with, by the package's name and version.
 type Features = BTreeMap<String, BTreeSet<String>>;
 
@@ -139,6 +142,13 @@ fn embed(metadata: &Metadata) -> Result<()> {
     for name in &names {
         check_readme(name)?;
     }
+    for (name, most) in MAX_PACKAGES {
+        let count = packages(name)?;
+        println!("standalone: a project with holodeck-{name} has {count} packages, of at most {most}");
+        if count > *most {
+            bail!("a project with holodeck-{name} has {count} packages; at most {most} are allowed");
+        }
+    }
     let target = metadata.target_directory();
     let mut build = host::cargo(["build", "--quiet", "--locked", "--workspace", "--manifest-path"]);
     host::run(
@@ -156,6 +166,23 @@ fn embed(metadata: &Metadata) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// How many packages a project of [`EMBED`] compiles, itself included.
+fn packages(name: &str) -> Result<usize> {
+    let mut tree = host::cargo(["tree", "--locked", "--edges", "normal", "--prefix", "none"]);
+    let manifest = workspace::root().join(EMBED).join("Cargo.toml");
+    let project = format!("embed-{name}");
+    let text = host::output(
+        tree.args(["--package", &project, "--manifest-path"])
+            .arg(manifest),
+    )?;
+    let lines = text.lines().map(|line| line.trim_end_matches(" (*)"));
+    let packages: BTreeSet<&str> = lines.filter(|line| !line.is_empty()).collect();
+    if packages.len() < 2 {
+        bail!("cargo tree lists nothing for {project}");
+    }
+    Ok(packages.len())
 }
 
 /// The example of a README is the program that is run.

@@ -19,13 +19,15 @@ mod trajectory;
 #[doc(no_inline)]
 pub use {holodeck_backend_api as api, holodeck_model as model};
 
+pub use holodeck_model::{Clock, SystemClock};
+
 pub use agui::{AgUiEvent, AgUiMetadata, AgUiOptions, AgUiRequest, AgUiRun, RunAgentInput};
 pub use check::{Invariant, StreamChecker, View, Violation, replay_violations};
 pub use draft::Draft;
 pub use fold::{agent_execution_result, execution_result, history};
 pub use recorder::{Ignored, NewRun, RunRecorder};
 pub use recording::{Delivery, EventSink, RecordError, RecordedRun, Recording};
-pub use source::{Clock, Ids, RandomIds, SystemClock};
+pub use source::{Ids, RandomIds};
 pub use store::{
     ApprovalAnswer, ApprovalInfo, EventStore, MemoryStore, Resolution, Retention, RunInfo, SessionCursor,
     SessionInfo, StoreError, StoredEvent, Subscription, Swept, approval_decision,

@@ -11,6 +11,7 @@ mod call_details;
 mod call_paths;
 mod case;
 mod cli_version;
+mod clock;
 mod code;
 mod config;
 mod deciders;
@@ -62,6 +63,7 @@ pub use case::{
     is_later_trial, is_repeated_unit, match_cases, recorded_trial_name,
 };
 pub use cli_version::CliVersion;
+pub use clock::{Clock, SystemClock};
 pub use code::Code;
 pub use config::*;
 pub use deciders::{

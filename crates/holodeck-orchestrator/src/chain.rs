@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     evidence::Evidence,
-    turn::{ReadyAgent, TurnResult, Watch},
+    watch::{ReadyAgent, TurnResult, Watch},
 };
 
 /// Executes commands with skills.
@@ -23,14 +23,26 @@ pub trait SkillsRuntime: Send + Sync {
     async fn execute(&self, skill: &str, call: &ExecutorCall) -> Result<ExecutorOutput, ExecutorFailure>;
 }
 
-/// Executes commands that nothing else does.
+/// Executes commands that nothing else does. A closure that takes an [`ExecutorCall`] and returns a future is one.
 #[async_trait]
 pub trait LegacyExecutor: Send + Sync {
     /// Executes a command.
     async fn execute(&self, call: &ExecutorCall) -> Result<ExecutorOutput, ExecutorFailure>;
 }
 
-/// A command for an executor.
+#[async_trait]
+impl<F, R> LegacyExecutor for F
+where
+    F: Fn(ExecutorCall) -> R + Send + Sync,
+    R: Future<Output = Result<ExecutorOutput, ExecutorFailure>> + Send,
+{
+    async fn execute(&self, call: &ExecutorCall) -> Result<ExecutorOutput, ExecutorFailure> {
+        self(call.clone()).await
+    }
+}
+
+/// A command for an executor. Clones are the same call.
+#[derive(Clone)]
 pub struct ExecutorCall {
     /// The command.
     pub context: CommandContext,

@@ -17,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 use self::attempt::{End, Progress, end_of, end_of_result, usage_of};
 use crate::{
     Assessment, ImproveError, Improver, LoopOutput, LoopReport, QualityAssessment, SelectedBy, Selection,
-    SelectionTask, Selector,
+    SelectionTask, Selector, caught,
     evidence::EvidenceIssue,
     gates::{Gate, GateResult, Refusal},
-    turn::{Observers, ReadyAgent, TurnResult, Watch},
+    watch::{Observers, ReadyAgent, TurnResult, Watch},
 };
 
 /// The specialists of an agent.
@@ -237,12 +237,10 @@ impl SdkExecutor {
 }
 
 fn panic_text(error: tokio::task::JoinError) -> String {
-    let Ok(payload) = error.try_into_panic() else {
-        return "the task was lost".to_owned();
-    };
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "a panic".to_owned())
+    match error.try_into_panic() {
+        Ok(panic) => caught::panic_text(panic.as_ref()),
+        Err(_) => "the task was lost".to_owned(),
+    }
 }
 
 /// How far an attempt goes.

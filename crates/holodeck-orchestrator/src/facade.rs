@@ -2,9 +2,8 @@
 
 mod finish;
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
-use futures::FutureExt as _;
 use holodeck_model::{
     AfterSideEffects, CommandContext, CommandResult, EvidenceConfig, ExecutionAttempt, ExecutorKind,
     TerminationReason,
@@ -12,12 +11,13 @@ use holodeck_model::{
 
 use self::finish::{Completion, Ended};
 use crate::{
+    caught::caught,
     chain::{ExecutorCall, ExecutorFailure, ExecutorOutput, FailureClass, LegacyExecutor, SkillsRuntime},
     evidence::Evidence,
     executor::{AttemptDetails, ExecuteOptions, SdkExecutor},
     hooks::{Hook, HookReport},
     telemetry::{ExecutionEvent, Routed, SdkRouted, Sinks, TelemetrySink},
-    turn::{Observers, TurnObserver, Watch},
+    watch::{Observers, TurnObserver, Watch},
 };
 
 /// The reason in the output of a command whose fallback is blocked.
@@ -84,7 +84,7 @@ pub struct ExecutionFacade {
 #[non_exhaustive]
 pub enum FacadeError {
     /// Neither the backend nor a skill nor the legacy executor can execute it.
-    #[error("nothing executes the command `{command}`")]
+    #[error("nothing executes the command `{command}`: {}", why(reasons, missing))]
     NoExecutor {
         /// The command.
         command: String,
@@ -95,6 +95,15 @@ pub enum FacadeError {
         /// The attempt of the backend.
         attempt: Option<Box<AttemptDetails>>,
     },
+}
+
+/// Why no executor is left, in one line.
+fn why(reasons: &[String], missing: &[&'static str]) -> String {
+    let mut parts = reasons.to_vec();
+    if !missing.is_empty() {
+        parts.push(format!("not configured: {}", missing.join(", ")));
+    }
+    parts.join("; ")
 }
 
 /// A command that was executed, with everything about how.
@@ -394,8 +403,7 @@ fn sdk_verdict(details: &AttemptDetails, is_unscored: bool) -> Verdict {
 async fn guarded(
     run: impl Future<Output = Result<ExecutorOutput, ExecutorFailure>>,
 ) -> Result<ExecutorOutput, ExecutorFailure> {
-    match AssertUnwindSafe(run).catch_unwind().await {
-        Ok(result) => result,
-        Err(_) => Err(ExecutorFailure::broken("the executor panicked")),
-    }
+    caught(run)
+        .await
+        .unwrap_or_else(|panic| Err(ExecutorFailure::broken(format!("the executor panicked: {panic}"))))
 }

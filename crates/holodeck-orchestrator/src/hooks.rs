@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio::sync::watch;
 
-/// Observes executions.
+/// Observes executions. A closure that takes a [`&HookEvent`](HookEvent) is one.
 ///
 /// A hook gets a shared reference and returns nothing, so it can neither change an event nor decide anything:
 ///
@@ -65,6 +65,12 @@ use tokio::sync::watch;
 pub trait Hook: Send + Sync {
     /// Receives an event. Called on a thread of its own, for one event after the other.
     fn on_event(&self, event: &HookEvent);
+}
+
+impl<F: Fn(&HookEvent) + Send + Sync> Hook for F {
+    fn on_event(&self, event: &HookEvent) {
+        self(event);
+    }
 }
 
 /// Something that happened in an execution.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     chain::{ExecutorCall, ExecutorFailure, ExecutorOutput, LegacyExecutor},
-    turn::ReadyAgent,
+    watch::ReadyAgent,
 };
 
 /// Runs a program. It gets the command as JSON on its standard input; what it writes to standard output is the answer, a

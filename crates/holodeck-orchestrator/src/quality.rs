@@ -7,15 +7,19 @@ mod prompt;
 mod replay;
 mod rules;
 mod run;
+#[cfg(feature = "scorers")]
 mod scorer;
+#[cfg(feature = "scorers")]
 mod signals;
 mod state;
 
 use std::{future::Future, sync::Arc};
 
 use async_trait::async_trait;
-use holodeck_events::{Clock, SystemClock};
-use holodeck_model::{IterationRecord, JsonMap, SideEffects, TerminationReason, UsageMetadata};
+#[cfg(feature = "routing")]
+use holodeck_model::SideEffects;
+use holodeck_model::{Clock, IterationRecord, JsonMap, SystemClock, TerminationReason, UsageMetadata};
+#[cfg(feature = "routing")]
 use holodeck_turn::TurnRecord;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -24,7 +28,9 @@ pub use prompt::{data_block, repair_prompt};
 pub use replay::{LoopReplay, ReplayedIteration, replay};
 pub use rules::{InvalidRule, LoopRules};
 pub use run::QualityLoop;
+#[cfg(feature = "scorers")]
 pub use scorer::{AnswerScorer, ScorerParts};
+#[cfg(feature = "scorers")]
 pub use signals::{Signals, split_command};
 pub use state::{LoopState, LoopStep, LoopVerdict};
 
@@ -40,6 +46,7 @@ pub struct LoopOutput {
     /// The evidence that was observed while it was produced.
     pub evidence: Option<JsonMap>,
     /// The turn that produced it, for scorers that look at more than the text.
+    #[cfg(feature = "routing")]
     #[serde(skip)]
     pub turn: Option<Arc<TurnRecord>>,
 }
@@ -54,6 +61,7 @@ impl LoopOutput {
     }
 
     /// The answer of a turn of an agent, with what the turn used.
+    #[cfg(feature = "routing")]
     pub fn of_turn(turn: Arc<TurnRecord>) -> Self {
         let asked = turn.result.num_turns > 0 || turn.usage.is_some();
         let mut calls = turn.result.tool_results.iter();

@@ -23,7 +23,7 @@ use crate::{
     chain::{ExecutorCall, ExecutorFailure, ExecutorOutput, SkillsRuntime},
     legacy::program_output,
     quality::data_block,
-    turn::ReadyAgent,
+    watch::ReadyAgent,
 };
 
 /// How the scripts of skills are run.

@@ -250,7 +250,7 @@ fn a_broken_grader_is_an_error_of_its_metric_and_never_ends_the_run() {
         ("says_text", "is of type `str`, not a number"),
         ("none", "is of type `NoneType`, not a number"),
         ("nan", "is nan, not a score"),
-        ("high", "which is not between 0 and 1"),
+        ("high", "is not between 0 and 1"),
         ("says_passed", "`passed` is of type `str`"),
         ("floods", "1048576"),
     ] {

@@ -91,7 +91,7 @@ fn an_asking_metric_keeps_its_place_and_follows_the_same_rules() {
         (
             "more than ten",
             Verdict::Error,
-            Some("`length` returned 1.3, which is not between 0 and 1"),
+            Some("`length` gave no valid score: 1.3 is not between 0 and 1"),
         ),
     ] {
         let input = answer(response, response);

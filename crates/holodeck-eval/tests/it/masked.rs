@@ -7,7 +7,7 @@ use futures::FutureExt as _;
 use holodeck_eval::{
     Asked, CalledTool, ConversationTurn, EvalInput, Grader, InputText, JudgeRequest, MaskedInput, MaskedText,
     MetricOutcome, Programs, Verdict, VerdictFormat,
-    model::{CodeMetric, OnMasked, Redactor},
+    model::{CodeMetric, GraderFailure, OnMasked, Redactor},
 };
 use serde_json::{Map, Value, json};
 

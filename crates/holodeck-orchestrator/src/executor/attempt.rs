@@ -14,7 +14,7 @@ use crate::{
     chain::mark_truncation,
     evidence::check_evidence,
     gates::{Gates, Refusal},
-    turn::Watch,
+    watch::Watch,
 };
 
 /// The state of an attempt while it runs; it survives a panic.

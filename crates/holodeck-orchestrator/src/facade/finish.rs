@@ -12,7 +12,7 @@ use crate::{
     executor::{AttemptDetails, issues_text},
     hooks::HookReport,
     telemetry::{Completed, ExecutionEvent, Sinks},
-    turn::Watch,
+    watch::Watch,
 };
 
 impl ExecutionFacade {

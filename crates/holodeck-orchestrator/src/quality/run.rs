@@ -1,8 +1,13 @@
 //! The loop itself: calls the scorer and the improver, and does what [`LoopState`] decides.
 
-use std::{any::Any, future::Future, panic::AssertUnwindSafe, time::Duration};
+use std::{
+    future::{Future, pending, poll_fn},
+    panic::AssertUnwindSafe,
+    pin::pin,
+    task::Poll,
+    time::Duration,
+};
 
-use futures::FutureExt as _;
 use holodeck_model::{IterationRecord, Spent, TerminationReason, UsageMetadata, hex};
 use sha2::{Digest as _, Sha256};
 
@@ -10,6 +15,7 @@ use super::{
     Assessment, ImproveError, Improver, InvalidRule, LoopControl, LoopOutput, LoopReport, LoopRules,
     LoopState, LoopStep, LoopVerdict, QualityAssessment, Scorer, state,
 };
+use crate::caught::caught;
 
 /// How many improvements an iteration is asked for.
 pub(super) const MAX_IMPROVEMENTS: usize = 5;
@@ -198,25 +204,27 @@ impl Running<'_> {
 
     /// Waits for a call until it returns, the loop is cancelled, or the hard limit is reached.
     async fn call<T>(&self, call: impl Future<Output = T>) -> Call<T> {
-        let guarded = AssertUnwindSafe(call).catch_unwind();
         let limit = self.state.rules().hard_timeout_seconds;
         let limit = limit.map(|limit| Duration::try_from_secs_f64(limit).unwrap_or(Duration::MAX));
         let passed = self.control.clock.elapsed().saturating_sub(self.started);
-        let interrupted = async {
+        let mut interrupted = pin!(async {
             match limit {
                 Some(limit) => tokio::time::sleep(limit.saturating_sub(passed)).await,
-                None => std::future::pending().await,
+                None => pending().await,
             }
-        };
-        tokio::select! {
-            biased;
-            () = self.control.cancel.cancelled() => Call::Cancelled,
-            result = guarded => match result {
-                Ok(value) => Call::Returned(value),
-                Err(panic) => Call::Panicked(message(panic.as_ref())),
-            },
-            () = interrupted => Call::Interrupted,
-        }
+        });
+        let mut cancelled = pin!(self.control.cancel.cancelled());
+        let mut called = pin!(caught(call));
+        poll_fn(|context| {
+            if cancelled.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Call::Cancelled);
+            }
+            if let Poll::Ready(result) = called.as_mut().poll(context) {
+                return Poll::Ready(result.map_or_else(Call::Panicked, Call::Returned));
+            }
+            interrupted.as_mut().poll(context).map(|()| Call::Interrupted)
+        })
+        .await
     }
 
     fn step(&mut self, step: LoopStep) -> LoopVerdict {
@@ -324,11 +332,4 @@ impl Running<'_> {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// The text of a panic.
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "unknown".to_owned())
 }

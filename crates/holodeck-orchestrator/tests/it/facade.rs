@@ -115,7 +115,11 @@ async fn legacy_answers_and_its_mode_is_stamped_only_if_absent() {
 #[tokio::test]
 async fn nothing_left_names_what_is_missing() {
     let error = execute(failing().facade()).await.unwrap_err();
-    assert_eq!(error.to_string(), "nothing executes the command `review`");
+    assert_eq!(
+        error.to_string(),
+        "nothing executes the command `review`: sdk: sdk_exception: down; not configured: `routing.skills`, \
+         `routing.legacy`"
+    );
     let FacadeError::NoExecutor {
         reasons,
         missing,

@@ -11,6 +11,7 @@
 )]
 
 mod bench;
+mod closures;
 mod facade;
 mod gates;
 mod hanging;
