@@ -473,6 +473,7 @@ fn answer(result: &CommandResult) -> Option<String> {
 
 fn problem(error: &RoutedError, path: &Path) -> Problem {
     let RoutedError::NoExecutor(FacadeError::NoExecutor {
+        command,
         reasons,
         missing,
         attempt,
@@ -481,7 +482,9 @@ fn problem(error: &RoutedError, path: &Path) -> Problem {
     else {
         return Problem::config(error.to_string());
     };
-    let mut problem = Problem::new(exit_of(attempt.as_deref()), error.to_string());
+    // The reasons have lines of their own.
+    let message = format!("nothing executes the command `{command}`");
+    let mut problem = Problem::new(exit_of(attempt.as_deref()), message);
     problem.details.clone_from(reasons);
     if !missing.is_empty() {
         problem
