@@ -372,7 +372,7 @@ pub enum MetricError {
         /// Why.
         reason: String,
     },
-    /// What computes it ended well, and what it returned is no score: none, not a number, or outside the range of scores.
+    /// It was computed without a failure, and the result is no score: none, not a number, or outside the range of scores.
     #[error("`{metric}` gave no valid score: {problem}")]
     NotAScore {
         /// The metric.

@@ -11,7 +11,20 @@ use crate::{
     watch::ReadyAgent,
 };
 
-/// Runs a program. It gets the command as JSON on its standard input; what it writes to standard output is the answer, a
+/// Runs a program.
+///
+/// ```
+/// use holodeck_orchestrator::{LegacyProgram, process::ChildEnv};
+///
+/// let program = LegacyProgram {
+///     command: vec!["cat".to_owned()],
+///     folder: ".".into(),
+///     env: ChildEnv::inherit(&["PATH"], |name| std::env::var_os(name)),
+///     limit: std::time::Duration::from_secs(10),
+/// };
+/// ```
+///
+/// It gets the command as JSON on its standard input; what it writes to standard output is the answer, a
 /// JSON object as its fields and everything else as text.
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]

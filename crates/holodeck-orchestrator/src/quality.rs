@@ -137,7 +137,7 @@ pub struct QualityAssessment {
     pub score: Option<f64>,
     /// Whether it meets the threshold.
     pub passed: bool,
-    /// Why the scorer's score is none, so that 0 stands for it.
+    /// Why the scorer gave no score; the score is 0 then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
     /// The scores of its parts.
@@ -268,6 +268,16 @@ where
 pub type LoopObserver = Arc<dyn Fn(&IterationRecord) + Send + Sync>;
 
 /// Controls a loop from outside.
+///
+/// ```
+/// use holodeck_orchestrator::{CancellationToken, LoopControl};
+///
+/// let cancel = CancellationToken::new();
+/// let control = LoopControl::default().cancelled_by(cancel.clone());
+/// // From elsewhere, at any time: the loop ends, and returns the best output so far.
+/// cancel.cancel();
+/// # assert!(control.cancel.is_cancelled());
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct LoopControl {

@@ -18,6 +18,16 @@ use crate::{
 };
 
 /// An agent that is ready to answer, and how its turns are run.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use holodeck_orchestrator::{KnownTools, ReadyAgent, api::AgentBackend, turns::TurnRunner};
+///
+/// fn ready(backend: Arc<dyn AgentBackend>, turns: TurnRunner) -> ReadyAgent {
+///     ReadyAgent { backend, turns, tools: KnownTools::default() }
+/// }
+/// ```
 #[derive(Clone)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct ReadyAgent {

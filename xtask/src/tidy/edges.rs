@@ -97,7 +97,9 @@ fn judge(of: &Crate, dependency: Dependency<'_>, members: &[&str]) -> Option<Ref
 fn edge_allowed(of: &Crate, to: &str, used: Use) -> bool {
     let for_tests = FOR_TESTS.contains(&to) && used == Use::Dev;
     let beneath = || find(to).is_some_and(|to| to.may_use.contains(&of.name));
-    of.may_use.contains(&to) || (for_tests && !beneath())
+    // Of itself for the features that its tests are about.
+    let itself = of.name == to && used == Use::Dev;
+    of.may_use.contains(&to) || itself || (for_tests && !beneath())
 }
 
 fn import_allowed(importer: &Importer, of: &Crate, used: Use) -> bool {

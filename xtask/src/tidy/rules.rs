@@ -164,7 +164,6 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-backend-api",
             "holodeck-eval",
             "holodeck-judging",
-            "holodeck-events",
             "holodeck-process",
             "holodeck-turn",
         ],

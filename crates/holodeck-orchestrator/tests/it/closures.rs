@@ -1,4 +1,4 @@
-//! What an embedding program writes as closures: another executor and a hook.
+//! Closures of an embedding program: another executor and a hook.
 
 use std::sync::{Arc, Mutex};
 
