@@ -108,7 +108,7 @@ const RUNS: &[Run] = &[
     },
     Run {
         name: "files",
-        planned_minutes: 15,
+        planned_minutes: 40,
         // Four releases of the real CLI open files: every place, tool, mode and person, also in a sub-agent; and every pattern.
         cargo: &[
             "test",
@@ -116,6 +116,22 @@ const RUNS: &[Run] = &[
             "holodeck",
             "--lib",
             "the_whole",
+            "--",
+            "--ignored",
+            "--nocapture",
+        ],
+    },
+    Run {
+        name: "clients",
+        planned_minutes: 2,
+        // Every answer of a client to a question over every route; CI has a sample.
+        cargo: &[
+            "test",
+            "-p",
+            "holodeck-cli",
+            "--test",
+            "it",
+            "no_answer_of_a_client_opens_a_file_outside",
             "--",
             "--ignored",
             "--nocapture",

@@ -3,7 +3,7 @@
 
 use std::{ffi::OsString, io, path::Path};
 
-use holodeck_model::{HOLODECK_SERVER, mcp_tool_name};
+use holodeck_model::{CliText, HOLODECK_SERVER, mcp_tool_name};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -91,9 +91,11 @@ pub(crate) fn argv(
     let private = home.denials();
     let managed = options.managed_servers.iter().flatten();
     let managed: Vec<String> = managed.map(|server| format!("mcp__{server}")).collect();
+    let files: Vec<String> = options.denied_files.iter().filter_map(CliText::as_text).collect();
     let refused = options
         .disallowed_tools
         .iter()
+        .chain(&files)
         .chain(withheld)
         .chain(&private)
         .chain(&managed);
@@ -102,6 +104,9 @@ pub(crate) fn argv(
     // One argument for each: a path may contain a comma.
     args.flag("--disallowedTools");
     refused.chain(&main).for_each(|rule| args.flag(rule));
+    if let Some(rules) = home.rules() {
+        args.path("--settings", rules);
+    }
     for folder in &options.additional_directories {
         args.path("--add-dir", folder);
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use holodeck_backend_api::{CallPath, PathAccess};
 use holodeck_model::{join_path, named_paths, path_access, resolve_links};
 use serde_json::Value;
+use unicode_normalization::UnicodeNormalization as _;
 
 use crate::home::Home;
 
@@ -59,9 +60,9 @@ impl PathResolver<'_> {
 
     /// The absolute paths that a text may mean.
     fn readings(&self, text: &str) -> Vec<PathBuf> {
-        let trimmed = text.trim();
-        // The CLI composes characters: of those that become an ASCII letter, this is the only one.
-        let composed = trimmed.replace('\u{212a}', "K");
+        // As the CLI trims a text, for which a byte order mark is a space; then it composes letters.
+        let trimmed = text.trim_matches(|letter: char| letter.is_whitespace() || letter == '\u{feff}');
+        let composed: String = trimmed.nfc().collect();
         let mut texts = vec![text.to_owned()];
         for other in [trimmed.to_owned(), composed] {
             if !texts.contains(&other) {
@@ -183,6 +184,18 @@ mod tests {
             read(" /etc/x "),
             ["/etc/x", "/workspace/ /etc/x ", "/workspace/sub/ /etc/x "]
         );
+        for mark in ["\u{feff}", "\u{2028}\u{feff}", "\u{a0}", "\u{3000}"] {
+            let places = read(&format!("{mark}/etc/x{mark}"));
+            assert!(places.contains(&"/etc/x".to_owned()), "{mark:?} {places:?}");
+        }
+        // A link whose name is written with a separate accent leads where the composed name leads.
+        symlink(base.join("out"), base.join("workspace/l\u{e9}")).unwrap();
+        let places_of_link = read(&format!("{}/x", base.join("workspace/le\u{301}").display()));
+        assert!(
+            places_of_link.contains(&"/out/x".to_owned()),
+            "{places_of_link:?}"
+        );
+        assert_eq!(read("/proc/self/root/etc/passwd"), ["?"]);
         assert_eq!(
             read("~/.ssh"),
             ["/workspace/sub/~/.ssh", "/workspace/~/.ssh", "HOME/.ssh"]

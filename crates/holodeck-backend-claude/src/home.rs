@@ -13,7 +13,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use holodeck_model::{PathGlob, TEMPORARY_PREFIX, resolve_links};
+use holodeck_model::{CliText, PathGlob, TEMPORARY_PREFIX, resolve_links};
 
 use crate::ClaudeOptions;
 
@@ -30,6 +30,8 @@ pub(crate) struct Home {
     /// Held until this process ends, however it ends. Released after the folder is deleted.
     _lock: File,
     system_prompt: PathBuf,
+    /// A file with the rules that no argument can hold, if there are any.
+    rules: Option<PathBuf>,
     working_directory: PathBuf,
 }
 
@@ -63,6 +65,11 @@ impl Home {
                 write_private(&shown, &fs::read(real)?)?;
             }
         }
+        let rules = rules_with_half_letters(options);
+        let rules = rules.map(|rules| (at("config").join("deny-rules.json"), rules));
+        if let Some((file, rules)) = &rules {
+            write_private(file, rules.as_bytes())?;
+        }
         let working_directory = match &options.working_directory {
             // The folder of `agent.yaml` has an empty name.
             Some(folder) => std::path::absolute(Path::new(".").join(folder))?,
@@ -72,6 +79,7 @@ impl Home {
             folder,
             _lock: lock,
             system_prompt,
+            rules: rules.map(|(file, _)| file),
             working_directory,
         })
     }
@@ -106,6 +114,10 @@ impl Home {
         &self.system_prompt
     }
 
+    pub(crate) fn rules(&self) -> Option<&Path> {
+        self.rules.as_deref()
+    }
+
     pub(crate) fn working_directory(&self) -> &Path {
         &self.working_directory
     }
@@ -118,13 +130,19 @@ impl Home {
         let beside: BTreeSet<PathBuf> = beside.into_iter().chain(real).collect();
         let places = beside.iter().flat_map(|beside| {
             let glob = PathGlob::literal(&beside.to_string_lossy());
-            glob.to_cli()
+            let spellings = glob.to_cli().into_iter();
+            spellings.filter_map(|text| text.as_text())
         });
         let private = [
             "home/**",
             "system-prompt.md",
             "config/*.json",
-            "config/projects/*/*.jsonl",
+            "config/*.jsonl",
+            "config/projects/**/*.jsonl",
+            "config/file-history/**",
+            "config/shell-snapshots/**",
+            "config/todos/**",
+            "config/debug/**",
         ];
         let rules = places.flat_map(|beside| private.map(|private| format!("{beside}/{PREFIX}*/{private}")));
         rules
@@ -149,6 +167,16 @@ impl Home {
         let replace = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         folder.to_string_lossy().chars().map(replace).collect()
     }
+}
+
+/// The rules with half letters as settings of the CLI: an argument cannot hold these.
+fn rules_with_half_letters(options: &ClaudeOptions) -> Option<String> {
+    let rules = options.denied_files.iter();
+    let rules: Vec<String> = rules
+        .filter(|rule| rule.as_text().is_none())
+        .map(CliText::to_json)
+        .collect();
+    (!rules.is_empty()).then(|| format!(r#"{{"permissions":{{"deny":[{}]}}}}"#, rules.join(",")))
 }
 
 /// Whether a private folder of this user is no longer in use.

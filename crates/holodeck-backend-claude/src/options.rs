@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{AnswerFormat, Approver, Thinking, ToolHost, ToolNames};
-use holodeck_model::{CliVersion, ServerNeed, ToolAccess};
+use holodeck_model::{CliText, CliVersion, ServerNeed, ToolAccess};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
@@ -29,6 +29,7 @@ pub struct ClaudeOptions {
     pub(crate) subagent_tools: Vec<String>,
     pub(crate) subagent_commands: BTreeMap<String, Vec<String>>,
     pub(crate) disallowed_tools: Vec<String>,
+    pub(crate) denied_files: Vec<CliText>,
     pub(crate) approved_tools: Vec<String>,
     pub(crate) allowed_commands: Option<Vec<String>>,
     pub(crate) names: ToolNames,
@@ -149,6 +150,7 @@ impl ClaudeOptions {
             subagent_tools: Vec::new(),
             subagent_commands: BTreeMap::new(),
             disallowed_tools: Vec::new(),
+            denied_files: Vec::new(),
             approved_tools: Vec::new(),
             allowed_commands: None,
             names: ToolNames::with_builtins(),
@@ -245,6 +247,12 @@ impl ClaudeOptions {
     /// Adds tools, or uses such as `Bash(rm *)`, that are always refused.
     pub fn disallowed_tools<T: Into<String>>(mut self, rules: impl IntoIterator<Item = T>) -> Self {
         self.disallowed_tools.extend(rules.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds rules by which the CLI itself denies files, such as `Read(//etc/**)`.
+    pub fn denied_files(mut self, rules: impl IntoIterator<Item = CliText>) -> Self {
+        self.denied_files.extend(rules);
         self
     }
 

@@ -120,6 +120,7 @@ impl Subject {
     /// Converts the error of opening an agent.
     fn open(&self, error: OpenError) -> Problem {
         match error {
+            OpenError::Target(refused) => refused.into(),
             OpenError::Answers(error) => answers(&error),
             OpenError::Tools(ToolSetupError::Index(error)) => self.index(&error),
             OpenError::Tools(ToolSetupError::Tools(explanation)) => tools(explanation),

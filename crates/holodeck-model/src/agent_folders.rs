@@ -191,8 +191,7 @@ impl AgentFolders {
             let is_inside = is_within(place, folder)
                 && name.is_some_and(is_own)
                 && !self.inside.iter().any(|inside| is_work(&inside));
-            let is_searched =
-                access == PathAccess::Search && is_within(folder, place) && self.is_outside(place);
+            let is_searched = access == PathAccess::Search && is_within(folder, place);
             is_inside || is_searched
         })
     }
@@ -218,9 +217,7 @@ impl AgentFolders {
             .cloned()
             .collect();
         let names: Vec<&str> = components(place).collect();
-        let of_holodeck = names
-            .iter()
-            .position(|name| name.eq_ignore_ascii_case(OWN_FOLDER));
+        let of_holodeck = names.iter().position(|name| name.to_lowercase() == OWN_FOLDER);
         if let Some(names) = of_holodeck.and_then(|index| names.get(..=index)) {
             own.push(format!("/{}", names.join("/")));
         }

@@ -10,7 +10,7 @@ use crate::{
     CallPattern, ClaudeConfig, NonInteractive, Occasion, OnApprovalTimeout, PathAccess, PermissionMode,
     Provider, RuleDecision, ToolIdentity, ToolKind, ToolNames, ToolOrigin, ToolPattern, Zone, path_access,
     tool_pattern::{matches_any, matches_real},
-    value::{Glob, PathBases, PathGlob, is_within},
+    value::{CliText, Glob, PathBases, PathGlob, is_within},
     without_pattern,
 };
 
@@ -534,7 +534,7 @@ impl ApprovalPolicy {
 
     /// The rules by which the CLI itself denies, in its syntax: for protected files that are not given back, and the
     /// entries of the deny list with a pattern for paths.
-    pub fn cli_denials(&self) -> Vec<String> {
+    pub fn cli_denials(&self) -> Vec<CliText> {
         let own = self.folders.own_folders().filter(|_| {
             let mut globs = self.approvals().flat_map(|(_, globs)| globs);
             !globs.any(PathGlob::has_own_folder)
@@ -544,7 +544,7 @@ impl ApprovalPolicy {
         let protected = own
             .chain(named.map(|place| PathGlob::literal(place)))
             .flat_map(|glob| glob.to_cli())
-            .flat_map(|place| [format!("Read({place})"), format!("Edit({place})")]);
+            .flat_map(|place| [place.between("Read(", ")"), place.between("Edit(", ")")]);
         let listed = self.denied.iter().filter_map(|entry| entry.pattern.as_ref());
         let listed = listed.filter(|pattern| matches!(pattern.calls, Some(CallPattern::Paths(_))));
         protected.chain(listed.flat_map(ToolPattern::to_cli)).collect()

@@ -169,11 +169,19 @@ pub fn named_paths(tool: &str, arguments: &Value) -> Option<Vec<NamedPath>> {
                 if is_present(arguments, name) {
                     let base = folder(arguments, below);
                     let pattern = text(arguments, name);
-                    let text = base
-                        .zip(pattern)
-                        .and_then(|(base, pattern)| Some(join_path(&base, &literal_part(&pattern)?)));
                     let access = PathAccess::List;
+                    let begins = base.as_ref().zip(pattern.as_ref());
+                    let text =
+                        begins.and_then(|(base, pattern)| Some(join_path(base, &literal_part(pattern)?)));
+                    // The CLI begins where it sees the first wildcard, and it knows fewer.
+                    let later = begins
+                        .map(|(base, pattern)| join_path(base, part_before(pattern, &['*', '?', '[', '{'])));
+                    let is_other = text.is_some() && later != text;
                     paths.push(NamedPath { text, access });
+                    paths.extend(later.filter(|_| is_other).map(|later| NamedPath {
+                        text: Some(later),
+                        access,
+                    }));
                 }
             }
             Filters(name) => {
@@ -213,20 +221,26 @@ fn folder(arguments: &Value, name: &str) -> Option<String> {
 /// The part of a pattern before its first wildcard; `None` if what follows may lead out of it.
 fn literal_part(pattern: &str) -> Option<String> {
     let pattern = pattern.trim();
-    let wildcard = pattern.find(['*', '?', '[', '{', '!', '(', '+', '@', '|', '\\']);
-    let Some(wildcard) = wildcard else {
-        return Some(pattern.to_owned());
-    };
-    let (literal, rest) = pattern.split_at_checked(wildcard)?;
+    let folder = part_before(pattern, &['*', '?', '[', '{', '!', '(', '+', '@', '|', '\\']);
+    let rest = pattern.strip_prefix(folder)?;
     let leads_out = rest.contains("..")
         || ["{/", ",/", "{~", ",~", "|/", "(/"]
             .iter()
             .any(|out| rest.contains(out));
+    (!leads_out || rest.is_empty()).then(|| folder.to_owned())
+}
+
+/// The folder of a pattern before its first wildcard; without one, the whole pattern.
+fn part_before<'p>(pattern: &'p str, wildcards: &[char]) -> &'p str {
+    let pattern = pattern.trim();
+    let Some(literal) = pattern.find(wildcards).and_then(|end| pattern.get(..end)) else {
+        return pattern;
+    };
     // The part of the last name before the wildcard is not a folder.
-    let folder = literal
+    literal
         .rfind('/')
-        .map_or("", |end| literal.get(..=end).unwrap_or_default());
-    (!leads_out).then(|| folder.to_owned())
+        .and_then(|end| literal.get(..=end))
+        .unwrap_or_default()
 }
 
 /// The filters of a search that name something outside of the folder that is searched.
@@ -331,6 +345,11 @@ mod tests {
             ("Glob", json!({"pattern": "*/../../*"}), vec![some(""), None]),
             ("Glob", json!({"pattern": "{/etc,x}/*"}), vec![some(""), None]),
             ("Glob", json!({"pattern": "~/x*"}), vec![some(""), some("~")]),
+            (
+                "Glob",
+                json!({"pattern": "/w/a(b/c*"}),
+                vec![some(""), some("/w"), some("/w/a(b")],
+            ),
             ("Bash", json!({"command": "cat /etc/passwd"}), vec![]),
             ("EnterWorktree", json!({}), vec![]),
             ("EnterWorktree", json!({"path": "../w"}), vec![some("../w")]),

@@ -108,6 +108,6 @@ pub use tool_names::{
 pub use tool_pattern::{CallPattern, ToolPattern};
 pub use usage::{Spent, TokenUsage, UsageMetadata};
 pub use value::{
-    Decimal, Glob, JsonMap, OneOrMany, PathBases, PathGlob, PathRef, Pattern, SecretMap, has_lost_digits,
-    python_str,
+    CliText, Decimal, Glob, JsonMap, OneOrMany, PathBases, PathGlob, PathRef, Pattern, SecretMap,
+    has_lost_digits, python_str,
 };

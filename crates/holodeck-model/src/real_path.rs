@@ -10,8 +10,8 @@ use std::{
 const MOST_LINKS: usize = 40;
 
 /// An absolute path with all links resolved and without `..`. What does not exist yet counts as what it will be: a link
-/// to a missing file is the place of that file. Links below `/proc` name different files for each process and are not
-/// followed.
+/// to a missing file is the place of that file. What `/proc` has for a process is an error: its links name other files for
+/// each reader, such as `/proc/self/root`.
 pub fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     if !path.is_absolute() {
         return Err(io::Error::new(
@@ -31,8 +31,11 @@ pub fn resolve_links(path: &Path) -> io::Result<PathBuf> {
             }
             Some(Component::Normal(name)) => {
                 let next = real.join(name);
+                if is_of_process(&next) {
+                    return Err(io::Error::other("it depends on the process that opens it"));
+                }
                 match fs::symlink_metadata(&next) {
-                    Ok(found) if found.is_symlink() && !real.starts_with("/proc") => {
+                    Ok(found) if found.is_symlink() => {
                         links += 1;
                         if links > MOST_LINKS {
                             return Err(io::Error::other("too many links"));
@@ -50,6 +53,16 @@ pub fn resolve_links(path: &Path) -> io::Result<PathBuf> {
         }
     }
     Ok(real)
+}
+
+/// Whether a path is the folder of a process.
+fn is_of_process(path: &Path) -> bool {
+    let Ok(name) = path.strip_prefix("/proc") else {
+        return false;
+    };
+    let name = name.to_string_lossy();
+    matches!(&*name, "self" | "thread-self")
+        || !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -86,8 +99,27 @@ mod tests {
             let found = resolve_links(&root.join(path)).ok();
             assert_eq!(found, expected.map(|path| root.join(path)), "{path}");
         }
-        let process = resolve_links(&root.join("in/process/cwd/x")).unwrap();
-        assert!(process.starts_with("/proc"), "{process:?}");
         assert!(resolve_links(Path::new("relative")).is_err());
+    }
+
+    #[test]
+    fn files_of_a_process_have_no_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("process");
+        symlink("/proc/self/root", &link).unwrap();
+        for path in [
+            "/proc/self",
+            "/proc/self/root/etc/passwd",
+            "/proc/thread-self/cwd/x",
+            "/proc/1/environ",
+            "/proc/1/task/1/root",
+            "/dev/fd/0",
+            "/proc/./self/../self/cwd",
+        ] {
+            assert!(resolve_links(Path::new(path)).is_err(), "{path}");
+        }
+        assert!(resolve_links(&link.join("etc/passwd")).is_err());
+        let cpu = resolve_links(Path::new("/proc/cpuinfo")).unwrap();
+        assert_eq!(cpu, Path::new("/proc/cpuinfo"));
     }
 }

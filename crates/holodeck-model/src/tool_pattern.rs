@@ -2,7 +2,7 @@
 
 use crate::{
     CallPath, ClaudeConfig, PathAccess, path_access,
-    value::{PathBases, PathGlob},
+    value::{CliText, PathBases, PathGlob},
 };
 
 /// An entry of an allow or deny list: a name, or a name with a pattern of its calls.
@@ -71,16 +71,16 @@ impl ToolPattern {
 
     /// The entry of a deny list in the CLI's syntax. In it, `Read` means every tool that reads, and `Edit`
     /// every tool that writes; it ignores patterns for the others.
-    pub fn to_cli(&self) -> Vec<String> {
+    pub fn to_cli(&self) -> Vec<CliText> {
         match &self.calls {
-            None => vec![self.tool.clone()],
-            Some(CallPattern::Other(pattern)) => vec![format!("{}({pattern})", self.tool)],
+            None => vec![CliText::from(self.tool.as_str())],
+            Some(CallPattern::Other(pattern)) => {
+                vec![CliText::from(format!("{}({pattern})", self.tool).as_str())]
+            }
             Some(CallPattern::Paths(glob)) => {
-                let tool = if self.writes() { "Edit" } else { "Read" };
-                glob.to_cli()
-                    .iter()
-                    .map(|glob| format!("{tool}({glob})"))
-                    .collect()
+                let tool = if self.writes() { "Edit(" } else { "Read(" };
+                let globs = glob.to_cli();
+                globs.iter().map(|glob| glob.between(tool, ")")).collect()
             }
         }
     }

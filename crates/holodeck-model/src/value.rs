@@ -1,5 +1,6 @@
 //! Small value types of the YAML that are neither plain strings nor plain structs.
 
+mod cli_text;
 mod decimal;
 mod glob;
 mod one_or_many;
@@ -10,6 +11,7 @@ mod python;
 mod secret;
 mod tagged;
 
+pub use cli_text::CliText;
 pub use decimal::{Decimal, has_lost_digits};
 pub use glob::Glob;
 pub use one_or_many::OneOrMany;

@@ -8,7 +8,7 @@ use holodeck_model::{create_private_folder, private_file};
 use rusqlite::{Connection, OptionalExtension as _};
 use sha2::{Digest as _, Sha256};
 
-use crate::RetrievalError;
+use crate::{RetrievalError, sqlite_file::may_open};
 
 /// Vectors and contexts that models have computed, by a hash of everything they depend on.
 ///
@@ -59,13 +59,26 @@ impl CacheKey {
     }
 }
 
+/// `HDmc`: distinguishes a cache from other programs' databases.
+const APPLICATION: i64 = 0x4844_6d63;
 /// Version of the file's layout; a file with another version is replaced by an empty one.
 const LAYOUT: i64 = 1;
+/// The only table of a cache.
+const TABLE: &str = "kept";
 /// If the file is larger than this when it is opened, the older half is deleted.
 const MOST_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
 impl ModelCache {
-    /// Opens `path`, or creates it with its folders. A file that is not a cache is replaced by an empty one.
+    /// Whether a file that exists may be a cache: it is empty, has the mark of one, or, as earlier builds wrote none, its
+    /// table and no other.
+    pub fn may_open(path: &Path) -> bool {
+        may_open(path, |contents| {
+            let is_table = |table: &String| table == TABLE;
+            contents.mark == APPLICATION || contents.mark == 0 && contents.tables.iter().all(is_table)
+        })
+    }
+
+    /// Opens `path`, or creates it with its folders. A file that is not a cache is refused.
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self, RetrievalError> {
         let path = path.into();
         let at = path.clone();
@@ -73,15 +86,12 @@ impl ModelCache {
             if let Some(folder) = at.parent() {
                 create_private_folder(folder).map_err(|error| failed(&at, &error))?;
             }
-            match open(&at) {
-                Err(error) if is_no_cache(&error) => {
-                    tracing::warn!(path = %at.display(), %error, "the cache is damaged; starting an empty one");
-                    std::fs::remove_file(&at).map_err(|error| failed(&at, &error))?;
-                    open(&at)
-                }
-                opened => opened,
+            if at.exists() && !Self::may_open(&at) {
+                let reason = "it exists and is not a cache of HoloDeck; move it, or name another folder in \
+                              `execution.cache_dir`";
+                return Err(failed(&at, &reason));
             }
-            .map_err(|error| failed(&at, &error))
+            open(&at).map_err(|error| failed(&at, &error))
         });
         let connection = opened.await.map_err(|error| failed(&path, &error))??;
         let connection = Mutex::new(connection);
@@ -152,8 +162,12 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     let layout: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     if layout != LAYOUT {
         connection.execute_batch(&format!(
-            "BEGIN IMMEDIATE; DROP TABLE IF EXISTS kept; PRAGMA user_version = {LAYOUT}; COMMIT"
+            "BEGIN IMMEDIATE; DROP TABLE IF EXISTS {TABLE}; PRAGMA user_version = {LAYOUT}; COMMIT"
         ))?;
+    }
+    let mark: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    if mark != APPLICATION {
+        connection.pragma_update(None, "application_id", APPLICATION)?;
     }
     connection.execute_batch(
         "CREATE TABLE IF NOT EXISTS kept (
@@ -176,12 +190,7 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn is_no_cache(error: &rusqlite::Error) -> bool {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-    matches!(error.sqlite_error_code(), Some(NotADatabase | DatabaseCorrupt))
-}
-
-fn failed(path: &Path, error: &dyn std::error::Error) -> RetrievalError {
+fn failed(path: &Path, error: &dyn std::fmt::Display) -> RetrievalError {
     RetrievalError::Store {
         store: format!("the cache `{}`", path.display()),
         reason: error.to_string(),
@@ -220,14 +229,51 @@ mod tests {
         );
     }
 
+    /// A database of another program.
+    fn database(path: &Path, batch: &str) {
+        Connection::open(path).unwrap().execute_batch(batch).unwrap();
+    }
+
     #[tokio::test]
-    async fn a_damaged_file_is_replaced_by_an_empty_one() {
+    async fn what_is_not_a_cache_is_refused_and_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("text"), "not a database, despite the file name".repeat(100)).unwrap();
+        std::fs::write(at("cut"), "SQLite format 3\0").unwrap();
+        database(&at("other"), "CREATE TABLE mine (a); INSERT INTO mine VALUES (7)");
+        database(&at("marked"), "PRAGMA application_id = 5; CREATE TABLE kept (a)");
+        database(
+            &at("similar"),
+            "PRAGMA user_version = 1; CREATE TABLE kept (a); CREATE TABLE mine (a)",
+        );
+        database(&at("wal"), "PRAGMA journal_mode = WAL; CREATE TABLE mine (a)");
+        std::os::unix::fs::symlink("other", at("link")).unwrap();
+        for name in ["text", "cut", "other", "marked", "similar", "wal", "link"] {
+            let before = std::fs::read(at(name)).unwrap();
+            let refused = ModelCache::open(at(name)).await.unwrap_err().to_string();
+            assert!(
+                refused.contains(name) && refused.contains("execution.cache_dir"),
+                "{refused}"
+            );
+            assert_eq!(std::fs::read(at(name)).unwrap(), before, "{name}");
+        }
+        std::fs::create_dir(at("folder")).unwrap();
+        assert!(ModelCache::open(at("folder")).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_cache_without_a_mark_is_one_if_it_has_no_other_table() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cache.db");
-        std::fs::write(&path, "not a database, despite the file name".repeat(100)).unwrap();
+        let key = CacheKey::of(CachedKind::Vector, &[]);
         let cache = ModelCache::open(&path).await.unwrap();
-        let any = CacheKey::of(CachedKind::Vector, &[]);
-        assert_eq!(cache.get(vec![any]).await.unwrap(), [None]);
+        cache.put(vec![(key, vec![7])]).await.unwrap();
+        drop(cache);
+        database(&path, "PRAGMA application_id = 0");
+        let cache = ModelCache::open(&path).await.unwrap();
+        assert_eq!(cache.get(vec![key]).await.unwrap(), [Some(vec![7])]);
+        std::fs::write(folder.path().join("empty.db"), "").unwrap();
+        ModelCache::open(folder.path().join("empty.db")).await.unwrap();
     }
 
     #[test]

@@ -55,6 +55,11 @@ impl EmbeddedStore {
         .await
     }
 
+    /// Whether a file that exists may be an index.
+    pub fn may_open(path: &Path) -> bool {
+        database::may_open(path)
+    }
+
     /// Moves a damaged file aside, so that [`open`](Self::open) creates a new one, and returns its new path. A file
     /// that is not a HoloDeck index stays.
     pub async fn set_aside_if_damaged(path: impl AsRef<Path>) -> Result<Option<PathBuf>, RetrievalError> {

@@ -25,6 +25,7 @@ mod rest;
 mod scan;
 mod search;
 mod settings;
+mod sqlite_file;
 mod store;
 mod vector;
 

@@ -3,7 +3,7 @@
 use std::{any::Any, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use futures::future::BoxFuture;
+use futures::{StreamExt as _, future::BoxFuture};
 use holodeck_backend_api::{AgentBackend, ToolHost};
 
 mod answers;
@@ -51,8 +51,10 @@ enum Verdict {
 type Check = for<'a> fn(&'a dyn Subject) -> BoxFuture<'a, Outcome>;
 type Outcome = Result<(), String>;
 
-/// Far longer than any check takes; a hanging check must end.
-const LONG: Duration = Duration::from_secs(20);
+/// Far longer than any check takes, also beside others; a hanging check must end.
+const LONG: Duration = Duration::from_secs(60);
+/// How many checks run at a time: most of them wait for a process.
+const AT_A_TIME: usize = 4;
 
 /// Runs every check that is not declared skipped. Each turn of each check is also recorded as events, and the record is
 /// checked against the invariants.
@@ -76,14 +78,18 @@ pub async fn run(subject: &dyn Subject) -> Report {
             ));
         }
     }
-    for (name, check) in checks {
+    let verdicts = futures::stream::iter(checks).map(|(name, check)| {
         let skip = skips.iter().find(|(skipped, _)| *skipped == name);
-        let verdict = match skip {
-            Some((_, reason)) => Verdict::Skipped(reason),
-            None => verdict(subject, check).await,
-        };
-        report.push((name, verdict));
-    }
+        let skip = skip.map(|(_, reason)| *reason);
+        async move {
+            let verdict = match skip {
+                Some(reason) => Verdict::Skipped(reason),
+                None => verdict(subject, check).await,
+            };
+            (name, verdict)
+        }
+    });
+    report.extend(verdicts.buffered(AT_A_TIME).collect::<Vec<_>>().await);
     Report(report)
 }
 

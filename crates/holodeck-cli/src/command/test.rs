@@ -344,6 +344,7 @@ impl<'a> Session<'a> {
         terminal: &mut Terminal,
     ) -> Result<Self, Failure> {
         let reports = output.reports()?;
+        options.open.reports = reports.paths().collect();
         let env = holodeck::environment(path).map_err(Problem::from)?;
         let agent = load(path, &env, terminal)?;
         options.agent_path = path.display().to_string();

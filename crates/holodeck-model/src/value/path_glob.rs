@@ -5,6 +5,7 @@
 
 use std::{fmt, iter::once};
 
+use super::cli_text::{CliText, spellings};
 use crate::call_paths::join_path;
 
 /// HoloDeck's own folder, wherever it is.
@@ -29,7 +30,7 @@ pub struct PathGlob {
 
 /// One component of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     /// `**`: any number of components.
     Any,
     /// One component.
@@ -37,7 +38,7 @@ enum Part {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Token {
+pub(super) enum Token {
     Literal(char),
     /// `*`
     Many,
@@ -174,13 +175,11 @@ impl PathGlob {
         })
     }
 
-    /// The pattern in the syntax of rules of the Claude CLI, where `//` begins an absolute path.
-    pub fn to_cli(&self) -> Vec<String> {
-        let write = |parts: &Vec<Part>| {
-            let parts: Vec<String> = parts.iter().map(ToString::to_string).collect();
-            format!("//{}", parts.join("/"))
-        };
-        self.anchored.iter().map(write).collect()
+    /// The pattern in the syntax of rules of the Claude CLI, where `//` begins an absolute path. The CLI must deny by all of
+    /// them.
+    pub fn to_cli(&self) -> Vec<CliText> {
+        let anchored = self.anchored.iter();
+        anchored.flat_map(|parts| spellings(parts)).collect()
     }
 }
 
@@ -200,73 +199,6 @@ impl Part {
         };
         tokens.iter().map(literal).collect()
     }
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Name(tokens) = self else {
-            return f.write_str("**");
-        };
-        for token in tokens {
-            match token {
-                Token::Literal(letter) => {
-                    if matches!(letter, '*' | '?' | '[' | ']' | '\\' | '!' | '#' | ' ') {
-                        f.write_str("\\")?;
-                    }
-                    write!(f, "{letter}")?;
-                }
-                Token::Many => f.write_str("*")?,
-                Token::Single => f.write_str("?")?,
-                Token::Class {
-                    negated: true,
-                    ranges,
-                } => match all_but(ranges) {
-                    Some(ranges) => write!(f, "[{ranges}]")?,
-                    None => f.write_str("?")?,
-                },
-                Token::Class { ranges, .. } => {
-                    f.write_str("[")?;
-                    for (first, last) in ranges {
-                        if first == last {
-                            write!(f, "\\{first}")?;
-                        } else {
-                            write!(f, "{first}-{last}")?;
-                        }
-                    }
-                    f.write_str("]")?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The ranges of all letters but these, as the CLI, which has no negated classes, reads them; `None` if it cannot. A class of
-/// it denies what ours denies.
-fn all_but(excluded: &[(char, char)]) -> Option<String> {
-    const LAST: char = '\u{ffff}';
-    let mut excluded = excluded.to_vec();
-    excluded.push(('/', '/'));
-    excluded.sort_unstable();
-    let mut ranges = String::new();
-    let mut from = '\u{1}';
-    for (first, last) in excluded.into_iter().chain([(char::MAX, char::MAX)]) {
-        if first > from {
-            let to = (from..first).next_back()?.min(LAST);
-            if [from, to]
-                .iter()
-                .any(|end| matches!(end, '[' | ']' | '\\' | '^' | '!' | '-'))
-            {
-                return None;
-            }
-            ranges.extend([from, '-', to]);
-        }
-        match (last..=char::MAX).nth(1) {
-            Some(next) if next <= LAST => from = from.max(next),
-            _ => break,
-        }
-    }
-    Some(ranges)
 }
 
 /// The names of an absolute path.
@@ -485,14 +417,21 @@ mod tests {
 
     #[test]
     fn a_pattern_is_written_for_the_cli_with_its_real_place() {
-        assert_eq!(glob("*.pem").to_cli(), ["//w/proj/**/*.pem"]);
-        assert_eq!(glob("../x[1]\\[").to_cli(), ["//w/x[\\1]\\["]);
-        assert_eq!(glob("../[!y]").to_cli(), ["//w/[\u{1}-.0-xz-\u{ffff}]"]);
-        assert_eq!(glob("../[!c-eab0-9]").to_cli(), ["//w/[\u{1}-.:-`f-\u{ffff}]"]);
+        // The spellings that need no half letters.
+        let cli = |glob: &PathGlob| {
+            let spellings = glob.to_cli();
+            spellings.iter().filter_map(CliText::as_text).collect::<Vec<_>>()
+        };
+        assert_eq!(cli(&glob("*.pem")), ["//w/proj/**/*.pem"]);
+        assert_eq!(cli(&glob("../x[1]\\[")), ["//w/x[\\1]\\["]);
+        assert_eq!(
+            cli(&glob("../[!c-eab0-9]")),
+            ["//w/[\u{1}-.:-`f-\u{ffff}]", "//w/[\u{1}-.:-`f-\u{10ffff}]"]
+        );
         // The beginning of the next range could not be written.
-        assert_eq!(glob("../[!Z]").to_cli(), ["//w/?"]);
+        assert_eq!(cli(&glob("../[!Z]")), ["//w/?"]);
         let linked = glob("~/.ssh/**").with_real_prefix("/mnt/keys");
-        assert_eq!(linked.to_cli(), ["//home/u/.ssh/**", "//mnt/keys/**"]);
+        assert_eq!(cli(&linked), ["//home/u/.ssh/**", "//mnt/keys/**"]);
         assert!(linked.matches("/mnt/keys/id"));
         assert_eq!(linked.literal_prefix(), "/home/u/.ssh");
     }

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
-use crate::RetrievalError;
+use crate::{
+    RetrievalError,
+    sqlite_file::{self, Contents},
+};
 
 /// `HDix`: distinguishes an index from other programs' databases.
 const APPLICATION: i64 = 0x4844_6978;
@@ -71,7 +74,7 @@ pub(super) struct Database {
 impl Database {
     /// Opens the file, or creates it.
     pub(super) fn open(path: &Path) -> Result<Self, RetrievalError> {
-        let writer = connect(path).and_then(|mut writer| {
+        let writer = connect_to_own(path).and_then(|mut writer| {
             migrate(&mut writer)?;
             Ok(writer)
         });
@@ -165,6 +168,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether a file that exists may be an index: it is empty, or a database with the mark of one or without tables.
+pub(super) fn may_open(path: &Path) -> bool {
+    sqlite_file::may_open(path, is_own)
+}
+
+fn is_own(contents: &Contents) -> bool {
+    contents.mark == APPLICATION || contents.tables.is_empty()
+}
+
+/// Connects to a file that is not another program's: to open that for writing would change it.
+fn connect_to_own(path: &Path) -> Result<Connection, DatabaseError> {
+    if Contents::of(path).is_ok_and(|contents| !is_own(&contents)) {
+        return Err(DatabaseError::Foreign);
+    }
+    connect(path)
+}
+
 fn connect(path: &Path) -> Result<Connection, DatabaseError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -236,7 +256,7 @@ pub(super) fn set_aside_if_damaged(path: &Path) -> Result<Option<PathBuf>, Retri
 
 fn is_damaged(path: &Path) -> bool {
     let check = || -> Result<bool, DatabaseError> {
-        let mut connection = connect(path)?;
+        let mut connection = connect_to_own(path)?;
         migrate(&mut connection)?;
         let sound: String = connection.pragma_query_value(None, "quick_check", |row| row.get(0))?;
         if sound != "ok" {

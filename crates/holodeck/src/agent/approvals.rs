@@ -78,6 +78,10 @@ fn own_files(agent: &ResolvedAgent, env: &Env) -> Vec<PathBuf> {
         .into();
     files.extend(env.user_dir());
     files.extend(agent.execution.replay.value.clone());
+    let outputs = inventory::outputs(agent).into_iter();
+    let outputs = outputs.flat_map(|output| output.files().map(|file| absolute(&file)).collect::<Vec<_>>());
+    // A folder with more in it than outputs is none of HoloDeck's own.
+    files.extend(outputs.filter(|file| !dir.starts_with(file)));
     let used = inventory::files(agent).into_iter();
     let env_files = used.filter(|used| matches!(used.named, Named::EnvFile(_)));
     files.extend(env_files.flat_map(|used| used.paths()));

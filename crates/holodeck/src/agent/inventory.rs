@@ -5,6 +5,7 @@
 
 mod files;
 mod keys;
+mod outputs;
 
 use std::{borrow::Cow, fmt};
 
@@ -18,6 +19,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 pub(crate) use files::{FileOwner, Named, UsedFile, files, files_of_grader};
 pub(crate) use keys::checks;
+pub(crate) use outputs::{Output, OutputKind, outputs};
 
 /// The block of the agent's own model.
 pub(crate) const OWN_MODEL: &str = "model";

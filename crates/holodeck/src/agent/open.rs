@@ -16,7 +16,9 @@ use crate::{
         backends::{BackendSelector, Specialist},
         inventory::{Inventory, ModelRole},
         mcp::McpServers,
-        prices, telemetry,
+        prices,
+        targets::{RefusedTarget, check_yaml_targets},
+        telemetry,
         tools::{ReadyTools, ToolSetup, prepare_tools},
         unsupported::refuse_unsupported,
     },
@@ -37,6 +39,8 @@ pub struct OpenOptions {
     pub answers: AnswerSource,
     /// Where to record live answers.
     pub record: Option<PathBuf>,
+    /// The reports of the run. Those of an earlier one hold its answers and expectations: the agent may not read them.
+    pub reports: Vec<PathBuf>,
     /// Whether built-in tools with side effects are available.
     pub side_effects: SideEffectGate,
     /// Whether indexes are rebuilt completely.
@@ -54,6 +58,9 @@ pub enum OpenError {
     /// The YAML asks for something that this version cannot run.
     #[error(transparent)]
     Unsupported(#[from] UnsupportedParts),
+    /// The YAML names a file that must not be written.
+    #[error(transparent)]
+    Target(#[from] RefusedTarget),
     /// The recording.
     #[error(transparent)]
     Answers(#[from] AnswerError),
@@ -107,10 +114,12 @@ impl CheckedAgent {
         planned: Option<&[usize]>,
     ) -> Result<Self, OpenError> {
         refuse_unsupported(&agent, planned)?;
+        check_yaml_targets(&agent, env)?;
         let answers = Answers::open(&options.answers, options.record.as_deref(), &agent, env)?;
         let prices = prices::prices(&agent, env, options.prices.as_deref())?;
         let mut protected = protected_files(&agent, env, occasion);
         protected.extend(options.record.clone());
+        protected.extend(options.reports.iter().cloned());
         if let AnswerSource::Replay(path) = &options.answers {
             protected.push(path.clone());
         }

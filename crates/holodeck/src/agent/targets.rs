@@ -8,10 +8,14 @@ use std::{
 
 use holodeck_events::SqliteStore;
 use holodeck_model::Env;
+use holodeck_retrieval::{EmbeddedStore, ModelCache};
 use holodeck_yaml::LoadedAgent;
 use serde_json::Value;
 
-use crate::{RunInputs, TestOptions};
+use crate::{
+    RunInputs, TestOptions,
+    agent::inventory::{Output, OutputKind, outputs},
+};
 
 /// Why a file must not be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,35 +77,44 @@ pub fn target_reason(error: &io::Error) -> String {
     }
 }
 
-/// Refuses the files that the YAML names to be written, `telemetry.jsonl` and `events.path`, by the same rules; there is no
-/// `--force` for them. Other fields name folders.
+/// Refuses the files and folders that the YAML names to be written, by the same rules; there is no `--force` for them.
 pub(crate) fn check_yaml_targets(agent: &LoadedAgent, env: &Env) -> Result<(), RefusedTarget> {
-    let config = &agent.config;
     let inputs = RunInputs::new(agent, env, &TestOptions::default());
-    let check = |path: &Path, what: &str, is_own: fn(&Path) -> bool| {
+    for Output { field, path, kind } in outputs(agent) {
+        let (what, is_own): (_, fn(&Path) -> bool) = match kind {
+            OutputKind::Folder => {
+                check_folder(&path, &field)?;
+                continue;
+            }
+            OutputKind::Telemetry => ("lines", is_telemetry),
+            OutputKind::Conversations => ("conversations", SqliteStore::may_open),
+            OutputKind::ModelCache => ("cache", ModelCache::may_open),
+            OutputKind::Index => ("index", EmbeddedStore::may_open),
+        };
         if path == Path::new("/dev/null") {
-            return Ok(());
+            continue;
         }
-        check_target(path, what, &inputs, false, is_own).map_err(|refused| RefusedTarget {
+        let what = format!("{what} of `{field}`");
+        check_target(&path, &what, &inputs, false, is_own).map_err(|refused| RefusedTarget {
             hint: refused.hint.map(|_| "choose another path".to_owned()),
             ..refused
-        })
-    };
-    if let Some(path) = config
-        .telemetry
-        .as_ref()
-        .and_then(|telemetry| telemetry.jsonl.as_ref())
-    {
-        let path = agent.resolve(Path::new(path));
-        check(&path, "lines of `telemetry.jsonl`", is_telemetry)?;
-    }
-    if let Some(events) = &config.events
-        && events.store == holodeck_model::EventStoreKind::Sqlite
-    {
-        let path = agent.resolve(Path::new(&events.path));
-        check(&path, "conversations of `events.path`", SqliteStore::may_open)?;
+        })?;
     }
     Ok(())
+}
+
+/// Refuses a folder that is something else.
+fn check_folder(path: &Path, field: &str) -> Result<(), RefusedTarget> {
+    match fs::metadata(path) {
+        Ok(about) if !about.is_dir() => Err(RefusedTarget {
+            message: format!(
+                "cannot write to `{}` of `{field}`: it is not a folder",
+                path.display()
+            ),
+            hint: Some("choose another path".to_owned()),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Whether a file begins with a line of telemetry.

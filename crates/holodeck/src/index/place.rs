@@ -93,7 +93,11 @@ impl Place {
     /// Moves a damaged local file aside and returns its new path.
     pub(super) async fn set_aside_if_damaged(&self) -> Result<Option<PathBuf>, RetrievalError> {
         match self {
-            Self::Embedded(file) => EmbeddedStore::set_aside_if_damaged(file).await,
+            // Only what is surely an index of HoloDeck is moved.
+            Self::Embedded(file) if is_in_own_folder(file) || EmbeddedStore::may_open(file) => {
+                EmbeddedStore::set_aside_if_damaged(file).await
+            }
+            Self::Embedded(_) => Ok(None),
             Self::Server(_) => Ok(None),
         }
     }
@@ -117,6 +121,23 @@ impl Place {
             Self::Server(config) => config.provider.as_str().to_owned(),
         }
     }
+}
+
+/// The local file of a tool's index in a folder that the YAML names.
+pub(crate) fn index_file(agent: &ResolvedAgent, tool: &ToolConfig) -> Option<PathBuf> {
+    let is_search = matches!(
+        tool,
+        ToolConfig::Vectorstore(_) | ToolConfig::HierarchicalDocument(_)
+    );
+    match Place::of(agent, tool) {
+        Place::Embedded(file) if is_search && !is_in_own_folder(&file) => Some(file),
+        _ => None,
+    }
+}
+
+/// Whether a file is in a folder that only HoloDeck writes.
+fn is_in_own_folder(file: &Path) -> bool {
+    file.iter().any(|name| name == ".holodeck")
 }
 
 /// The path of the manifest of a tool's source files. It is local even if the index is on a server, because file times

@@ -163,7 +163,7 @@ impl<'a> Session<'a> {
         &self,
         job: &Job,
         jobs: usize,
-        options: TestOptions,
+        mut options: TestOptions,
         terminal: &mut Terminal,
     ) -> Result<Session<'a>, Failure> {
         let reports = if jobs > 1 {
@@ -171,6 +171,7 @@ impl<'a> Session<'a> {
         } else {
             self.output.reports()?
         };
+        options.open.reports = reports.paths().collect();
         Ok(Session {
             path: self.path,
             env: self.env.clone(),

@@ -108,7 +108,7 @@ impl Reports {
     }
 
     /// The files to write.
-    fn paths(&self) -> impl Iterator<Item = PathBuf> {
+    pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
         self.targets.iter().filter_map(|(_, target)| match target {
             Target::File(path) => Some(path.clone()),
             Target::Stdout | Target::Null => None,

@@ -24,6 +24,8 @@ enum Route {
     AgUi,
 }
 
+const ROUTES: [Route; 3] = [Route::Rest, Route::Socket, Route::AgUi];
+
 /// The next calls of a conversation, whose first message has them all.
 fn answer(request: &AnthropicRequest) -> AnthropicReply {
     let texts = request.texts("user");
@@ -169,14 +171,40 @@ fn forbidden(work: &Path, out: &Path) -> Vec<(&'static str, Value, Option<PathBu
     ]
 }
 
+/// Each changed call and each scope over one of the routes. Every question is followed by all forbidden calls, so that each
+/// of them is tried over each route.
+fn sample(route: Route) {
+    let tried = check(route, |row| row % ROUTES.len() == route as usize);
+    assert!(tried >= 3, "{tried}");
+}
+
 #[test]
+fn no_answer_over_http_opens_a_file_outside_the_folders_of_the_agent() {
+    sample(Route::Rest);
+}
+
+#[test]
+fn no_answer_over_a_socket_opens_a_file_outside_the_folders_of_the_agent() {
+    sample(Route::Socket);
+}
+
+#[test]
+fn no_answer_over_ag_ui_opens_a_file_outside_the_folders_of_the_agent() {
+    sample(Route::AgUi);
+}
+
+/// `cargo xtask soak clients` runs it.
+#[test]
+#[ignore = "asks the CLI 30 times; `cargo xtask soak clients` runs it"]
 fn no_answer_of_a_client_opens_a_file_outside_the_folders_of_the_agent() {
-    for route in [Route::Rest, Route::Socket, Route::AgUi] {
-        check(route);
+    for route in ROUTES {
+        let tried = check(route, |_| true);
+        println!("{route:?}: {tried} questions, each followed by every forbidden call");
     }
 }
 
-fn check(route: Route) {
+/// Asks a question for each chosen row, and answers it. Returns how many there were.
+fn check(route: Route, is_chosen: impl Fn(usize) -> bool) -> usize {
     let claude = "events: {store: memory}\nclaude:\n  permission_mode: manual\n  file_system: {read: true, write: true, edit: true}\n";
     let bench = Bench::new(
         &agent(claude, &[("one", "yes")]),
@@ -202,7 +230,10 @@ fn check(route: Route) {
     let mut rows: Vec<(&str, Option<usize>)> = writes.map(|(index, _)| ("once", Some(index))).collect();
     // What is always approved is not asked about again.
     rows.extend(["once", "session", "always"].map(|scope| (scope, None)));
-    for (number, (scope, changed)) in rows.iter().enumerate() {
+    let chosen = rows.iter().enumerate().filter(|(number, _)| is_chosen(*number));
+    let mut tried = 0;
+    for (number, (scope, changed)) in chosen {
+        tried += 1;
         let session = format!("s{number}");
         let new = work.join(format!("new-{number}.txt"));
         let first = json!([["Write", {"file_path": new, "content": "asked"}]]);
@@ -255,4 +286,5 @@ fn check(route: Route) {
     bench.wait_for_processes();
     assert!(bench.private_folders().is_empty());
     bench.server.finish_unchecked();
+    tried
 }

@@ -182,7 +182,7 @@ pub(super) fn options(setup: &AgentSetup<'_>) -> Result<ClaudeOptions, BackendEr
     };
     Ok(options
         .disallowed_tools(disallowed_tools(&claude, &names))
-        .disallowed_tools(setup.policy.cli_denials())
+        .denied_files(setup.policy.cli_denials())
         .mcp_servers(servers)
         .limits(limits)
         .tool_access(names, access))

@@ -1,22 +1,22 @@
 //! Generated deny patterns: whatever one denies for us, the real CLI denies too.
 
 use std::{
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use holodeck_backend_api::{CallPath, Occasion, PathAccess};
 use holodeck_model::{
-    ApprovalContext, ApprovalPolicy, PathBases, PolicyCall, Presence, RulingBasis, SideEffectGate,
-    ToolPattern,
+    ApprovalContext, ApprovalPolicy, CliVersion, PathBases, PolicyCall, Presence, RulingBasis,
+    SideEffectGate, ToolPattern,
 };
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use serde_json::json;
 
 use super::{
     files::ApproveAll,
-    setup::{agent_at, ask},
+    setup::{PINNED, Yaml, agent_at, ask, installed},
 };
 use crate::approval_policy;
 
@@ -26,7 +26,7 @@ const BEGINNINGS: [&str; 11] = [
 ];
 
 /// The middle of a pattern, and a name that it may mean; `N` is a word that no other pattern has.
-const MIDDLES: [(&str, &str); 16] = [
+const MIDDLES: [(&str, &str); 27] = [
     ("N", "N"),
     ("N*", "N-star"),
     ("*N", "star-N"),
@@ -43,6 +43,18 @@ const MIDDLES: [(&str, &str); 16] = [
     ("N\\*", "N*"),
     ("Né", "Né"),
     (".N", ".N"),
+    // Two units of UTF-16 are one letter.
+    ("😀N", "😀N"),
+    ("N?", "N😀"),
+    ("?N?", "😀N😁"),
+    ("[!y]N", "😀N"),
+    ("[!😀]N", "😃N"),
+    ("[!😀]N", "aN"),
+    ("[😀-😃]N", "😁N"),
+    ("[é-😃x]N", "😁N"),
+    ("[é-😃x]N", "xN"),
+    ("[!y]N", "\u{f900}N"),
+    ("\\{N,x\\}", "{N,x}"),
 ];
 
 /// Where a pattern ends.
@@ -128,8 +140,27 @@ fn denies(policy: &ApprovalPolicy, file: &Path) -> bool {
     policy.decide_call(&call, context).basis == RulingBasis::Rule
 }
 
-/// Starts the CLI with these patterns, and reads every file. Returns how many files were denied, and how many were not.
-async fn check(choose: impl Fn(usize) -> bool) -> (usize, usize) {
+/// How much was tried.
+#[derive(Debug, Default)]
+struct Tried {
+    patterns: usize,
+    denied: usize,
+    readable: usize,
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            patterns,
+            denied,
+            readable,
+        } = self;
+        write!(f, "{patterns} patterns, {denied} files denied, {readable} read")
+    }
+}
+
+/// Starts the CLI with these patterns, and reads every file.
+async fn check(version: CliVersion, choose: impl Fn(usize) -> bool) -> Tried {
     let place = tempfile::tempdir().unwrap();
     let root = place.path().canonicalize().unwrap();
     for folder in ["work/sub", "out", "tmp"] {
@@ -141,7 +172,11 @@ async fn check(choose: impl Fn(usize) -> bool) -> (usize, usize) {
         .enumerate()
         .filter_map(|(index, one)| choose(index).then_some(one))
         .collect();
-    let (mut denied, mut readable) = (0, 0);
+    let mut tried = Tried {
+        patterns: chosen.len(),
+        ..Tried::default()
+    };
+    let mut wrong = Vec::new();
     for batch in chosen.chunks(BATCH) {
         let files: Vec<PathBuf> = batch
             .iter()
@@ -169,7 +204,10 @@ async fn check(choose: impl Fn(usize) -> bool) -> (usize, usize) {
             "claude:\n  file_system: {{read: true}}\n  disallowed_tools: {}\n",
             json!(patterns)
         );
-        let mut yaml = agent_at(&server.url(), &root.join("work"), &block);
+        let mut yaml = Yaml {
+            version,
+            ..agent_at(&server.url(), &root.join("work"), &block)
+        };
         yaml.env.set("TMPDIR", root.join("tmp").display().to_string());
         yaml.env.set("HOME", root.join("out").display().to_string());
         let policy = approval_policy(&yaml.agent, &[], &yaml.env);
@@ -189,16 +227,15 @@ async fn check(choose: impl Fn(usize) -> bool) -> (usize, usize) {
             let needle = format!("needle w{index}q");
             let is_read = text.contains(&needle);
             if denies(&policy, file) {
-                denied += 1;
+                tried.denied += 1;
                 let pattern = &batch[index * batch.len() / files.len()].pattern;
-                assert!(!is_read, "{pattern}: the CLI reads {}", file.display());
-                assert!(
-                    !found.contains(&needle),
-                    "{pattern}: the CLI finds {}",
-                    file.display()
-                );
+                for (does, verb) in [(is_read, "reads"), (found.contains(&needle), "finds")] {
+                    if does {
+                        wrong.push(format!("{pattern}: the CLI {verb} {}", file.display()));
+                    }
+                }
             } else if is_read {
-                readable += 1;
+                tried.readable += 1;
             }
         }
         for folder in ["work", "out"] {
@@ -207,20 +244,24 @@ async fn check(choose: impl Fn(usize) -> bool) -> (usize, usize) {
         fs::create_dir_all(root.join("work/sub")).unwrap();
         fs::create_dir_all(root.join("out")).unwrap();
     }
-    (denied, readable)
+    assert!(wrong.is_empty(), "{version}\n{}", wrong.join("\n"));
+    tried
 }
 
 /// A sample with every beginning, middle and end: the step has no factor in common with their numbers.
 #[tokio::test]
 async fn a_sample_of_all_patterns_denies_in_the_cli_what_it_denies_for_us() {
-    let (denied, readable) = check(|index| index % 29 == 3).await;
-    assert!(denied > 30 && readable > 30, "{denied} {readable}");
+    let tried = check(PINNED, |index| index % 43 == 3).await;
+    assert!(tried.denied > 30 && tried.readable > 30, "{tried:?}");
 }
 
-/// `cargo xtask soak files` runs it.
+/// `cargo xtask soak` runs it.
 #[tokio::test]
-#[ignore = "starts the CLI some 25 times; `cargo xtask soak files` runs it"]
+#[ignore = "starts each release some 70 times; `cargo xtask soak files` runs it"]
 async fn the_whole_grammar_of_patterns_holds() {
-    let (denied, readable) = check(|_| true).await;
-    assert!(denied > 1000 && readable > 1000, "{denied} {readable}");
+    for version in installed() {
+        let tried = check(version, |_| true).await;
+        println!("Claude Code {version}: {tried}");
+        assert!(tried.denied > 1000 && tried.readable > 1000, "{tried}");
+    }
 }
