@@ -45,6 +45,22 @@ impl PathResolver<'_> {
         paths
     }
 
+    /// Whether a call searches a folder that is not in the working directory.
+    pub(crate) fn searches_elsewhere(&self, tool: &str, arguments: &Value) -> bool {
+        if path_access(tool) != Some(PathAccess::Search) {
+            return false;
+        }
+        let working = resolve_links(self.home.working_directory()).ok();
+        let is_elsewhere = |real: &Path| {
+            let is_inside = working.as_ref().is_some_and(|working| real.starts_with(working));
+            !is_inside && real.is_dir()
+        };
+        let paths = self.paths_of(tool, arguments, None).into_iter();
+        paths
+            .filter_map(|path| path.path)
+            .any(|real| is_elsewhere(Path::new(&real)))
+    }
+
     fn add(&self, text: &str, access: PathAccess, paths: &mut Vec<CallPath>) {
         for reading in self.readings(text) {
             let lexical = PathBuf::from(join_path("/", &reading.to_string_lossy()));

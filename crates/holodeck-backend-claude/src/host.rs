@@ -13,7 +13,9 @@ use holodeck_backend_api::{
     Conversation, DecidedBy, Elicitation, ElicitationAnswer, Ruling, Spending, ToolCx, ToolNames,
     TurnRequest, Zone,
 };
-use holodeck_model::{ClaudeConfig, Glob, HOLODECK_SERVER, ToolAccess, mcp_tool_name, tools_with_paths};
+use holodeck_model::{
+    ClaudeConfig, CliVersion, Glob, HOLODECK_SERVER, ToolAccess, mcp_tool_name, tools_with_paths,
+};
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -33,6 +35,9 @@ use crate::{
 const AGENTS: &str = "agents";
 /// The hook that decides whether the CLI must ask about a call that it may allow by itself.
 const GOVERNED: &str = "governed";
+/// The first release that was seen to apply its deny rules to a search of a folder that is not its working directory;
+/// 2.1.197 does not.
+const HIDES_EVERYWHERE: CliVersion = CliVersion::new(2, 1, 330);
 /// How long a sub-agent may wait for a slot: in practice, until the turn's time limit.
 const HOOK_SECONDS: u32 = 24 * 60 * 60;
 
@@ -52,6 +57,8 @@ pub(crate) struct Host {
     access: ToolAccess,
     /// The commands that the shell may run; `None` allows all.
     commands: Option<Vec<String>>,
+    /// Whether the CLI hides what it must not read from a search of every folder, or only of its working directory.
+    hides_everywhere: bool,
     agents: Option<usize>,
     subagent_tools: SubagentTools,
     tool_calls: usize,
@@ -136,6 +143,7 @@ impl Host {
             names: options.names.clone(),
             access: options.access.clone(),
             commands: options.allowed_commands.clone(),
+            hides_everywhere: options.version.is_none_or(|version| version >= HIDES_EVERYWHERE),
             agents: options.parallel_agents.map(std::num::NonZeroUsize::get),
             subagent_tools: SubagentTools::of(options),
             tool_calls: options.limits.tool_calls.get(),
@@ -406,12 +414,16 @@ impl RequestHandler {
         }
     }
 
-    /// Whether the YAML excludes the requested call, or gives the tool only to other agents.
+    /// Whether the YAML excludes the requested call, or gives the tool only to other agents, or whether the CLI would show
+    /// in it what it must not read.
     fn withholds(&self, request: &CanUseTool, resolver: &PathResolver<'_>) -> bool {
         let agent = resolver.site.agent.as_deref();
         let tools = &self.host.subagent_tools;
         let commands = tools.commands(agent).filter(|_| request.tool_name == "Bash");
-        self.host.withholds(request)
+        let is_unhidden =
+            !self.host.hides_everywhere && resolver.searches_elsewhere(&request.tool_name, &request.input);
+        is_unhidden
+            || self.host.withholds(request)
             || !tools.may_call(agent, &request.tool_name)
             || commands.is_some_and(|commands| !is_allowed_command(command_of(request), commands))
     }
@@ -523,7 +535,7 @@ impl RequestHandler {
             input: changed.clone(),
             ..CanUseTool::default()
         };
-        if self.host.withholds(&request) {
+        if self.withholds(&request, &self.resolver(Some(&ask.call_id))) {
             let reason = format!("this agent is not allowed to use `{}` in this way", ask.tool_name);
             return Some(ApprovalDecision::reject(reason));
         }

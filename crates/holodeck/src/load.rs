@@ -162,6 +162,7 @@ pub async fn doctor(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     // After the credentials, which come first.
     checks.splice(1..1, probe::checks(agent, env).await);
     checks.extend(inventory::checks(agent, env));
+    checks.extend(inventory::programs(agent, env));
     checks.extend(calibrated::checks(agent, env));
     checks.extend(claude::machine::checks(agent));
     checks.extend(graders::checks(agent, env).await);

@@ -205,6 +205,47 @@ fn conversations_are_stored_in_no_file_that_has_something_else() {
 }
 
 #[test]
+fn answers_of_models_are_kept_in_no_file_that_has_something_else() {
+    let server = ModelServer::answering(|_| Reply::text("Done."));
+    let project = specialist(&server.url(), "");
+    let agent = project.read("agent.yaml");
+    fs::create_dir_all(project.path("theirs")).unwrap();
+    let mut other = b"SQLite format 3\0\x10\x00".to_vec();
+    other.resize(8192, 0);
+    fs::write(project.path("theirs/models.db"), &other).unwrap();
+    fs::write(project.path("file"), "mine\n").unwrap();
+    std::os::unix::fs::symlink("theirs", project.path("link")).unwrap();
+    let commands: [&[&str]; 5] = [
+        &["chat", "--once", "hi"],
+        &["serve", "--port", "0"],
+        RUN,
+        &["test"],
+        &["test", "--dry-run"],
+    ];
+    for (path, named) in [
+        ("theirs", "theirs/models.db"),
+        ("link", "link/models.db"),
+        ("file", "file"),
+    ] {
+        let cases = "evaluations: {metrics: [{type: standard, metric: contains}]}\n\
+                     test_cases: [{name: one, input: q, ground_truth: Done}]\n";
+        project.write(
+            "agent.yaml",
+            format!("{agent}{cases}execution: {{cache_dir: {path}}}\n"),
+        );
+        for command in commands {
+            let ran = project.run(command).exits(2);
+            for text in ["execution.cache_dir", named] {
+                assert!(ran.stderr.contains(text), "{path} {command:?}: {}", ran.all());
+            }
+        }
+        assert_eq!(fs::read(project.path("theirs/models.db")).unwrap(), other);
+        assert_eq!(project.read("file"), "mine\n");
+    }
+    assert!(server.finish().is_empty());
+}
+
+#[test]
 fn programs_of_the_checkouts_settings_need_allowed_side_effects_in_a_test() {
     let server = AnthropicServer::answering(|_| AnthropicReply::text("yes"));
     let agent = "name: a\nmodel: {provider: anthropic, name: sonnet}\ninstructions: {inline: Hi}\n\

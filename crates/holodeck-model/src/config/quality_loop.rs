@@ -136,6 +136,16 @@ pub struct SignalsConfig {
     pub lint: Option<String>,
 }
 
+impl SignalsConfig {
+    /// The commands that are set, by the names of their fields.
+    pub fn commands(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let Self { tests, build, lint } = self;
+        let all = [("tests", tests), ("build", build), ("lint", lint)];
+        all.into_iter()
+            .filter_map(|(name, command)| Some((name, command.as_deref()?)))
+    }
+}
+
 /// How much the score must rise: points, or a multiple of the scorer's own noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MinImprovement {

@@ -6,7 +6,7 @@ use std::{fmt, iter::once};
 
 use super::path_glob::{Part, Token};
 
-/// More spellings of one pattern are not written: then `*` stands for what has several.
+/// More spellings of one pattern are not written: then each part that has several is written as `*`.
 const MOST_SPELLINGS: usize = 64;
 
 /// The last letter that is one unit.

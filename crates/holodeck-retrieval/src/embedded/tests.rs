@@ -94,3 +94,20 @@ async fn memory() -> EmbeddedStore {
 async fn all(store: &EmbeddedStore) -> Vec<(SourceState, Vec<Entry>)> {
     store.entries().try_collect().await.unwrap()
 }
+
+#[tokio::test]
+async fn a_database_of_another_program_is_refused_and_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other.db");
+    rusqlite::Connection::open(&path)
+        .unwrap()
+        .execute_batch("CREATE TABLE mine (a); INSERT INTO mine VALUES (7)")
+        .unwrap();
+    let before = std::fs::read(&path).unwrap();
+    assert!(!EmbeddedStore::may_open(&path));
+    assert_eq!(EmbeddedStore::set_aside_if_damaged(&path).await.unwrap(), None);
+    let refused = EmbeddedStore::open(&path).await.err().unwrap().to_string();
+    assert!(refused.contains("another program"), "{refused}");
+    // Opening it for writing would already change its header.
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}

@@ -6,6 +6,7 @@
 mod files;
 mod keys;
 mod outputs;
+mod programs;
 
 use std::{borrow::Cow, fmt};
 
@@ -19,7 +20,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 pub(crate) use files::{FileOwner, Named, UsedFile, files, files_of_grader};
 pub(crate) use keys::checks;
-pub(crate) use outputs::{Output, OutputKind, outputs};
+pub(crate) use outputs::{Output, OutputKind, index_file, index_folder, is_in_own_folder, outputs, slug};
+pub(crate) use programs::{missing_programs, programs};
 
 /// The block of the agent's own model.
 pub(crate) const OWN_MODEL: &str = "model";

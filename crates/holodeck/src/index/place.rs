@@ -1,16 +1,13 @@
 //! Decides where a tool's index is stored: in a local file or on a server.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use holodeck_http::HttpClient;
 use holodeck_model::{DatabaseConfig, DatabaseProvider, DatabaseRef, ResolvedAgent, ToolConfig, shown_path};
 use holodeck_retrieval::{EmbeddedStore, RetrievalError, VectorStore, open_server};
-use secrecy::ExposeSecret;
 
 use super::report::IndexError;
+use crate::agent::inventory::{index_file, index_folder, is_in_own_folder, slug};
 
 /// The name of the embedded index in `--from` and `--to`.
 const EMBEDDED: &str = "in-memory";
@@ -73,16 +70,14 @@ impl Place {
         ) {
             return Self::Server(config.clone());
         }
-        // The connection string is its folder; `memory://` and the like name none.
-        let folder = config.connection_string.as_ref().map(ExposeSecret::expose_secret);
-        match folder.filter(|folder| !folder.contains(':')) {
-            Some(folder) => Self::Embedded(file(&agent.dir.join(folder), agent, tool)),
+        match index_folder(agent, config) {
+            Some(folder) => Self::Embedded(index_file(&folder, agent, tool)),
             None => Self::embedded(agent, tool),
         }
     }
 
     fn embedded(agent: &ResolvedAgent, tool: &ToolConfig) -> Self {
-        Self::Embedded(file(&agent.dir.join(".holodeck/index"), agent, tool))
+        Self::Embedded(index_file(&agent.dir.join(".holodeck/index"), agent, tool))
     }
 
     /// Whether the index is known not to exist.
@@ -123,23 +118,6 @@ impl Place {
     }
 }
 
-/// The local file of a tool's index in a folder that the YAML names.
-pub(crate) fn index_file(agent: &ResolvedAgent, tool: &ToolConfig) -> Option<PathBuf> {
-    let is_search = matches!(
-        tool,
-        ToolConfig::Vectorstore(_) | ToolConfig::HierarchicalDocument(_)
-    );
-    match Place::of(agent, tool) {
-        Place::Embedded(file) if is_search && !is_in_own_folder(&file) => Some(file),
-        _ => None,
-    }
-}
-
-/// Whether a file is in a folder that only HoloDeck writes.
-fn is_in_own_folder(file: &Path) -> bool {
-    file.iter().any(|name| name == ".holodeck")
-}
-
 /// The path of the manifest of a tool's source files. It is local even if the index is on a server, because file times
 /// belong to this machine.
 pub(crate) fn manifest(agent: &ResolvedAgent, tool: &ToolConfig) -> PathBuf {
@@ -153,24 +131,4 @@ pub(crate) fn manifest(agent: &ResolvedAgent, tool: &ToolConfig) -> PathBuf {
 /// The name of a tool's index on a server that several agents may share.
 pub(super) fn collection(agent: &ResolvedAgent, tool: &ToolConfig) -> String {
     format!("{}_{}", slug(&agent.config.name), tool.name())
-}
-
-fn file(folder: &Path, agent: &ResolvedAgent, tool: &ToolConfig) -> PathBuf {
-    folder
-        .join(slug(&agent.config.name))
-        .join(format!("{}.db", tool.name()))
-}
-
-/// Lowercase letters and digits, and a single `-` for anything else.
-fn slug(name: &str) -> String {
-    let lower = name.to_lowercase();
-    let words: Vec<&str> = lower
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .collect();
-    if words.is_empty() {
-        "agent".to_owned()
-    } else {
-        words.join("-")
-    }
 }

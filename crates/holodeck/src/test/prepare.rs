@@ -33,7 +33,7 @@ use crate::{
         answers::redactor,
         claude::machine,
         fingerprint::{IdentityError, fingerprint},
-        inventory::ModelRole,
+        inventory::{ModelRole, missing_programs},
         model_pool::ModelPool,
         open::CheckedAgent,
         telemetry::TracedRun,
@@ -260,6 +260,7 @@ pub async fn prepare_test(
     let callable = programs.check(&checked.agent, Some(planned)).await;
     callable.map_err(|(grader, reason)| PrepareError::Grader { grader, reason })?;
     let redactor = checked.answers().redactor();
+    warnings.extend(missing_programs(&checked.agent, env));
     let mut metadata = metadata(&checked.agent, options, &redactor);
     let inventory = checked.inventory();
     let own_model = inventory

@@ -64,6 +64,46 @@ fn allowed_side_effects_run_with_a_warning() {
 }
 
 #[test]
+fn an_agent_does_not_read_the_report_of_an_earlier_run() {
+    let server = AnthropicServer::answering(|request| {
+        let results = request.last_results();
+        match &results[..] {
+            [] => AnthropicReply::nothing()
+                .and_tool_use("Read", &json!({"file_path": "report.json"}))
+                .and_tool_use(
+                    "Grep",
+                    &json!({"pattern": "gingerbread", "output_mode": "content"}),
+                )
+                .and_tool_use("Read", &json!({"file_path": "notes.txt"})),
+            [(read, _), (found, _), (notes, is_error)] => {
+                assert!(notes.contains("free to read") && !is_error, "{notes}");
+                let is_known = format!("{read}{found}").contains("gingerbread");
+                AnthropicReply::text(if is_known { "gingerbread" } else { "unknown" })
+            }
+            other => AnthropicReply::text(format!("{} results", other.len())),
+        }
+    });
+    let more = "claude: {file_system: {read: true}}";
+    let bench = Bench::new(&agent(more, &[("one", "gingerbread")]), server);
+    bench.project.write("notes.txt", "free to read");
+    // The first run writes the expectation into its report, and the second must not find it there.
+    for _ in 0..2 {
+        let ran = bench.run(&["test", "--output", "report.json"]).exits(1);
+        assert!(
+            bench.project.read("report.json").contains("gingerbread"),
+            "{}",
+            ran.all()
+        );
+        assert!(
+            bench.project.read("report.json").contains("unknown"),
+            "{}",
+            ran.all()
+        );
+    }
+    bench.server.finish();
+}
+
+#[test]
 fn an_agent_without_side_effects_gets_no_warning() {
     let server = AnthropicServer::answering(|_| AnthropicReply::text("yes"));
     let more = "claude: {file_system: {read: true}}";

@@ -4,6 +4,7 @@
 //! must not open a file.
 
 use std::{
+    borrow::Cow,
     fmt,
     path::{Path, PathBuf},
 };
@@ -12,6 +13,7 @@ use holodeck_documents::Source;
 use holodeck_model::{
     CodeMetric, MetricConfig, PathRef, ResolvedAgent, SecretMap, SettingSource, ToolConfig,
 };
+use holodeck_orchestrator::split_command;
 
 use crate::{AgentFolder, commands::agents::agent_folders};
 
@@ -47,6 +49,8 @@ pub(crate) enum FileOwner<'a> {
     Skills,
     /// The program of `routing.legacy`.
     Legacy,
+    /// A command of `quality_loop.scorer.signals`.
+    Signal,
     /// The agent of `routing.legacy`, which has files of its own.
     LegacyAgent,
     /// The test cases, which send them.
@@ -77,6 +81,7 @@ impl fmt::Display for FileOwner<'_> {
             Self::Specialists => "specialist agent",
             Self::Skills => "skill",
             Self::Legacy => "legacy",
+            Self::Signal => "signal",
             Self::LegacyAgent => "legacy agent",
             Self::TestCases => "test case",
             Self::Grader => "grader",
@@ -100,7 +105,7 @@ pub(crate) enum Named<'a> {
         folder: &'a Path,
     },
     /// The same in one list.
-    CommandLine(&'a [String], &'a Path),
+    CommandLine(Cow<'a, [String]>, &'a Path),
     /// Environment variables or headers: not files, but they may hold paths.
     Variables(&'static str, &'a SecretMap),
     /// A file with environment variables.
@@ -174,6 +179,7 @@ pub(crate) fn files(agent: &ResolvedAgent) -> Vec<UsedFile<'_>> {
     }
     list.add_claude();
     list.add_routing();
+    list.add_signals();
     list.add_attachments();
     for (place, metric) in super::metrics(agent, None) {
         if let MetricConfig::Code(grader) = metric {
@@ -299,12 +305,27 @@ impl<'a> List<'a> {
         }
         let Some(legacy) = &routing.legacy else { return };
         if let Some(line) = &legacy.command {
-            let named = Named::CommandLine(line, &agent.dir);
+            let named = Named::CommandLine(Cow::Borrowed(line), &agent.dir);
             self.add(FileOwner::Legacy, "routing.legacy.command", named);
         }
         if let Some(other) = &legacy.agent {
             let named = Named::Agent(other.path());
             self.add(FileOwner::LegacyAgent, "routing.legacy.agent", named);
+        }
+    }
+
+    fn add_signals(&mut self) {
+        let agent = self.agent;
+        let Some(config) = agent.config.enabled_loop() else {
+            return;
+        };
+        for (kind, command) in config.scorer.signals.commands() {
+            // A command that cannot be split into words is an error elsewhere, and names no program.
+            if let Ok(words) = split_command(command) {
+                let pointer = format!("quality_loop.scorer.signals.{kind}");
+                let named = Named::CommandLine(Cow::Owned(words), &agent.dir);
+                self.add(FileOwner::Signal, pointer, named);
+            }
         }
     }
 

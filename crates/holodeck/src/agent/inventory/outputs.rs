@@ -4,9 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
-use holodeck_model::{EventStoreKind, ResolvedAgent};
-
-use crate::index::index_file;
+use holodeck_model::{
+    DatabaseConfig, DatabaseProvider, DatabaseRef, EventStoreKind, ResolvedAgent, ToolConfig,
+};
+use secrecy::ExposeSecret;
 
 /// A file or folder that a run may write because the YAML names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,10 +18,10 @@ pub(crate) struct Output {
     pub(crate) kind: OutputKind,
 }
 
-/// What is written.
+/// The content of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputKind {
-    /// A folder for files with names that nobody else uses.
+    /// A folder for files with names that no other program uses.
     Folder,
     /// Lines of telemetry.
     Telemetry,
@@ -57,7 +58,17 @@ pub(crate) fn outputs(agent: &ResolvedAgent) -> Vec<Output> {
     let below = |path: &str| agent.resolve(Path::new(path));
     let config = &agent.config;
     for (index, tool) in config.real_tools() {
-        if let Some(file) = index_file(agent, tool) {
+        let database = match tool {
+            ToolConfig::Vectorstore(tool) => tool.database.as_ref(),
+            ToolConfig::HierarchicalDocument(tool) => tool.database.as_ref(),
+            _ => None,
+        };
+        let folder = match database {
+            Some(DatabaseRef::Config(config)) => index_folder(agent, config),
+            _ => None,
+        };
+        let file = folder.map(|folder| index_file(&folder, agent, tool));
+        if let Some(file) = file.filter(|file| !is_in_own_folder(file)) {
             add(format!("tools.{index}.database"), file, OutputKind::Index);
         }
     }
@@ -93,11 +104,51 @@ pub(crate) fn outputs(agent: &ResolvedAgent) -> Vec<Output> {
     outputs
 }
 
+/// The folder of an embedded index that the YAML names; `None` for a server, and for the usual folder.
+pub(crate) fn index_folder(agent: &ResolvedAgent, config: &DatabaseConfig) -> Option<PathBuf> {
+    let is_embedded = matches!(
+        config.provider,
+        DatabaseProvider::InMemory | DatabaseProvider::Faiss
+    );
+    // The connection string is its folder; `memory://` and the like name none.
+    let folder = config.connection_string.as_ref().map(ExposeSecret::expose_secret);
+    let folder = folder.filter(|folder| is_embedded && !folder.contains(':'))?;
+    Some(agent.dir.join(folder))
+}
+
+/// The file of a tool's index in this folder.
+pub(crate) fn index_file(folder: &Path, agent: &ResolvedAgent, tool: &ToolConfig) -> PathBuf {
+    folder
+        .join(slug(&agent.config.name))
+        .join(format!("{}.db", tool.name()))
+}
+
+/// Whether a file is in a folder that only HoloDeck writes.
+pub(crate) fn is_in_own_folder(file: &Path) -> bool {
+    file.iter().any(|name| name == ".holodeck")
+}
+
+/// Lowercase letters and digits, and a single `-` for anything else.
+pub(crate) fn slug(name: &str) -> String {
+    let lower = name.to_lowercase();
+    let words: Vec<&str> = lower
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .collect();
+    if words.is_empty() {
+        "agent".to_owned()
+    } else {
+        words.join("-")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::symlink};
 
+    use holodeck_events::{SqliteOptions, SqliteStore};
     use holodeck_model::{DiskFiles, Env, Occasion};
+    use holodeck_retrieval::{EmbeddedStore, ModelCache};
     use holodeck_yaml::{LoadedAgent, load_agent};
 
     use super::*;
@@ -120,30 +171,39 @@ mod tests {
         load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics))
     }
 
-    /// What may be in the place of an output that HoloDeck did not write.
-    const FOREIGN: [&str; 8] = [
+    /// Things in the place of an output that no output of its kind are.
+    const FOREIGN: [&str; 9] = [
         "text",
-        "database",
-        "marked database",
-        "log database",
+        "unmarked database",
+        "cache",
+        "index",
+        "conversations",
         "agent file",
         "link",
         "folder",
         "pipe",
     ];
 
-    fn put(what: &str, path: &Path, root: &Path) {
+    async fn put(what: &str, path: &Path, root: &Path) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let database = |batch: &str| {
-            let sqlite = rusqlite::Connection::open(path).unwrap();
-            sqlite.execute_batch(batch).unwrap();
-        };
         match what {
             "text" => fs::write(path, "mine\n").unwrap(),
-            "database" => database("CREATE TABLE mine (a); INSERT INTO mine VALUES (randomblob(9000))"),
-            "marked database" => database("PRAGMA application_id = 77; CREATE TABLE kept (a)"),
-            "log database" => {
-                database("PRAGMA journal_mode = WAL; CREATE TABLE mine (a); CREATE TABLE other (b)")
+            "unmarked database" => {
+                let mut database = b"SQLite format 3\0\x10\x00".to_vec();
+                database.resize(8192, 0);
+                fs::write(path, database).unwrap();
+            }
+            "cache" => drop(ModelCache::open(path).await.unwrap()),
+            "index" => drop(EmbeddedStore::open(path).await.unwrap()),
+            "conversations" => {
+                let options = SqliteOptions::default();
+                drop(SqliteStore::open(path, options).await.unwrap());
+                // It is closed in the background, and then its file is complete.
+                let mut log = path.as_os_str().to_owned();
+                log.push("-wal");
+                while Path::new(&log).exists() {
+                    tokio::task::yield_now().await;
+                }
             }
             "agent file" => symlink(root.join("agent.yaml"), path).unwrap(),
             "link" => {
@@ -159,8 +219,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn no_output_that_the_yaml_names_replaces_what_is_there() {
+    #[tokio::test]
+    async fn no_output_that_the_yaml_names_replaces_what_is_there() {
         let all = outputs(&agent(tempfile::tempdir().unwrap().path()));
         let fields: Vec<&str> = all.iter().map(|output| output.field.as_str()).collect();
         assert_eq!(
@@ -179,12 +239,18 @@ mod tests {
                 let place = tempfile::tempdir().unwrap();
                 let agent = agent(place.path());
                 let Output { field, path, kind } = outputs(&agent).remove(index);
-                put(what, &path, place.path());
+                put(what, &path, place.path()).await;
                 let is_plain = !matches!(what, "folder" | "pipe");
                 let before = is_plain.then(|| fs::read(&path).unwrap());
                 let refused = check_yaml_targets(&agent, &Env::empty());
                 let row = format!("{field} {kind:?} {what}: {refused:?}");
-                let is_fine = what == "folder" && kind == OutputKind::Folder;
+                let is_fine = matches!(
+                    (what, kind),
+                    ("folder", OutputKind::Folder)
+                        | ("cache", OutputKind::ModelCache)
+                        | ("index", OutputKind::Index)
+                        | ("conversations", OutputKind::Conversations)
+                );
                 assert_eq!(refused.is_ok(), is_fine, "{row}");
                 if let Err(refused) = refused {
                     assert!(refused.message.contains(&field), "{row}");

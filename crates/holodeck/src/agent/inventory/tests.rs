@@ -1,6 +1,6 @@
 //! Tests that every model and file of a run is found once, with its role and its place in the YAML.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use holodeck_model::{Env, Occasion};
 use holodeck_validators::CheckState;
@@ -326,6 +326,7 @@ routing:
   agents: {directories: [{path: specialists}]}
   skills: {directory: skills}
   legacy: {command: [python3, legacy.py, --table=legacy.csv]}
+quality_loop: {enabled: true, scorer: {signals: {tests: "./signal.sh 'signal data.txt'", lint: "missing-linter --all"}}}
 evaluations:
   metrics:
     - {type: code, grader: "shared:check", name: shared}
@@ -346,7 +347,7 @@ test_cases:
 "#;
 
 /// Files that [`NAMING`] names; those of graders are the exam of a test.
-const NAMED: [(&str, bool); 23] = [
+const NAMED: [(&str, bool); 25] = [
     ("helper.md", false),
     ("CLAUDE.md", false),
     (".claude/rules/own.md", false),
@@ -354,6 +355,8 @@ const NAMED: [(&str, bool); 23] = [
     ("skills/deep/SKILL.md", false),
     ("legacy.py", false),
     ("legacy.csv", false),
+    ("signal.sh", false),
+    ("signal data.txt", false),
     ("one.py", false),
     ("two.sh", false),
     ("two.txt", false),
@@ -407,6 +410,44 @@ fn load_naming() -> (tempfile::TempDir, holodeck_yaml::LoadedAgent) {
     let load = crate::load::load(&folder.path().join("agent.yaml"), &Env::empty());
     let agent = load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics));
     (folder, agent)
+}
+
+#[test]
+fn the_program_of_every_command_line_is_checked() {
+    let (folder, agent) = load_naming();
+    let bin = folder.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let make = |path: &std::path::Path| {
+        fs::write(path, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    make(&bin.join("python3"));
+    let env: Env = [("PATH", bin.to_str().unwrap())].into_iter().collect();
+    let states = || {
+        let checks = super::programs(&agent, &env).into_iter();
+        checks
+            .map(|check| (check.subject, check.state))
+            .collect::<Vec<_>>()
+    };
+    let row = |pointer: &str, state| (format!("program of `{pointer}`"), state);
+    let legacy = row("routing.legacy.command", CheckState::Ok);
+    let linter = row("quality_loop.scorer.signals.lint", CheckState::Missing);
+    // The script is there, and cannot be executed.
+    let tests = |state| row("quality_loop.scorer.signals.tests", state);
+    assert_eq!(
+        states(),
+        [legacy.clone(), tests(CheckState::Missing), linter.clone()]
+    );
+    make(&folder.path().join("signal.sh"));
+    assert_eq!(states(), [legacy, tests(CheckState::Ok), linter]);
+    let missing: Vec<String> = super::missing_programs(&agent, &env).collect();
+    let [missing] = &missing[..] else {
+        panic!("{missing:?}")
+    };
+    assert!(
+        missing.contains("signals.lint") && missing.contains("missing-linter"),
+        "{missing}"
+    );
 }
 
 #[test]

@@ -34,12 +34,7 @@ fn at(agent: &LoadedAgent, pointer: &str, diagnostic: Diagnostic) -> Diagnostic 
 fn check_scorer(agent: &LoadedAgent, config: &QualityLoopConfig, found: &mut Vec<Diagnostic>) {
     let scorer = &config.scorer;
     let signals = &scorer.signals;
-    let commands = [
-        ("tests", &signals.tests),
-        ("build", &signals.build),
-        ("lint", &signals.lint),
-    ];
-    let has_signals = commands.iter().any(|(_, command)| command.is_some());
+    let has_signals = signals.commands().next().is_some();
     if scorer.metrics.is_empty() && scorer.judge.is_none() && !has_signals {
         let message = "`quality_loop` has nothing that scores an answer";
         let error = Diagnostic::error(Code::OneOfRequired, message)
@@ -85,8 +80,8 @@ fn check_scorer(agent: &LoadedAgent, config: &QualityLoopConfig, found: &mut Vec
             ));
         }
     }
-    for (name, command) in commands {
-        if let Some(Err(problem)) = command.as_deref().map(split_command) {
+    for (name, command) in signals.commands() {
+        if let Err(problem) = split_command(command) {
             let message = format!("`signals.{name}` can't be run: {problem}");
             let error = Diagnostic::error(Code::InconsistentValues, message);
             found.push(at(agent, &format!("quality_loop.scorer.signals.{name}"), error));

@@ -1,6 +1,7 @@
 //! Generated deny patterns: whatever one denies for us, the real CLI denies too.
 
 use std::{
+    collections::BTreeSet,
     fmt, fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -178,39 +179,60 @@ async fn check(version: CliVersion, choose: impl Fn(usize) -> bool) -> Tried {
     };
     let mut wrong = Vec::new();
     for batch in chosen.chunks(BATCH) {
-        let files: Vec<PathBuf> = batch
+        let files: Vec<(&str, PathBuf)> = batch
             .iter()
-            .flat_map(|generated| files_for(&root, generated))
+            .flat_map(|generated| {
+                let files = files_for(&root, generated).into_iter();
+                files.map(|file| (generated.pattern.as_str(), file))
+            })
             .collect();
-        for (index, file) in files.iter().enumerate() {
+        for (index, (_, file)) in files.iter().enumerate() {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, format!("needle w{index}q\n")).unwrap();
         }
-        // The CLI runs only so many calls of one message.
-        let messages = files.chunks(CALLS).map(|files| {
-            let nothing = AnthropicReply::nothing();
-            files.iter().fold(nothing, |reply, file| {
-                reply.and_tool_use("Read", &json!({"file_path": file}))
-            })
-        });
-        let search = json!({"pattern": "needle", "path": root, "output_mode": "content", "head_limit": 0});
-        let last = [
-            AnthropicReply::tool_use("Grep", &search),
-            AnthropicReply::text("done"),
-        ];
-        let server = AnthropicServer::replies(messages.chain(last));
         let patterns: Vec<&str> = batch.iter().map(|generated| generated.pattern.as_str()).collect();
         let block = format!(
             "claude:\n  file_system: {{read: true}}\n  disallowed_tools: {}\n",
             json!(patterns)
         );
-        let mut yaml = Yaml {
-            version,
-            ..agent_at(&server.url(), &root.join("work"), &block)
+        let agent = |url: &str| {
+            let mut yaml = Yaml {
+                version,
+                ..agent_at(url, &root.join("work"), &block)
+            };
+            yaml.env.set("TMPDIR", root.join("tmp").display().to_string());
+            yaml.env.set("HOME", root.join("out").display().to_string());
+            yaml
         };
-        yaml.env.set("TMPDIR", root.join("tmp").display().to_string());
-        yaml.env.set("HOME", root.join("out").display().to_string());
-        let policy = approval_policy(&yaml.agent, &[], &yaml.env);
+        let unused = agent("http://127.0.0.1:9");
+        let policy = approval_policy(&unused.agent, &[], &unused.env);
+        // What is denied, and one file of each pattern that is not.
+        let mut controls = BTreeSet::new();
+        let files: Vec<(usize, &str, PathBuf, bool)> = files
+            .into_iter()
+            .enumerate()
+            .map(|(index, (pattern, file))| {
+                let is_denied = denies(&policy, &file);
+                (index, pattern, file, is_denied)
+            })
+            .filter(|(_, pattern, _, is_denied)| *is_denied || controls.insert(*pattern))
+            .collect();
+        // The CLI runs only so many calls of one message.
+        let messages = files.chunks(CALLS).map(|files| {
+            let nothing = AnthropicReply::nothing();
+            files.iter().fold(nothing, |reply, file| {
+                reply.and_tool_use("Read", &json!({"file_path": file.2}))
+            })
+        });
+        let search = json!({"pattern": "needle", "path": root, "output_mode": "content", "head_limit": 0});
+        // An older release searches its working directory only, so that this is tried too.
+        let below = |folder: &str| json!({"pattern": "needle", "path": root.join(folder), "output_mode": "content", "head_limit": 0});
+        let searches = AnthropicReply::tool_use("Grep", &search)
+            .and_tool_use("Grep", &below("work"))
+            .and_tool_use("Grep", &below("work/sub"));
+        let last = [searches, AnthropicReply::text("done")];
+        let server = AnthropicServer::replies(messages.chain(last));
+        let yaml = agent(&server.url());
         let options = yaml
             .options_for(Occasion::Chat, |_| Arc::new(ApproveAll))
             .unwrap();
@@ -221,14 +243,16 @@ async fn check(version: CliVersion, choose: impl Fn(usize) -> bool) -> Tried {
             .iter()
             .flat_map(holodeck_testkit::AnthropicRequest::last_results)
             .collect();
-        assert_eq!(results.len(), files.len() + 1);
-        let found = &results[files.len()].0;
-        for (index, (file, (text, _))) in files.iter().zip(&results).enumerate() {
+        assert_eq!(results.len(), files.len() + 3);
+        let found: String = results[files.len()..]
+            .iter()
+            .map(|(text, _)| text.as_str())
+            .collect();
+        for ((index, pattern, file, is_denied), (text, _)) in files.iter().zip(&results) {
             let needle = format!("needle w{index}q");
             let is_read = text.contains(&needle);
-            if denies(&policy, file) {
+            if *is_denied {
                 tried.denied += 1;
-                let pattern = &batch[index * batch.len() / files.len()].pattern;
                 for (does, verb) in [(is_read, "reads"), (found.contains(&needle), "finds")] {
                     if does {
                         wrong.push(format!("{pattern}: the CLI {verb} {}", file.display()));
@@ -262,6 +286,6 @@ async fn the_whole_grammar_of_patterns_holds() {
     for version in installed() {
         let tried = check(version, |_| true).await;
         println!("Claude Code {version}: {tried}");
-        assert!(tried.denied > 1000 && tried.readable > 1000, "{tried}");
+        assert!(tried.denied > 3000 && tried.readable > 1000, "{tried}");
     }
 }
