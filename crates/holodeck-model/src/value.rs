@@ -5,6 +5,7 @@ mod decimal;
 mod glob;
 mod one_or_many;
 mod path_glob;
+mod path_part;
 mod path_ref;
 mod pattern;
 mod python;

@@ -4,7 +4,7 @@
 
 use std::{fmt, iter::once};
 
-use super::path_glob::{Part, Token};
+use super::path_part::{Part, Token};
 
 /// More spellings of one pattern are not written: then each part that has several is written as `*`.
 const MOST_SPELLINGS: usize = 64;

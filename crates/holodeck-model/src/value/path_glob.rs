@@ -5,7 +5,10 @@
 
 use std::{fmt, iter::once};
 
-use super::cli_text::{CliText, spellings};
+use super::{
+    cli_text::{CliText, spellings},
+    path_part::{Part, Token},
+};
 use crate::call_paths::join_path;
 
 /// HoloDeck's own folder, wherever it is.
@@ -26,29 +29,6 @@ pub struct PathGlob {
     text: String,
     /// The pattern as absolute paths: as written, and with the links of its literal beginning resolved.
     anchored: Vec<Vec<Part>>,
-}
-
-/// One component of a pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    /// `**`: any number of components.
-    Any,
-    /// One component.
-    Name(Vec<Token>),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Token {
-    Literal(char),
-    /// `*`
-    Many,
-    /// `?`
-    Single,
-    /// `[a-z]`, or all others.
-    Class {
-        negated: bool,
-        ranges: Vec<(char, char)>,
-    },
 }
 
 /// Matches no literal part of a pattern, but every wildcard.
@@ -186,18 +166,6 @@ impl PathGlob {
 impl fmt::Debug for PathGlob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PathGlob({:?} = {:?})", self.text, self.to_cli())
-    }
-}
-
-impl Part {
-    /// The name, if it has no wildcard.
-    fn as_literal(&self) -> Option<String> {
-        let Self::Name(tokens) = self else { return None };
-        let literal = |token: &Token| match token {
-            Token::Literal(letter) => Some(*letter),
-            _ => None,
-        };
-        tokens.iter().map(literal).collect()
     }
 }
 
