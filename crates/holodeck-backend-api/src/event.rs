@@ -166,6 +166,7 @@ mod tests {
             name: "look_up".to_owned(),
             arguments: json!({"query": "x"}),
             call_id: "c1".to_owned(),
+            provider_fields: None,
         };
         let answered = |decision| BackendEvent::ApprovalAnswered {
             call_id: "c1".to_owned(),

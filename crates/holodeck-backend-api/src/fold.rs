@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{
     BackendError, BackendEvent, EventStream, ExecutionResult, Outcome, StopFamily, StopReason, TokenUsage,
-    ToolResult, backend::next,
+    ToolCall, ToolResult, backend::next,
 };
 
 /// Folds [`BackendEvent`]s into the [`ExecutionResult`]. No other code does this.
@@ -37,7 +37,10 @@ impl ResultFold {
             }
             BackendEvent::ToolCall(call) => {
                 self.open_message();
-                self.result.tool_calls.push(call.clone());
+                self.result.tool_calls.push(ToolCall {
+                    provider_fields: None,
+                    ..call.clone()
+                });
             }
             BackendEvent::ToolResult(result) => self.result.tool_results.push(result.clone()),
             BackendEvent::Usage(usage) => self.add_usage(usage),
@@ -223,6 +226,7 @@ mod tests {
             name: "f".to_owned(),
             arguments: json!({}),
             call_id: "c1".to_owned(),
+            provider_fields: None,
         };
         let result = fold(&[
             text("let me look"),

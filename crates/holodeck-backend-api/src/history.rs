@@ -240,6 +240,7 @@ mod tests {
             name: "look".to_owned(),
             arguments: json!({}),
             call_id: id.to_owned(),
+            provider_fields: None,
         }
     }
 

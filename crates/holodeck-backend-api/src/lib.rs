@@ -40,7 +40,7 @@ pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
 pub use number_odds::NumberOdds;
 pub use redacted::Redactions;
-pub use result::{ExecutionResult, MAX_TOOL_CALLS, Outcome, ToolCall, ToolResult};
+pub use result::{ExecutionResult, MAX_TOOL_CALLS, Outcome, ProviderFields, ToolCall, ToolResult};
 pub use session::{AgentSession, SessionControl, SessionCore, SessionState, TextStream};
 pub use spending::{Spending, ToolUsage, total_usage};
 pub use tool::{

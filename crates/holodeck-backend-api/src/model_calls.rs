@@ -55,6 +55,9 @@ pub enum ModelDelta {
         /// The wait before the retry.
         wait: Duration,
     },
+    /// Something that people should know about the answer, such as a part of the request that the endpoint refused and that
+    /// was sent in another form. The same one may come with each answer.
+    Notice(String),
     /// Reasoning text.
     Reasoning(String),
     /// Answer text.

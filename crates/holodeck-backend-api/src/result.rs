@@ -4,7 +4,7 @@ use std::{borrow::Cow, time::Duration};
 
 use holodeck_model::{CallDetails, TokenUsage, events::StopReason};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::NumberOdds;
 
@@ -70,6 +70,30 @@ pub struct ToolCall {
     pub arguments: Value,
     /// The provider's id of the call, or a generated id that begins with [`ToolCall::GENERATED_ID_PREFIX`].
     pub call_id: String,
+    /// Fields that must go back with the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_fields: Option<Box<ProviderFields>>,
+}
+
+/// Fields of a message of the model that only its provider understands, such as signatures of its reasoning. They go back
+/// with the call that they came with, unchanged, and only to the model that sent them. They are no part of an answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProviderFields {
+    /// The model that sent them, as the YAML names it.
+    pub model: String,
+    /// The fields of the message; those are with its first call.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub message: Map<String, Value>,
+    /// The fields of the call.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub call: Map<String, Value>,
+}
+
+impl ProviderFields {
+    /// All their values.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Value> {
+        self.message.values_mut().chain(self.call.values_mut())
+    }
 }
 
 impl ToolCall {

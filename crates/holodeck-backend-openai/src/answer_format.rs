@@ -1,13 +1,8 @@
 //! Sends the schema of structured answers to the endpoint, and validates and repairs what comes back.
-//!
-//! Falls back to instructions in the prompt where an endpoint refuses `response_format`.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
-use holodeck_backend_api::{AnswerFormat, BackendError};
+use holodeck_backend_api::AnswerFormat;
 use serde_json::{Value, json};
 
 use crate::driver::parse_deciding;
@@ -19,17 +14,6 @@ mod strict;
 pub(crate) struct SentFormat {
     format: Arc<dyn AnswerFormat>,
     response_format: Value,
-    /// The endpoint does not support `response_format`; the schema is sent in the instructions.
-    in_instructions: AtomicBool,
-}
-
-/// Where the schema of the answer is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SchemaPlacement {
-    /// In `response_format`.
-    ResponseFormat,
-    /// In the text of the system prompt.
-    Instructions,
 }
 
 impl SentFormat {
@@ -37,35 +21,12 @@ impl SentFormat {
         Self {
             response_format: response_format(format.schema()),
             format,
-            in_instructions: AtomicBool::new(false),
         }
-    }
-
-    pub(crate) fn placement(&self) -> SchemaPlacement {
-        if self.in_instructions.load(Ordering::Relaxed) {
-            SchemaPlacement::Instructions
-        } else {
-            SchemaPlacement::ResponseFormat
-        }
-    }
-
-    /// Sends the schema in the instructions from now on.
-    pub(crate) fn use_instructions(&self) {
-        self.in_instructions.store(true, Ordering::Relaxed);
     }
 
     /// The request's `response_format`.
     pub(crate) fn response_format(&self) -> &Value {
         &self.response_format
-    }
-
-    /// The text for the system prompt where `response_format` is not supported.
-    pub(crate) fn instructions(&self) -> String {
-        format!(
-            "Answer with one JSON value that satisfies this JSON Schema, and with nothing else: no explanation, no \
-             code fence.\n{}",
-            self.format.schema()
-        )
     }
 
     /// The message to the model when its answer does not match.
@@ -82,21 +43,6 @@ impl SentFormat {
         self.format.check(&value)?;
         Ok(value)
     }
-}
-
-/// Whether an endpoint refused the `response_format`.
-pub(crate) fn refuses_format(error: &BackendError) -> bool {
-    let BackendError::Provider {
-        status: Some(400 | 404 | 415 | 422 | 501),
-        explanation,
-        param,
-        ..
-    } = error
-    else {
-        return false;
-    };
-    let names_format = |text: &str| text.contains("response_format") || text.contains("json_schema");
-    param.as_deref().is_some_and(names_format) || names_format(&explanation.message)
 }
 
 fn response_format(schema: &Value) -> Value {
@@ -194,34 +140,5 @@ mod tests {
         assert_eq!(format.response_format()["json_schema"].get("strict"), None);
         assert_eq!(schema_name(&json!({})), "answer");
         assert_eq!(schema_name(&json!({"title": "答え"})), "answer");
-    }
-
-    #[test]
-    fn only_a_refusal_that_names_the_format_counts() {
-        let error = |status, message: &str, param: Option<&str>| BackendError::Provider {
-            status: Some(status),
-            code: None,
-            explanation: message.into(),
-            param: param.map(str::to_owned),
-            retryable: false,
-            retry_after: None,
-        };
-        assert!(refuses_format(&error(
-            400,
-            "unknown field `response_format`",
-            None
-        )));
-        assert!(refuses_format(&error(
-            400,
-            "invalid",
-            Some("response_format.type")
-        )));
-        assert!(refuses_format(&error(
-            422,
-            "'json_schema' is not one of ['text']",
-            None
-        )));
-        assert!(!refuses_format(&error(400, "context too long", None)));
-        assert!(!refuses_format(&error(401, "response_format", None)));
     }
 }

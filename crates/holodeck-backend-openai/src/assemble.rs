@@ -8,12 +8,14 @@ use std::borrow::Cow;
 use holodeck_backend_api::{BackendError, ModelDelta, StopFamily, StopReason};
 
 use holodeck_model::ReasoningInContent;
+use serde_json::{Map, Value, json};
 
 use self::{
     calls::Calls,
     reasoning_tags::{Part, ReasoningTags},
 };
 use crate::{
+    dialect::echo,
     failure,
     number_odds::Tokens,
     wire::{CallFragment, Chunk, Message, Reason, Usage},
@@ -34,6 +36,8 @@ pub(crate) struct Assembler {
     calls: Calls,
     /// Finds the reasoning in the content; `None` if the content is the answer.
     tags: Option<ReasoningTags>,
+    /// Fields of the message that may have to go back to the server.
+    fields: Map<String, Value>,
     refused: bool,
     has_text: bool,
     /// The server said that nothing follows.
@@ -64,8 +68,11 @@ impl Assembler {
         // Some servers repeat these in each chunk, some send them empty in the first.
         update(&mut self.id, chunk.id);
         update(&mut self.model, chunk.model);
-        if chunk.usage.is_some() {
-            self.usage = chunk.usage;
+        let usage = chunk.usage.or(chunk.x_groq.and_then(|nested| nested.usage));
+        if let Some(usage) = usage
+            && (usage.counts_something() || self.usage.is_none())
+        {
+            self.usage = Some(usage);
         }
         let choices = chunk.choices.into_iter().flatten();
         for choice in choices.filter(|choice| choice.index.unwrap_or(0) == 0) {
@@ -129,7 +136,8 @@ impl Assembler {
                 "the endpoint did not complete its answer (finish_reason `{reason}`)"
             )));
         }
-        let calls = self.calls.finish()?;
+        let mut calls = self.calls.finish()?;
+        echo::attach(&mut calls, self.fields);
         let stop_reason = match family {
             _ if self.refused => StopReason::Refusal,
             // Many servers send `stop` although they call tools.
@@ -158,10 +166,42 @@ impl Assembler {
         Ok(deltas)
     }
 
-    fn push_message(&mut self, message: Message<'_>, deltas: &mut impl Extend<ModelDelta>) {
+    /// Keeps what the server sent beside the answer.
+    fn keep_fields(&mut self, message: &mut Message<'_>) {
+        let mut fields = std::mem::take(&mut message.others);
         let reasoning = [
-            message.reasoning_content.text,
-            message.reasoning.text,
+            ("reasoning_content", &message.reasoning_content),
+            ("reasoning", &message.reasoning),
+        ];
+        for (name, content) in reasoning {
+            if let Some(content) = content {
+                fields.insert(name.to_owned(), Value::from(content.text.as_ref()));
+            }
+        }
+        // A later piece may be text alone.
+        let continues = self.fields.contains_key("content") && !message.content.text.is_empty();
+        if !message.content.parts.is_empty() {
+            fields.insert(
+                "content".to_owned(),
+                Value::from(std::mem::take(&mut message.content.parts)),
+            );
+        } else if continues {
+            let part = json!({"type": "text", "text": message.content.text});
+            fields.insert("content".to_owned(), json!([part]));
+        }
+        if !fields.is_empty() {
+            echo::merge_fields(&mut self.fields, fields);
+        }
+    }
+
+    fn push_message(&mut self, mut message: Message<'_>, deltas: &mut impl Extend<ModelDelta>) {
+        self.keep_fields(&mut message);
+        let reasoning = [
+            message
+                .reasoning_content
+                .map(|content| content.text)
+                .unwrap_or_default(),
+            message.reasoning.map(|content| content.text).unwrap_or_default(),
             message.content.reasoning,
         ];
         let reasoning = reasoning.into_iter().find(|text| !text.is_empty());

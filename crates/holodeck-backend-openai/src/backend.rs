@@ -89,7 +89,7 @@ impl AgentBackend for OpenAiBackend {
     }
 
     async fn open_session(&self, opening: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
-        let history = wire_message::history(&opening.whole_history());
+        let history = wire_message::history(&opening.whole_history(), &self.core.model);
         Ok(Box::new(OpenAiSession::new(Arc::clone(&self.core), history)))
     }
 

@@ -4,7 +4,7 @@
 use std::{
     borrow::Cow,
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use holodeck_backend_api::{
@@ -14,12 +14,7 @@ use holodeck_backend_api::{
 use holodeck_model::{Location, ResolvedAgent, ToolAccess, ToolNames};
 use serde_json::{Map, Value};
 
-use crate::{
-    answer_format::{SchemaPlacement, SentFormat},
-    number_odds,
-    parameters::Parameters,
-    wire_message,
-};
+use crate::{answer_format::SentFormat, number_odds, parameters::Parameters, wire_message};
 
 /// The cost of a model's tokens in US dollars, if known.
 pub(crate) type Price = Box<dyn Fn(&str, &TokenUsage) -> Option<f64> + Send + Sync>;
@@ -47,8 +42,6 @@ pub(crate) struct Core {
     names: ToolNames,
     access: ToolAccess,
     notices: Mutex<HashSet<String>>,
-    /// Whether the endpoint refused to report log-probabilities, or the recorded one did.
-    pub(crate) refuses_log_probs: AtomicBool,
 }
 
 impl Core {
@@ -78,7 +71,6 @@ impl Core {
             instructions: agent.instructions.text.clone(),
             parameters: Parameters::of(&config.model, config.openai.as_ref()),
             notices: Mutex::default(),
-            refuses_log_probs: AtomicBool::new(false),
             calls,
             tools,
             approver: None,
@@ -106,28 +98,28 @@ impl Core {
             .is_some_and(|spent| spent < budget)
     }
 
-    /// The request that shows the model `conversation`.
+    /// The request that shows the model `conversation`. A reasoning model is not asked for log-probabilities, which it
+    /// refuses.
     pub(crate) fn request(
         &self,
         conversation: &[Value],
-        placement: Option<SchemaPlacement>,
         tools: &[Value],
         unit: Option<&str>,
         number_odds: bool,
     ) -> ModelRequest {
         let mut messages = Vec::with_capacity(conversation.len() + 1);
-        messages.extend(self.system(placement));
+        messages.extend(self.system());
         messages.extend_from_slice(conversation);
         let mut body = Map::new();
         body.insert("messages".to_owned(), Value::Array(messages));
         if !tools.is_empty() {
             body.insert("tools".to_owned(), Value::Array(tools.to_vec()));
         }
-        if let (Some(format), Some(SchemaPlacement::ResponseFormat)) = (&self.format, placement) {
+        if let Some(format) = &self.format {
             body.insert("response_format".to_owned(), format.response_format().clone());
         }
         body.extend(self.parameters.body.clone());
-        if number_odds {
+        if number_odds && !self.parameters.reasoning {
             body.extend(number_odds::parameters());
         }
         ModelRequest {
@@ -136,11 +128,6 @@ impl Core {
             body: Arc::new(Value::Object(body)),
             unit: unit.map(str::to_owned),
         }
-    }
-
-    /// Whether the model may report log-probabilities. Reasoning models refuse them.
-    pub(crate) fn may_report_log_probs(&self) -> bool {
-        !self.parameters.reasoning
     }
 
     /// Looks up the places of the YAML fields that errors name.
@@ -241,15 +228,9 @@ impl Core {
         notices.insert(notice.clone()).then_some(notice)
     }
 
-    fn system(&self, placement: Option<SchemaPlacement>) -> Option<Value> {
-        let mut text = self.instructions.clone();
-        if let (Some(format), Some(SchemaPlacement::Instructions)) = (&self.format, placement) {
-            if !text.trim().is_empty() {
-                text.push_str("\n\n");
-            }
-            text.push_str(&format.instructions());
-        }
-        (!text.trim().is_empty()).then(|| wire_message::system(&text))
+    fn system(&self) -> Option<Value> {
+        let text = &self.instructions;
+        (!text.trim().is_empty()).then(|| wire_message::system(text))
     }
 }
 

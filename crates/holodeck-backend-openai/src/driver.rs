@@ -4,7 +4,7 @@
 
 use std::{
     num::NonZeroU32,
-    pin::pin,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -14,9 +14,9 @@ use std::{
 use async_stream::{stream, try_stream};
 use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
-use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream};
+use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream, StopReason};
 use holodeck_http::{
-    CallOptions, HttpClient, HttpError, Pacer, Response, Retry, RetryPolicy, SseEvent, decode_sse,
+    CallOptions, HttpClient, HttpError, Pacer, Response, Retry, RetryPolicy, SseEvent, SseStream, decode_sse,
 };
 use holodeck_model::{Env, Location, ReasoningInContent, ResolvedAgent, mend_json, parse_json_strictly};
 use serde::{Deserialize as _, Serialize};
@@ -25,7 +25,13 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use crate::{Endpoint, assemble::Assembler, failure, parameters, wire::Chunk};
+use crate::{
+    Endpoint,
+    assemble::Assembler,
+    dialect::{Attempts, Learnt, Refusal},
+    failure, parameters,
+    wire::Chunk,
+};
 
 /// Sends model calls to an endpoint over HTTP.
 #[derive(Clone, Debug)]
@@ -66,8 +72,8 @@ struct Driver {
     fallback_model: Option<String>,
     /// The endpoint was reached before, so a refused connection may be temporary.
     reached: AtomicBool,
-    /// The endpoint does not support `stream_options`.
-    plain_stream: AtomicBool,
+    /// What it refuses.
+    learnt: Learnt,
     reasoning_in_content: ReasoningInContent,
     /// The model ended reasoning that it had not begun, so the beginning of its next answers may be reasoning too.
     ends_reasoning_only: AtomicBool,
@@ -83,7 +89,7 @@ impl HttpModelCalls {
             pacer: options.rpm.map(Pacer::per_minute),
             fallback_model: options.fallback_model,
             reached: AtomicBool::new(false),
-            plain_stream: AtomicBool::new(false),
+            learnt: Learnt::default(),
             reasoning_in_content: options.reasoning_in_content,
             ends_reasoning_only: AtomicBool::new(false),
         }))
@@ -110,7 +116,7 @@ impl HttpModelCalls {
         for event in decode_sse(answer) {
             match self.0.parse_event(&mend_event(event))? {
                 Event::Chunk(chunk) => assembler.push(*chunk, &mut deltas),
-                Event::Nothing => {}
+                Event::Nothing | Event::Noise => {}
                 Event::Done => {
                     assembler.mark_done();
                     break;
@@ -164,60 +170,75 @@ fn stream_answer(
             yield ModelDelta::Resumed;
         }
         let span = tracing::debug_span!("chat", gen_ai.request.model = request.model);
-        let (listener, mut retries) = mpsc::unbounded_channel();
-        let mut opening = pin!(driver.open(&request, listener).instrument(span));
-        let opening_result = loop {
-            let retry = tokio::select! {
-                biased;
-                Some(retry) = retries.recv() => retry,
-                result = &mut opening => break result,
+        let mut call = Call::new(&driver, &request);
+        'attempt: loop {
+            let (listener, mut retries) = mpsc::unbounded_channel();
+            let opening_result = {
+                let mut opening = pin!(driver.open(&call, listener).instrument(span.clone()));
+                loop {
+                    let retry = tokio::select! {
+                        biased;
+                        Some(retry) = retries.recv() => retry,
+                        result = &mut opening => break result,
+                    };
+                    let Retry { cause, wait } = retry;
+                    yield ModelDelta::Retrying { cause, wait };
+                }
             };
-            let Retry { cause, wait } = retry;
-            yield ModelDelta::Retrying { cause, wait };
-        };
-        let response = opening_result?;
-        let is_whole = is_json(&response);
-        let holds_text = is_whole || driver.ends_reasoning_only.load(Ordering::Relaxed);
-        let mut assembler = Assembler::new(driver.reasoning_in_content, holds_text);
-        let mut deltas = Vec::new();
-        if is_whole {
-            let whole = response.json_by(parse_lenient).await;
-            let whole = whole.map_err(|error| driver.explain(&error, &request))?;
-            assembler.push_whole(driver.parse_whole(&whole)?, &mut deltas);
-        } else {
-            let events = response.events().await;
-            let mut events = events.map_err(|error| driver.explain(&error, &request))?;
-            while let Some(event) = events.next().await {
-                let event = match event {
-                    Ok(event) => mend_event(event),
-                    // The answer is complete; only data after it was lost.
-                    Err(_broken) if assembler.is_finished() => break,
+            let response = match opening_result {
+                Ok(response) => response,
+                Err(error) => {
+                    if let Some(message) = failure::refused_by_filter(&error) {
+                        yield ModelDelta::Refusal(message);
+                        yield ModelDelta::Finish {
+                            stop_reason: StopReason::Refusal,
+                            message_id: None,
+                            model: None,
+                            recorded: None,
+                        };
+                        return;
+                    }
+                    let explained = driver.explain(&error, &call.body);
+                    if call.change(Refusal::of_http(&error), &explained) || call.fall_back(&driver, &error) {
+                        continue 'attempt;
+                    }
+                    Err(call.first_error(explained))?
+                }
+            };
+            let mut reading = driver.read(response, &request).await?;
+            let mut has_begun = false;
+            let mut deltas = Vec::new();
+            loop {
+                let more = reading.next(&driver, &mut deltas).await;
+                let more = match more {
+                    Ok(more) => more,
+                    Err(error) if has_begun || !deltas.is_empty() => Err(error)?,
                     Err(error) => {
-                        Err(failure::of_stream(&error, &driver.endpoint, &request.body))?;
-                        break;
+                        if call.change(Refusal::of_answer(&error), &error) {
+                            continue 'attempt;
+                        }
+                        if let Some(Retry { cause, wait }) = call.retry_answer(&driver, &error) {
+                            yield ModelDelta::Retrying { cause, wait };
+                            tokio::time::sleep(wait).await;
+                            continue 'attempt;
+                        }
+                        Err(call.first_error(error))?
                     }
                 };
-                match driver.parse_event(&event)? {
-                    Event::Chunk(chunk) => assembler.push(*chunk, &mut deltas),
-                    Event::Nothing => {}
-                    Event::Done => {
-                        assembler.mark_done();
-                        break;
+                if !has_begun && !(deltas.is_empty() && more) {
+                    has_begun = true;
+                    driver.learnt.remember(&call.model, &call.attempts.form);
+                    for notice in call.attempts.form.notices(&call.body) {
+                        yield ModelDelta::Notice(notice.to_owned());
                     }
                 }
                 for delta in deltas.drain(..) {
-                    yield delta;
+                    yield call.mark(delta);
+                }
+                if !more {
+                    return;
                 }
             }
-        }
-        for delta in deltas {
-            yield delta;
-        }
-        if assembler.has_lone_close() {
-            driver.ends_reasoning_only.store(true, Ordering::Relaxed);
-        }
-        for delta in assembler.finish()? {
-            yield delta;
         }
     }
 }
@@ -225,76 +246,88 @@ fn stream_answer(
 enum Event<'a> {
     Chunk(Box<Chunk<'a>>),
     Nothing,
+    /// Data that cannot be a piece of an answer.
+    Noise,
     Done,
 }
 
 impl Driver {
-    /// Sends the request, with retries and the fallback model, until an answer begins.
-    async fn open(
-        &self,
-        request: &ModelRequest,
-        listener: mpsc::UnboundedSender<Retry>,
-    ) -> Result<Response, BackendError> {
-        let retry = RetryPolicy {
-            listener: Some(listener),
-            ..self.retry()
-        };
-        let error = match self.send(&request.model, &request.body, retry).await {
-            Ok(response) => return Ok(response),
-            Err(error) => error,
-        };
-        if let Some(fallback) = &self.fallback_model
-            && matches!(error.status(), Some(429 | 500..=599))
-        {
-            tracing::warn!(%error, model = request.model, fallback, "trying the fallback model");
-            let body = parameters::adapt_to(fallback, &request.body);
-            if let Ok(response) = self.send(fallback, &body, RetryPolicy::none()).await {
-                return Ok(response);
+    /// Sends a request, with retries, until an answer begins.
+    async fn open(&self, call: &Call, listener: mpsc::UnboundedSender<Retry>) -> Result<Response, HttpError> {
+        let form = &call.attempts.form;
+        let may_change = call.may_change();
+        let reached = self.reached.load(Ordering::Relaxed);
+        let retry = if call.is_fallback {
+            RetryPolicy::none()
+        } else {
+            RetryPolicy {
+                listener: Some(listener),
+                never: match (reached, may_change) {
+                    (false, false) => |error| failure::is_no_reason_to_retry(error, false, false),
+                    (false, true) => |error| failure::is_no_reason_to_retry(error, false, true),
+                    (true, false) => |error| failure::is_no_reason_to_retry(error, true, false),
+                    (true, true) => |error| failure::is_no_reason_to_retry(error, true, true),
+                },
+                ..self.retry.clone()
             }
-        }
-        Err(self.explain(&error, request))
-    }
-
-    /// Posts one request. If the server rejects `stream_options`, posts it again without.
-    async fn send(&self, model: &str, body: &Value, retry: RetryPolicy) -> Result<Response, HttpError> {
+        };
         let options = CallOptions {
             timeout: None,
             retry,
             pacer: None,
         };
-        let with_usage = !self.plain_stream.load(Ordering::Relaxed);
-        let mut wire = WireBody {
-            model,
-            stream: true,
-            stream_options: with_usage.then_some(StreamOptions { include_usage: true }),
-            body,
+        let wire = WireBody {
+            model: &call.model,
+            stream: !form.is_whole(),
+            stream_options: form
+                .asks_for_usage()
+                .then_some(StreamOptions { include_usage: true }),
+            body: &form.apply(&call.body),
         };
         let (url, headers) = (&self.endpoint.url, &self.endpoint.headers);
         let answer = self.client.post_json(url, headers, &wire, &options).await;
-        let answer = match answer {
-            Err(error) if with_usage && refuses_stream_options(&error) => {
-                self.plain_stream.store(true, Ordering::Relaxed);
-                wire.stream_options = None;
-                self.client.post_json(url, headers, &wire, &options).await
-            }
-            answer => answer,
-        };
         if !matches!(answer, Err(HttpError::Connect { .. })) {
             self.reached.store(true, Ordering::Relaxed);
         }
         answer
     }
 
-    fn retry(&self) -> RetryPolicy {
-        let never = if self.reached.load(Ordering::Relaxed) {
-            failure::is_final
-        } else {
-            failure::is_final_at_first
-        };
-        RetryPolicy {
-            never,
-            ..self.retry.clone()
+    /// Begins to read an answer: its first byte decides whether it is a stream, whatever its content type says.
+    async fn read(&self, response: Response, request: &ModelRequest) -> Result<Reading, BackendError> {
+        let encoding = response.header("content-encoding").unwrap_or("identity");
+        if !encoding.eq_ignore_ascii_case("identity") {
+            let what = format!(
+                "{} answered with the content-encoding `{encoding}`, which was not asked for",
+                self.endpoint
+            );
+            return Err(failure::incompatible(&what, &self.endpoint));
         }
+        let first = response
+            .first_bytes()
+            .iter()
+            .find(|byte| !byte.is_ascii_whitespace());
+        let is_whole = match first {
+            Some(b'{' | b'[') => true,
+            Some(_) | None => is_json(&response) && !response.begins_as_events(),
+        };
+        let seen = describe(&response);
+        let holds_text = is_whole || self.ends_reasoning_only.load(Ordering::Relaxed);
+        let assembler = Assembler::new(self.reasoning_in_content, holds_text);
+        let source = if is_whole {
+            Source::Whole(response)
+        } else {
+            let events = response.events().await;
+            Source::Events(Box::pin(
+                events.map_err(|error| self.explain(&error, &request.body))?,
+            ))
+        };
+        Ok(Reading {
+            source,
+            assembler,
+            seen,
+            noise: None,
+            body: Arc::clone(&request.body),
+        })
     }
 
     fn parse_event<'a>(&self, event: &'a SseEvent) -> Result<Event<'a>, BackendError> {
@@ -304,6 +337,12 @@ impl Driver {
         }
         if data == "[DONE]" {
             return Ok(Event::Done);
+        }
+        // What has the form of an object and cannot be read may hide a call.
+        let list = data.strip_prefix('[').map(str::trim_start);
+        let may_hide = data.starts_with(['{', '<']) || list.is_some_and(|list| list.starts_with(['{', '[']));
+        if event.event != "error" && !may_hide {
+            return Ok(Event::Noise);
         }
         let chunk = if event.event == "error" {
             Err(failure::in_stream(
@@ -360,9 +399,209 @@ impl Driver {
         failure::incompatible(&what, &self.endpoint)
     }
 
-    fn explain(&self, error: &HttpError, request: &ModelRequest) -> BackendError {
-        failure::of_http(error, &self.endpoint, &request.body)
+    fn explain(&self, error: &HttpError, body: &Value) -> BackendError {
+        failure::of_http(error, &self.endpoint, body)
     }
+}
+
+/// One call of a model through its attempts.
+struct Call {
+    model: String,
+    body: Arc<Value>,
+    attempts: Attempts,
+    /// The error of the first attempt, which is reported if no other form is answered.
+    first: Option<BackendError>,
+    is_fallback: bool,
+    /// How often an answer that began with 200 was an error that passes.
+    retries: u32,
+}
+
+impl Call {
+    fn new(driver: &Driver, request: &ModelRequest) -> Self {
+        Self {
+            attempts: driver.learnt.attempts(&request.model),
+            model: request.model.clone(),
+            body: Arc::clone(&request.body),
+            first: None,
+            is_fallback: false,
+            retries: 0,
+        }
+    }
+
+    /// Whether another form of the request is left to be tried where the server does not say what it refuses.
+    fn may_change(&self) -> bool {
+        self.attempts.may_change(&self.body)
+    }
+
+    /// Changes to the next form after a refusal; returns whether to ask again.
+    fn change(&mut self, refusal: Option<Refusal>, error: &BackendError) -> bool {
+        let Some(refusal) = refusal else { return false };
+        let changes = self.attempts.change(refusal, &self.body);
+        if changes {
+            self.first.get_or_insert_with(|| error.clone());
+        }
+        changes
+    }
+
+    /// Changes to the fallback model if the first one is busy or failed; returns whether to ask it.
+    fn fall_back(&mut self, driver: &Driver, error: &HttpError) -> bool {
+        let Some(fallback) = driver.fallback_model.as_ref().filter(|_| !self.is_fallback) else {
+            return false;
+        };
+        if !matches!(error.status(), Some(429 | 500..=599)) {
+            return false;
+        }
+        tracing::warn!(%error, model = self.model, fallback, "trying the fallback model");
+        let explained = driver.explain(error, &self.body);
+        self.first.get_or_insert(explained);
+        self.is_fallback = true;
+        self.body = Arc::new(parameters::adapt_to(fallback, &self.body));
+        self.attempts = driver.learnt.attempts(fallback);
+        self.model.clone_from(fallback);
+        true
+    }
+
+    /// The wait before the request is sent again because its answer, which began with 200, is an error that passes.
+    fn retry_answer(&mut self, driver: &Driver, error: &BackendError) -> Option<Retry> {
+        let BackendError::Provider {
+            status: Some(status @ (429 | 500..=599)),
+            ..
+        } = error
+        else {
+            return None;
+        };
+        let as_status = HttpError::Status {
+            url: driver.endpoint.url.clone(),
+            status: *status,
+            body: error.to_string(),
+            retry_after: None,
+        };
+        if failure::is_final(&as_status) {
+            return None;
+        }
+        let wait = driver.retry.wait(self.retries, &as_status, 0.5)?;
+        self.retries += 1;
+        Some(Retry {
+            cause: error.to_string(),
+            wait,
+        })
+    }
+
+    fn first_error(&mut self, error: BackendError) -> BackendError {
+        self.first.take().unwrap_or(error)
+    }
+
+    /// Says which model sent the fields that go back with a call.
+    fn mark(&self, mut delta: ModelDelta) -> ModelDelta {
+        if let ModelDelta::ToolCall(call) = &mut delta
+            && let Some(fields) = &mut call.provider_fields
+        {
+            fields.model.clone_from(&self.model);
+        }
+        delta
+    }
+}
+
+/// An answer that is being read.
+struct Reading {
+    source: Source,
+    assembler: Assembler,
+    /// The first bytes, for errors.
+    seen: String,
+    /// Data that is no part of an answer, such as a keep-alive.
+    noise: Option<String>,
+    body: Arc<Value>,
+}
+
+enum Source {
+    Whole(Response),
+    Events(Pin<Box<SseStream>>),
+    Ended,
+}
+
+impl Reading {
+    /// Reads the next piece and appends its deltas; returns whether more may follow.
+    async fn next(&mut self, driver: &Driver, deltas: &mut Vec<ModelDelta>) -> Result<bool, BackendError> {
+        match std::mem::replace(&mut self.source, Source::Ended) {
+            Source::Whole(response) => {
+                let whole = response.json_by(parse_lenient).await;
+                let whole = whole.map_err(|error| driver.explain(&error, &self.body))?;
+                self.assembler.push_whole(driver.parse_whole(&whole)?, deltas);
+            }
+            Source::Events(mut events) => match events.next().await {
+                Some(Ok(event)) => {
+                    if self.push(driver, &mend_event(event), deltas)? {
+                        self.source = Source::Events(events);
+                        return Ok(true);
+                    }
+                }
+                None => {}
+                // The answer is complete; only data after it was lost.
+                Some(Err(_broken)) if self.assembler.is_finished() => {}
+                Some(Err(error)) => return Err(failure::of_stream(&error, &driver.endpoint, &self.body)),
+            },
+            Source::Ended => {}
+        }
+        self.finish(driver, deltas)?;
+        Ok(false)
+    }
+
+    /// Adds an event of the stream; returns whether more may follow.
+    fn push(
+        &mut self,
+        driver: &Driver,
+        event: &SseEvent,
+        deltas: &mut Vec<ModelDelta>,
+    ) -> Result<bool, BackendError> {
+        match driver.parse_event(event)? {
+            Event::Chunk(chunk) => self.assembler.push(*chunk, deltas),
+            Event::Nothing => {}
+            Event::Noise => {
+                let start = event.data.chars().take(120).collect();
+                self.noise.get_or_insert(start);
+            }
+            Event::Done => {
+                self.assembler.mark_done();
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn finish(&mut self, driver: &Driver, deltas: &mut Vec<ModelDelta>) -> Result<(), BackendError> {
+        if self.assembler.has_lone_close() {
+            driver.ends_reasoning_only.store(true, Ordering::Relaxed);
+        }
+        let rest = std::mem::take(&mut self.assembler).finish().map_err(|error| {
+            if !error.is_truncated() {
+                return error;
+            }
+            match &self.noise {
+                Some(noise) => driver.invalid_chunk(noise),
+                None => BackendError::ended_early_by(format_args!("{} {}", driver.endpoint, self.seen)),
+            }
+        })?;
+        if let Some(noise) = &self.noise {
+            deltas.push(ModelDelta::Notice(format!(
+                "the endpoint sent data that is no part of an answer: `{noise}`"
+            )));
+        }
+        deltas.extend(rest);
+        Ok(())
+    }
+}
+
+/// The status, content type and first bytes of an answer.
+fn describe(response: &Response) -> String {
+    let kind = response.header("content-type").unwrap_or("no content type");
+    let mask = response.masking();
+    let start = String::from_utf8_lossy(response.first_bytes());
+    let start: String = mask(&start).chars().take(120).collect();
+    format!(
+        "answered {} ({kind}), which begins with `{}`",
+        response.status(),
+        start.trim().escape_debug()
+    )
 }
 
 /// Repairs the event's data so that strict parsers accept it.
@@ -372,13 +611,56 @@ fn mend_event(mut event: SseEvent) -> SseEvent {
     {
         event.data = data;
     }
+    if is_loose(&event.data) {
+        event.data = tighten_json(&event.data);
+    }
     event
+}
+
+/// Whether a text may have what some servers write and JSON does not allow.
+fn is_loose(text: &str) -> bool {
+    text.bytes().any(|byte| byte < b' ') || text.contains("Infinity") || text.contains("NaN")
+}
+
+/// Writes raw control characters in strings as escapes, and numbers that JSON does not have as `null`.
+fn tighten_json(text: &str) -> String {
+    let mut tight = String::with_capacity(text.len() + 8);
+    let (mut in_string, mut escaped) = (false, false);
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if !in_string {
+            let word = ["-Infinity", "Infinity", "NaN"]
+                .iter()
+                .find(|word| rest.starts_with(**word));
+            if let Some(word) = word {
+                tight.push_str("null");
+                rest = rest.get(word.len()..).unwrap_or_default();
+                continue;
+            }
+        }
+        match c {
+            '"' if !escaped => in_string = !in_string,
+            c if in_string && u32::from(c) < 0x20 => {
+                tight.push_str(&format!("\\u{:04x}", u32::from(c)));
+                rest = rest.get(c.len_utf8()..).unwrap_or_default();
+                escaped = false;
+                continue;
+            }
+            _ => {}
+        }
+        escaped = in_string && c == '\\' && !escaped;
+        tight.push(c);
+        rest = rest.get(c.len_utf8()..).unwrap_or_default();
+    }
+    tight
 }
 
 /// Parses JSON, even if it contains unpaired surrogates.
 pub(crate) fn parse_lenient(json: &[u8]) -> Option<Value> {
     let strict = serde_json::from_slice(json).ok();
-    strict.or_else(|| serde_json::from_str(&mend_json(json)?).ok())
+    strict
+        .or_else(|| serde_json::from_str(&mend_json(json)?).ok())
+        .or_else(|| serde_json::from_str(&tighten_json(std::str::from_utf8(json).ok()?)).ok())
 }
 
 /// Parses JSON that decides about a verdict, even if it contains unpaired surrogates. A key that appears twice in an
@@ -411,11 +693,4 @@ struct WireBody<'a> {
 #[derive(Serialize)]
 struct StreamOptions {
     include_usage: bool,
-}
-
-fn refuses_stream_options(error: &HttpError) -> bool {
-    matches!(error.status(), Some(400 | 422))
-        && error
-            .body()
-            .is_some_and(|body| body.contains("stream_options") || body.contains("include_usage"))
 }

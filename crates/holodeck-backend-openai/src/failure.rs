@@ -23,6 +23,8 @@ impl ErrorDetails {
 
     /// Reads the value of an error, or an object that contains one.
     pub(crate) fn of(value: &Value) -> Self {
+        // Some servers send a list with one error.
+        let value = value.get(0).unwrap_or(value);
         let error = value
             .get("error")
             .filter(|error| !error.is_null())
@@ -69,7 +71,16 @@ pub(crate) fn of_http(error: &HttpError, endpoint: &Endpoint, body: &Value) -> B
                 explanation.message = format!("{error}\n  {}", endpoint.origin());
                 explanation.hint = Some(hint);
             }
-            provider(Some(*status), details, explanation, error)
+            let is_key = *status == 400 && is_about_key(&text.to_lowercase());
+            if is_key {
+                explanation.hint = Some(endpoint.hint_for_key());
+            }
+            provider(
+                Some(if is_key { 401 } else { *status }),
+                details,
+                explanation,
+                error,
+            )
         }
         HttpError::Timeout { after, .. } => BackendError::Timeout {
             after: *after,
@@ -125,8 +136,14 @@ pub(crate) fn is_too_long(error: &BackendError) -> bool {
     else {
         return false;
     };
-    let codes = ["context_length_exceeded", "exceed_context_size_error"];
+    code.as_deref().is_some_and(is_about_length) || is_about_length(&explanation.message.to_lowercase())
+}
+
+/// Whether a text, in lower case, says that the request is too long.
+pub(crate) fn is_about_length(text: &str) -> bool {
     let texts = [
+        "context_length_exceeded",
+        "exceed_context_size_error",
         "context length",
         "context window",
         "context size",
@@ -134,9 +151,34 @@ pub(crate) fn is_too_long(error: &BackendError) -> bool {
         "input is too long",
         "reduce the length of the messages",
     ];
-    let message = explanation.message.to_lowercase();
-    code.as_deref().is_some_and(|code| codes.contains(&code))
-        || texts.iter().any(|text| message.contains(text))
+    texts.iter().any(|part| text.contains(part))
+}
+
+/// Whether a text, in lower case, says that a filter refused the request.
+pub(crate) fn is_about_content(text: &str) -> bool {
+    ["content_filter", "content_policy_violation"]
+        .iter()
+        .any(|code| text.contains(code))
+}
+
+/// Whether a text, in lower case, says that the key is wrong. Some servers say so with 400.
+pub(crate) fn is_about_key(text: &str) -> bool {
+    [
+        "api_key_invalid",
+        "invalid_api_key",
+        "api key not valid",
+        "invalid api key",
+    ]
+    .iter()
+    .any(|part| text.contains(part))
+}
+
+/// The message of a filter that refused the request itself: the model's side declines, as a filter of answers does.
+pub(crate) fn refused_by_filter(error: &HttpError) -> Option<String> {
+    let body = error.body().filter(|_| error.status() == Some(400))?;
+    let details = ErrorDetails::of_body(body);
+    let code = details.code.as_deref().unwrap_or_default().to_lowercase();
+    is_about_content(&code).then(|| details.message.unwrap_or(code))
 }
 
 /// The error for a complete answer that reports its own failure.
@@ -160,8 +202,15 @@ pub(crate) fn is_final(error: &HttpError) -> bool {
             .is_some_and(|body| quota.iter().any(|code| body.contains(code)))
 }
 
-/// As [`is_final`]; also, an endpoint that refuses the first connection is down, not busy.
-pub(crate) fn is_final_at_first(error: &HttpError) -> bool {
+fn names_stream(error: &HttpError) -> bool {
+    error
+        .body()
+        .is_some_and(|body| body.to_lowercase().contains("stream"))
+}
+
+/// Whether a retry cannot help. An endpoint that refuses the first connection is down, not busy; an error of the server
+/// may be the refusal of a part of the request, which is tried in another form.
+pub(crate) fn is_no_reason_to_retry(error: &HttpError, reached: bool, may_change: bool) -> bool {
     let down = matches!(
         error,
         HttpError::Connect {
@@ -169,7 +218,9 @@ pub(crate) fn is_final_at_first(error: &HttpError) -> bool {
             ..
         }
     );
-    down || is_final(error)
+    (down && !reached)
+        || (error.status() == Some(500) && (may_change || names_stream(error)))
+        || is_final(error)
 }
 
 fn provider(

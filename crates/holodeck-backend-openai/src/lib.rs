@@ -7,9 +7,9 @@
 mod answer_format;
 mod approvals;
 mod assemble;
-mod attempts;
 mod backend;
 mod core;
+mod dialect;
 mod driver;
 mod endpoint;
 mod failure;

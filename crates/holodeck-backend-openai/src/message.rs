@@ -10,10 +10,7 @@ use holodeck_backend_api::{
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    attempts::{Attempts, Form},
-    core::Core,
-};
+use crate::core::Core;
 
 /// A longer wait for the next attempt is reported as a notice.
 const NOTICE_WAIT: Duration = Duration::from_secs(2);
@@ -49,52 +46,22 @@ pub(crate) fn call_model<'a>(
     context: CallContext<'a>,
 ) -> impl Stream<Item = Result<MessageStep, BackendError>> + Send + 'a {
     try_stream! {
-        let mut attempts = Attempts::new(core, context.number_odds);
         let mut message = Message::default();
-        'call: loop {
-            let Form { placement, number_odds } = attempts.form;
-            let request = core.request(conversation, placement, context.tools, context.unit, number_odds);
-            let call = core.calls.call(&request, context.cancel);
-            let mut deltas = match unless_cancelled(context.cancel, call).await? {
-                Ok(deltas) => deltas,
-                Err(error) => {
-                    if attempts.change_form(&error) {
-                        continue 'call;
-                    }
-                    Err(core.explain(attempts.explain(error)))?
-                }
-            };
-            let mut begun = false;
-            while let Some(delta) = unless_cancelled(context.cancel, deltas.next()).await? {
-                let delta = match delta {
-                    Ok(delta) => delta,
-                    Err(error) => {
-                        if !begun && attempts.change_form(&error) {
-                            continue 'call;
-                        }
-                        Err(core.explain(attempts.explain(error)))?
-                    }
-                };
-                let waits = matches!(
-                    delta,
-                    ModelDelta::Paused | ModelDelta::Resumed | ModelDelta::Retrying { .. }
-                );
-                if !begun && !waits {
-                    begun = true;
-                    if let Some(notice) = attempts.settle(core) {
-                        yield MessageStep::Event(BackendEvent::Notice { message: notice });
-                    }
-                }
-                for event in message.apply(core, conversation, delta) {
-                    yield MessageStep::Event(event);
-                }
-                if message.stop_reason.is_some() {
-                    yield MessageStep::End(message);
-                    return;
-                }
+        let request = core.request(conversation, context.tools, context.unit, context.number_odds);
+        let call = core.calls.call(&request, context.cancel);
+        let deltas = unless_cancelled(context.cancel, call).await?;
+        let mut deltas = deltas.map_err(|error| core.explain(error))?;
+        while let Some(delta) = unless_cancelled(context.cancel, deltas.next()).await? {
+            let delta = delta.map_err(|error| core.explain(error))?;
+            for event in message.apply(core, conversation, delta) {
+                yield MessageStep::Event(event);
             }
-            Err(BackendError::ended_early())?;
+            if message.stop_reason.is_some() {
+                yield MessageStep::End(message);
+                return;
+            }
         }
+        Err(BackendError::ended_early())?;
     }
 }
 
@@ -130,6 +97,13 @@ impl Message {
             ModelDelta::Paused => vec![BackendEvent::Paused],
             ModelDelta::Resumed => vec![BackendEvent::Resumed],
             ModelDelta::Retrying { cause, wait } => retry_events(cause, wait),
+            ModelDelta::Notice(notice) => {
+                let notice = core.notice_once(notice);
+                notice
+                    .map(|message| BackendEvent::Notice { message })
+                    .into_iter()
+                    .collect()
+            }
             ModelDelta::Reasoning(text) => vec![BackendEvent::Thinking { text }],
             ModelDelta::Text(text) | ModelDelta::Refusal(text) => {
                 self.text.push_str(&text);

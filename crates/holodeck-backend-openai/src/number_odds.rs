@@ -1,12 +1,9 @@
 //! The odds of the numbers in an answer, from the log-probabilities of its tokens.
 
-use holodeck_backend_api::{BackendError, NumberOdds};
+use holodeck_backend_api::NumberOdds;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    answer_format::refuses_format,
-    wire::{LogProbs, Token},
-};
+use crate::wire::{LogProbs, Token};
 
 pub(crate) const LOG_PROBS: &str = "logprobs";
 pub(crate) const TOP_LOG_PROBS: &str = "top_logprobs";
@@ -20,31 +17,6 @@ pub(crate) fn parameters() -> Map<String, Value> {
         (LOG_PROBS.to_owned(), json!(true)),
         (TOP_LOG_PROBS.to_owned(), json!(ALTERNATIVES)),
     ])
-}
-
-/// Whether an endpoint may have refused the parameters.
-pub(crate) fn refuses(error: &BackendError) -> bool {
-    let BackendError::Provider {
-        // 403: "You are not allowed to request logprobs from this model".
-        status: Some(200 | 400 | 403 | 404 | 415 | 422 | 500 | 501),
-        code,
-        explanation,
-        param,
-        ..
-    } = error
-    else {
-        return false;
-    };
-    let names_them = |text: &str| text.contains("logprob");
-    match param.as_deref() {
-        Some(param) if !names_them(param) => return false,
-        Some(_) => return true,
-        None => {}
-    }
-    let message = explanation.message.to_lowercase();
-    let is_unsupported = |text: &str| text.contains("unsupported") || text.contains("not supported");
-    let is_vague = is_unsupported(&message) || code.as_deref().is_some_and(is_unsupported);
-    names_them(&message) || (is_vague && !refuses_format(error))
 }
 
 /// The tokens of an answer, if the endpoint reports them, and its text.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use holodeck_model::{Effort, Location, ModelConfig, OpenAiConfig};
 use serde_json::{Map, Value, json};
 
-use crate::number_odds;
+use crate::{dialect::echo, number_odds};
 
 /// The parameters of a request besides messages, tools and response format.
 #[derive(Clone, Debug, Default)]
@@ -93,6 +93,7 @@ impl Parameters {
 /// Converts a request for another model, which may or may not be a reasoning model.
 pub(crate) fn adapt_to(model: &str, body: &Value) -> Value {
     let mut body = body.clone();
+    echo::strip(&mut body);
     let reasoning = is_reasoning(model);
     if let Some(map) = body.as_object_mut() {
         if reasoning {

@@ -61,7 +61,7 @@ impl AgentSession for OpenAiSession {
                         }
                         Err(error) => {
                             if matches!(error, BackendError::Cancelled) {
-                                history.extend(wire_message::history(&partial.interrupted()));
+                                history.extend(wire_message::history(&partial.interrupted(), &core.model));
                             }
                             yield Err(error);
                             return;

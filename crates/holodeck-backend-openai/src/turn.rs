@@ -99,7 +99,7 @@ pub(crate) fn run(
             }
             let message = message.unwrap_or_default();
             turn.model_calls += 1;
-            turn.conversation.push(wire_message::assistant(&message.text, &message.calls));
+            turn.conversation.push(wire_message::assistant(&message.text, &message.calls, &core.model));
             let stop_reason = message.stop_reason.clone().unwrap_or(StopReason::EndTurn);
             if message.calls.is_empty() || stop_reason.family() == StopFamily::Refusal {
                 match turn.check_answer(core, &message, &stop_reason) {

@@ -7,13 +7,15 @@ use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, Error as _},
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 mod content;
+mod message;
 mod plain;
 mod usage;
 
 pub(crate) use content::Content;
+pub(crate) use message::{Message, is_opaque};
 pub(crate) use plain::plain;
 pub(crate) use usage::Usage;
 
@@ -29,10 +31,20 @@ pub(crate) struct Chunk<'a> {
     pub(crate) choices: Option<Vec<Choice<'a>>>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) usage: Option<Usage>,
+    /// Groq's place of the usage.
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) x_groq: Option<NestedUsage>,
     pub(crate) error: Option<Value>,
     /// `error` when the chunk itself is one, as vLLM and FastChat send it.
     #[serde(borrow, deserialize_with = "plain")]
     pub(crate) object: Option<Cow<'a, str>>,
+}
+
+/// Usage in an object of the server's own.
+#[derive(Debug, Deserialize)]
+pub(crate) struct NestedUsage {
+    #[serde(default, deserialize_with = "lenient")]
+    pub(crate) usage: Option<Usage>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -62,26 +74,6 @@ impl<'de> Deserialize<'de> for Reason {
             other => other.to_string(),
         }))
     }
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Message<'a> {
-    #[serde(borrow)]
-    pub(crate) content: Content<'a>,
-    /// DeepSeek, vLLM, llama.cpp.
-    #[serde(borrow)]
-    pub(crate) reasoning_content: Content<'a>,
-    /// OpenRouter, Ollama, newer vLLM. Some servers send both with the same text.
-    #[serde(borrow)]
-    pub(crate) reasoning: Content<'a>,
-    #[serde(borrow, deserialize_with = "plain")]
-    pub(crate) refusal: Option<Cow<'a, str>>,
-    #[serde(deserialize_with = "call_fragments")]
-    pub(crate) tool_calls: Vec<CallFragment>,
-    /// The older form of a single call.
-    #[serde(deserialize_with = "lenient")]
-    pub(crate) function_call: Option<FunctionFragment>,
 }
 
 /// The tokens of a chunk.
@@ -124,6 +116,9 @@ pub(crate) struct CallFragment {
     pub(crate) id: Option<String>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) function: Option<FunctionFragment>,
+    /// What else the server sent with the call.
+    #[serde(flatten)]
+    pub(crate) others: Map<String, Value>,
 }
 
 impl CallFragment {
@@ -143,6 +138,9 @@ pub(crate) struct FunctionFragment {
     pub(crate) name: Option<String>,
     /// A string of JSON; some servers send the object itself.
     pub(crate) arguments: Value,
+    /// What else the server sent with the function.
+    #[serde(flatten)]
+    pub(crate) others: Map<String, Value>,
 }
 
 /// Reads tool calls. A call must not disappear, so what has not their form is an error.

@@ -3,6 +3,8 @@
 use holodeck_backend_api::{HistoryItem, Image, ToolCall, ToolResult, ToolSpec};
 use serde_json::{Value, json};
 
+use crate::dialect::echo;
+
 pub(crate) fn system(text: &str) -> Value {
     json!({"role": "system", "content": text})
 }
@@ -25,13 +27,16 @@ pub(crate) fn user_with(text: &str, images: &[Image]) -> Value {
     json!({"role": "user", "content": content})
 }
 
-pub(crate) fn assistant(text: &str, calls: &[ToolCall]) -> Value {
+/// A message of `model`, as this model gets it again.
+pub(crate) fn assistant(text: &str, calls: &[ToolCall], model: &str) -> Value {
     if calls.is_empty() {
         return json!({"role": "assistant", "content": text});
     }
     let content = if text.is_empty() { Value::Null } else { json!(text) };
-    let calls: Vec<Value> = calls.iter().map(call).collect();
-    json!({"role": "assistant", "content": content, "tool_calls": calls})
+    let sent: Vec<Value> = calls.iter().map(call).collect();
+    let mut message = json!({"role": "assistant", "content": content, "tool_calls": sent});
+    echo::restore(&mut message, calls, model);
+    message
 }
 
 pub(crate) fn tool_result(result: &ToolResult) -> Value {
@@ -50,7 +55,7 @@ pub(crate) fn tool_images(name: &str, images: &[Image]) -> Value {
 }
 
 /// A conversation whose calls all have their results.
-pub(crate) fn history(items: &[HistoryItem]) -> Vec<Value> {
+pub(crate) fn history(items: &[HistoryItem], model: &str) -> Vec<Value> {
     let mut messages = Vec::new();
     let mut items = items.iter().peekable();
     while let Some(item) = items.next() {
@@ -75,7 +80,7 @@ pub(crate) fn history(items: &[HistoryItem]) -> Vec<Value> {
             calls.push(call.clone());
             items.next();
         }
-        messages.push(assistant(text, &calls));
+        messages.push(assistant(text, &calls, model));
     }
     messages
 }

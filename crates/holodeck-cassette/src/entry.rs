@@ -1,8 +1,8 @@
 //! The lines of a recording and the version of their format.
 
 use holodeck_backend_api::{
-    BackendEvent, CallDetails, ModelRequest, NumberOdds, Redactions, Spending, TokenUsage, ToolCall,
-    ToolUsage,
+    BackendEvent, CallDetails, ModelRequest, NumberOdds, ProviderFields, Redactions, Spending, TokenUsage,
+    ToolCall, ToolUsage,
 };
 use holodeck_model::{Redactor, hex_prefix};
 use jiff::Timestamp;
@@ -64,6 +64,9 @@ pub(crate) struct Response {
     pub(crate) reasoning: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) text: String,
+    /// What people should know about the answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notices: Vec<String>,
     /// The odds of the numbers in the text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) number_odds: Vec<NumberOdds>,
@@ -120,8 +123,15 @@ impl Response {
             if redactor.mask_value_with_digests(&mut call.arguments) {
                 self.redacted.arguments.push(call.call_id.clone());
             }
+            let fields = call.provider_fields.as_deref_mut();
+            for value in fields.into_iter().flat_map(ProviderFields::values_mut) {
+                redactor.mask_value_with_digests(value);
+            }
         }
-        for text in [&mut self.reasoning, &mut self.stop_reason] {
+        for text in [&mut self.reasoning, &mut self.stop_reason]
+            .into_iter()
+            .chain(&mut self.notices)
+        {
             redactor.mask_text_with_digests(text);
         }
         for event in &mut self.events {
@@ -137,9 +147,11 @@ impl Response {
     }
 }
 
-const NOT_CONTENT: [&str; 6] = [
+const NOT_CONTENT: [&str; 8] = [
+    "notices",
     "message_id",
     "call_id",
+    "provider_fields",
     "parent_call_id",
     "usage",
     "spent",

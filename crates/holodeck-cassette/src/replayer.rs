@@ -116,7 +116,7 @@ fn deltas(entry: Entry) -> Vec<ModelDelta> {
         redacted: response.redacted.answer,
         redacted_calls: masked.map(|(place, _)| place).collect(),
     };
-    let mut deltas = Vec::new();
+    let mut deltas: Vec<ModelDelta> = response.notices.into_iter().map(ModelDelta::Notice).collect();
     if !response.reasoning.is_empty() {
         deltas.push(ModelDelta::Reasoning(response.reasoning));
     }

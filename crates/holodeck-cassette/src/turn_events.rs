@@ -1,6 +1,8 @@
 //! The events of a turn as a recording stores them.
 
-use holodeck_backend_api::{Approval, ApprovalDecision, BackendEvent, ExecutionResult, Outcome, ResultFold};
+use holodeck_backend_api::{
+    Approval, ApprovalDecision, BackendEvent, ExecutionResult, Outcome, ProviderFields, ResultFold,
+};
 use holodeck_model::Redactor;
 
 /// The recorded outcome of a turn that the agent answered.
@@ -75,7 +77,14 @@ pub(crate) fn redact(event: &mut BackendEvent, redactor: &Redactor) {
     };
     match event {
         BackendEvent::Thinking { text } | BackendEvent::Text { text } => mask(text),
-        BackendEvent::ToolCall(call) => mask_value(&mut call.arguments),
+        BackendEvent::ToolCall(call) => {
+            mask_value(&mut call.arguments);
+            let fields = call.provider_fields.as_deref_mut();
+            fields
+                .into_iter()
+                .flat_map(ProviderFields::values_mut)
+                .for_each(mask_value);
+        }
         BackendEvent::ApprovalAsked(ask) => {
             mask_value(&mut ask.arguments);
             ask.answer_schema.as_deref_mut().into_iter().for_each(mask_value);

@@ -4,7 +4,9 @@ use std::{collections::HashMap, mem, sync::Arc};
 
 use async_stream::stream;
 use futures::StreamExt as _;
-use holodeck_backend_api::{BackendError, BackendEvent, EventStream, ExecutionResult, Outcome, ToolResult};
+use holodeck_backend_api::{
+    BackendError, BackendEvent, EventStream, ExecutionResult, Outcome, ProviderFields, ToolResult,
+};
 use holodeck_model::{RedactedStream, Redactor};
 use serde_json::Value;
 
@@ -134,7 +136,14 @@ impl Masking {
     /// Masks an event that is not a piece of text.
     fn mask_whole(&self, event: &mut BackendEvent) {
         match event {
-            BackendEvent::ToolCall(call) => self.value(&mut call.arguments),
+            BackendEvent::ToolCall(call) => {
+                self.value(&mut call.arguments);
+                let fields = call.provider_fields.as_deref_mut();
+                fields
+                    .into_iter()
+                    .flat_map(ProviderFields::values_mut)
+                    .for_each(|value| self.value(value));
+            }
             BackendEvent::ToolResult(result) => self.result(result),
             BackendEvent::ApprovalAsked(ask) => {
                 self.value(&mut ask.arguments);
@@ -291,6 +300,7 @@ mod tests {
                 name: "log_in".to_owned(),
                 arguments: json!({"password": SECRET}),
                 call_id: "c".to_owned(),
+                provider_fields: None,
             })),
             Ok(text("half")),
             Err(BackendError::session(format!("refused {SECRET}"))),

@@ -190,6 +190,7 @@ fn call(id: &str) -> [BackendEvent; 4] {
             name: "search".to_owned(),
             arguments: arguments.clone(),
             call_id: id.to_owned(),
+            provider_fields: None,
         }),
         BackendEvent::ApprovalAsked(Box::new(ApprovalAsk {
             tool_name: "search".to_owned(),

@@ -406,6 +406,7 @@ impl AgentLog {
                 name: ask.tool_name.clone(),
                 arguments: ask.arguments.clone(),
                 call_id: ask.call_id.clone(),
+                provider_fields: None,
             };
             self.add_call(&call, log);
         }

@@ -158,6 +158,10 @@ fn backend_event(body: &EventBody) -> Option<BackendEvent> {
             name: call.tool_name.clone(),
             arguments: call.args.clone(),
             call_id: call.tool_use_id.clone(),
+            provider_fields: call
+                .provider_fields
+                .as_ref()
+                .and_then(|fields| serde_json::from_value(fields.clone()).ok()),
         }),
         EventBody::ToolResult(result) if !result.synthetic => BackendEvent::ToolResult(ToolResult {
             call_id: result.tool_use_id.clone(),

@@ -162,7 +162,10 @@ impl RunLog {
         }
         // Not only once it is recorded: a decision about it may come before.
         if agent.is_some() {
-            let nested = with_id(call, &call_id);
+            let nested = ToolCall {
+                provider_fields: None,
+                ..with_id(call, &call_id)
+            };
             self.trajectory.push(agent, TrajectoryEvent::ToolCall(nested));
         }
         let registered = Call {
@@ -181,6 +184,7 @@ impl RunLog {
                 name: String::new(),
                 arguments: Value::Null,
                 call_id,
+                provider_fields: None,
             }
         })
     }
@@ -215,6 +219,9 @@ impl RunLog {
                 tool_name: call.name,
                 args: call.arguments,
                 id_source: minted.then_some(IdSource::Minted),
+                provider_fields: call
+                    .provider_fields
+                    .and_then(|fields| serde_json::to_value(fields).ok()),
             })
         });
     }
@@ -358,9 +365,8 @@ fn after(time: Timestamp, timeout: Duration) -> Option<Timestamp> {
 
 fn with_id(call: &ToolCall, id: &str) -> ToolCall {
     ToolCall {
-        name: call.name.clone(),
-        arguments: call.arguments.clone(),
         call_id: id.to_owned(),
+        ..call.clone()
     }
 }
 

@@ -61,6 +61,11 @@ impl Body {
         Ok(body)
     }
 
+    /// The bytes with which it begins, if they are not read yet.
+    pub(crate) fn first_bytes(&self) -> &[u8] {
+        self.first.as_deref().unwrap_or_default()
+    }
+
     /// Sets how many bytes are read at most.
     pub(crate) fn limited(mut self, limit: u64) -> Self {
         self.limit = limit;

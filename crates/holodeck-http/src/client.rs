@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use jiff::Timestamp;
+use jiff::{Timestamp, fmt::rfc2822};
 use reqwest::Method;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
 use secrecy::SecretString;
 use serde::Serialize;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::connections::{Connections, Pools};
@@ -205,8 +206,8 @@ impl HttpClient {
         Err(HttpError::Status {
             url: url.clone(),
             status: status.as_u16(),
+            retry_after: retry_after.or_else(|| retry_after_in(&body)),
             body: secrets.excerpt(&body),
-            retry_after,
         })
     }
 }
@@ -249,8 +250,27 @@ pub(crate) fn secrets(url: &HttpUrl, headers: &Headers) -> Secrets {
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     // OpenAI and Azure send the more precise header beside the standard one.
-    if let Some(milliseconds) = text("retry-after-ms").and_then(|value| value.trim().parse().ok()) {
-        return Some(Duration::from_millis(milliseconds));
+    if let Some(milliseconds) = text("retry-after-ms").and_then(|value| value.trim().parse::<f64>().ok()) {
+        return Duration::try_from_secs_f64(milliseconds / 1000.0).ok();
     }
-    parse_retry_after(text(RETRY_AFTER.as_str())?, Timestamp::now())
+    // A date is one of the server's clock, which may be wrong.
+    let date = text(DATE.as_str()).and_then(|date| rfc2822::DateTimeParser::new().parse_timestamp(date).ok());
+    parse_retry_after(text(RETRY_AFTER.as_str())?, date.unwrap_or_else(Timestamp::now))
+}
+
+/// The wait that an error names in its body, as Google's `RetryInfo` does: `"retryDelay": "2s"`.
+fn retry_after_in(body: &[u8]) -> Option<Duration> {
+    fn find(value: &Value) -> Option<&str> {
+        match value {
+            Value::Object(fields) => match fields.get("retryDelay") {
+                Some(Value::String(delay)) => Some(delay),
+                _ => fields.values().find_map(find),
+            },
+            Value::Array(items) => items.iter().find_map(find),
+            _ => None,
+        }
+    }
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let seconds = find(&body)?.trim().strip_suffix('s')?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
 }

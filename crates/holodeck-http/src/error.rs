@@ -42,7 +42,12 @@ pub enum HttpError {
         after: Duration,
     },
     /// The server answered with a status other than 2xx.
-    #[error("{url} answered {}{}", status_text(*status), excerpt::summary(body))]
+    #[error(
+        "{url} answered {}{}{}",
+        status_text(*status),
+        excerpt::summary(body),
+        long_wait(*retry_after)
+    )]
     Status {
         /// The target.
         url: HttpUrl,
@@ -243,6 +248,17 @@ pub enum SetupError {
         /// The report of the HTTP library.
         reason: String,
     },
+}
+
+/// The wait that a server asks for, if it is longer than one waits.
+fn long_wait(asked: Option<Duration>) -> String {
+    let seconds = asked.map_or(0, |asked| asked.as_secs());
+    let (count, unit) = match seconds {
+        0..=60 => return String::new(),
+        61..=7199 => (seconds.div_ceil(60), "minutes"),
+        _ => (seconds.div_ceil(3600), "hours"),
+    };
+    format!("; it asks to wait {count} {unit}")
 }
 
 fn status_text(status: u16) -> String {

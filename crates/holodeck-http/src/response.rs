@@ -89,6 +89,19 @@ impl Response {
         is_event_stream(&self.headers)
     }
 
+    /// The bytes that arrived first; more may follow.
+    pub fn first_bytes(&self) -> &[u8] {
+        self.body.first_bytes()
+    }
+
+    /// Whether the body begins as a stream of events.
+    pub fn begins_as_events(&self) -> bool {
+        let start = self.first_bytes().trim_ascii_start();
+        [&b"data:"[..], b"event:", b"id:", b"retry:", b":"]
+            .iter()
+            .any(|field| start.starts_with(field))
+    }
+
     /// The body as it arrives.
     pub fn into_body(self) -> Body {
         self.body
@@ -117,10 +130,11 @@ impl Response {
         parse(&bytes).ok_or_else(|| unexpected(url, "JSON", &bytes, &self.secrets))
     }
 
-    /// The body as events. An answer with another content type is an error that names it; one without a content type is
-    /// accepted.
+    /// The body as events. An answer with another content type is an error that names it, unless it begins as events do; one
+    /// without a content type is accepted.
     pub async fn events(self) -> Result<SseStream, HttpError> {
-        if self.is_event_stream() || !self.headers.contains_key(CONTENT_TYPE) {
+        let is_accepted = self.is_event_stream() || !self.headers.contains_key(CONTENT_TYPE);
+        if is_accepted || self.begins_as_events() {
             return Ok(SseStream::new(self.body, self.max_event_bytes));
         }
         let url = self.body.url().clone();

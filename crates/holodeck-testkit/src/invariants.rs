@@ -26,10 +26,13 @@ pub fn request_violations(request: &ReceivedRequest) -> Vec<String> {
         found.add("the body is not a JSON object");
         return found.0;
     }
-    found.unless(request.body["stream"] == true, || {
-        "`stream` is not true".to_owned()
+    found.unless(request.body["stream"].is_boolean(), || {
+        "`stream` does not say whether to stream".to_owned()
     });
     if let Some(options) = request.body.get("stream_options") {
+        found.unless(request.body["stream"] == true, || {
+            "`stream_options` without a stream".to_owned()
+        });
         found.unless(options["include_usage"] == true, || {
             "`stream_options` without `include_usage: true`".to_owned()
         });

@@ -110,6 +110,7 @@ impl ScriptedTurn {
             name: name.to_owned(),
             arguments,
             call_id,
+            provider_fields: None,
         };
         self.and_event(BackendEvent::ToolCall(call))
             .and_event(turn_end(StopReason::ToolUse))

@@ -316,7 +316,7 @@ impl Scope {
             emit(BackendEvent::ToolCall(ToolCall {
                 name: call.name,
                 arguments,
-                call_id: id.to_owned(),
+                call_id: id.to_owned(), provider_fields: None,
             }));
         }
     }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::completeness::Completeness;
 use crate::{
+    dialect::echo,
     driver::{parse_deciding, parse_lenient},
     wire::CallFragment,
 };
@@ -28,6 +29,8 @@ struct PartialCall {
     name: String,
     arguments: String,
     completeness: Completeness,
+    /// What else the server sent with it.
+    others: Map<String, Value>,
     /// The chunk in which it began.
     chunk: usize,
 }
@@ -38,11 +41,16 @@ struct Fragment {
     id: String,
     name: String,
     arguments: String,
+    others: Map<String, Value>,
 }
 
 impl From<CallFragment> for Fragment {
     fn from(fragment: CallFragment) -> Self {
         let function = fragment.function.unwrap_or_default();
+        let mut others = fragment.others;
+        if !function.others.is_empty() {
+            others.insert("function".to_owned(), Value::Object(function.others));
+        }
         Self {
             index: fragment.index,
             // Some servers write a missing id as a word.
@@ -53,6 +61,7 @@ impl From<CallFragment> for Fragment {
                 Value::Null => String::new(),
                 whole => whole.to_string(),
             },
+            others,
         }
     }
 }
@@ -98,6 +107,7 @@ impl Calls {
             call.name = fragment.name;
         }
         call.append(&fragment.arguments);
+        echo::merge_fields(&mut call.others, fragment.others);
     }
 
     /// The call that a fragment continues, unless it begins a new one.
@@ -140,6 +150,7 @@ impl Calls {
             index: fragment.index,
             id: fragment.id,
             name: fragment.name,
+            others: fragment.others,
             chunk: self.chunk,
             ..PartialCall::default()
         };
@@ -159,6 +170,7 @@ impl Calls {
         for call in self.partial {
             if let Some(known) = calls.last_mut().filter(|last| last.takes_arguments_of(&call)) {
                 known.arguments = call.arguments;
+                echo::merge_fields(&mut known.others, call.others);
                 if known.id.is_empty() {
                     known.id = call.id;
                 }
@@ -230,6 +242,7 @@ impl PartialCall {
             name: self.name,
             arguments,
             call_id: self.id,
+            provider_fields: echo::of_call(self.others),
         })
     }
 }

@@ -12,6 +12,8 @@ use super::plain::{Plain, plain};
 pub(crate) struct Content<'a> {
     pub(crate) text: Cow<'a, str>,
     pub(crate) reasoning: Cow<'a, str>,
+    /// The parts as they were sent, if they are not only text.
+    pub(crate) parts: Vec<Value>,
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
@@ -24,7 +26,7 @@ impl<'de> Plain<'de> for Content<'de> {
     fn of_text(text: Cow<'de, str>) -> Option<Self> {
         Some(Self {
             text,
-            reasoning: Cow::default(),
+            ..Self::default()
         })
     }
 
@@ -32,6 +34,10 @@ impl<'de> Plain<'de> for Content<'de> {
         let mut content = Self::default();
         while let Some(part) = parts.next_element::<Value>()? {
             content.push_part(&part);
+            content.parts.push(part);
+        }
+        if content.reasoning.is_empty() {
+            content.parts.clear();
         }
         Ok(Some(content))
     }

@@ -36,6 +36,11 @@ impl Usage {
         })
     }
 
+    /// Whether a count is not zero: some servers end with counts of nothing.
+    pub(crate) fn counts_something(&self) -> bool {
+        self.tokens().is_some_and(|tokens| tokens.total_tokens > 0)
+    }
+
     fn count(&self, paths: &[&str]) -> Option<u64> {
         let at = |path: &&str| path.split('.').try_fold(&self.0, |value, key| value.get(key));
         let mut values = paths.iter().filter_map(at);

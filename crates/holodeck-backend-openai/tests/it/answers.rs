@@ -153,7 +153,8 @@ async fn an_answer_that_reports_its_own_failure_is_an_error() {
         replies.push((Reply::text("30 days").finish_reason(reason).as_json(), reason));
     }
     for (reply, cause) in replies {
-        let server = ModelServer::replies([reply.clone()]);
+        // An error that passes is asked about again.
+        let server = ModelServer::answering(move |_| reply.clone());
         let (events, failed) = run_turn(&backend(&agent_of(&server, ""))).await;
         let failed = failed.unwrap_or_else(|| panic!("{cause}: accepted: {events:?}"));
         assert!(matches!(failed, BackendError::Provider { .. }), "{failed:?}");

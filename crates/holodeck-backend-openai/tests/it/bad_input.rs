@@ -144,7 +144,9 @@ async fn json_that_is_no_answer() {
 #[tokio::test]
 async fn an_error_inside_a_good_status() {
     let body = r#"{"error": {"message": "model is overloaded", "code": 503}}"#;
-    let (error, message) = error_of([Reply::raw(200, "application/json", body)]).await;
+    // It is retried as the status would be.
+    let replies = std::iter::repeat_with(|| Reply::raw(200, "application/json", body));
+    let (error, message) = error_of(replies.take(4)).await;
     assert!(matches!(
         error,
         BackendError::Provider {
@@ -184,6 +186,10 @@ async fn an_answer_of_fifty_megabytes() {
 
 #[tokio::test]
 async fn a_refused_parameter_is_shown_with_its_line() {
+    let unknown_limit = || {
+        let body = r#"{"detail": "max_tokens is not supported"}"#;
+        Reply::raw(400, "application/json", body)
+    };
     let server = ModelServer::replies([
         Reply::openai_error(
             400,
@@ -191,11 +197,9 @@ async fn a_refused_parameter_is_shown_with_its_line() {
             Some("unsupported_value"),
             Some("temperature"),
         ),
-        Reply::raw(
-            400,
-            "application/json",
-            r#"{"detail": "max_tokens is not supported"}"#,
-        ),
+        unknown_limit(),
+        // The other name of the limit is tried.
+        unknown_limit(),
     ]);
     let model = format!("{}\n  temperature: 0.2\n  max_tokens: 5", model_of(&server));
     let backend = backend(&agent(&model, ""));

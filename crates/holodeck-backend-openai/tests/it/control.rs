@@ -56,6 +56,7 @@ async fn running_tools_are_dropped_with_the_turn() {
         name: "hang".to_owned(),
         arguments: json!({}),
         call_id: "c1".to_owned(),
+        provider_fields: None,
     };
     let model = ScriptedModel::replies([ModelReply::tool_calls([call])]);
     let tools = Arc::new(ScriptedTools::default());
@@ -107,6 +108,7 @@ async fn a_failed_turn_leaves_nothing_in_the_history() {
         name: "echo".to_owned(),
         arguments: json!({}),
         call_id: id.to_owned(),
+        provider_fields: None,
     };
     let model = ScriptedModel::replies([
         ModelReply::tool_calls([call("c1")]),

@@ -25,6 +25,7 @@ fn history() -> Vec<HistoryItem> {
         name: "look_up".to_owned(),
         arguments: json!({}),
         call_id: "c1".to_owned(),
+        provider_fields: None,
     };
     let result = ToolResult {
         call_id: "c1".to_owned(),

@@ -10,6 +10,7 @@ mod answers;
 mod bad_input;
 mod conformance;
 mod control;
+mod dialects;
 mod driver;
 mod limits;
 mod long_history;

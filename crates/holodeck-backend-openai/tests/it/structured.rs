@@ -98,34 +98,15 @@ async fn a_server_that_does_not_take_the_format_gets_instructions() {
 }
 
 #[tokio::test]
-async fn a_recording_made_with_instructions_is_replayed() {
-    let miss = |text: &str| ModelReply::refused(BackendError::replay_miss(text.to_owned()));
-    let recorded = ScriptedModel::answering(move |request| {
-        if request.body.get("response_format").is_some() {
-            miss("no answer with response_format")
-        } else {
-            ModelReply::text("{\"days\": 30}")
-        }
-    });
-    let result = ask(&scripted(FORMAT, &recorded, Arc::new(NoTools)), "how long?")
-        .await
-        .unwrap();
-    assert_eq!(result.structured_output, Some(json!({"days": 30})));
-
-    let empty = ScriptedModel::replies([miss("the first miss"), miss("the second miss")]);
-    let error = ask(&scripted(FORMAT, &empty, Arc::new(NoTools)), "how long?")
-        .await
-        .unwrap_err();
-    assert_eq!(error.to_string(), "the first miss");
-}
-
-#[tokio::test]
 async fn another_refusal_is_an_error() {
-    let server = ModelServer::replies([Reply::openai_error(400, "context too long", None, None)]);
-    ask(&backend(&agent_of(&server, FORMAT)), "how long?")
-        .await
-        .unwrap_err();
-    server.finish();
+    for (message, requests) in [("the context length is 8", 1), ("something else", 2)] {
+        let server = ModelServer::answering(move |_| Reply::openai_error(400, message, None, None));
+        let error = ask(&backend(&agent_of(&server, FORMAT)), "how long?")
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains(message), "{error}");
+        assert_eq!(server.finish().len(), requests, "{message}");
+    }
 }
 
 #[tokio::test]

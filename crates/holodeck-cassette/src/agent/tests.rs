@@ -25,6 +25,7 @@ fn live_events(message: &str) -> Vec<BackendEvent> {
         name: "look_up".to_owned(),
         arguments: json!({"query": message, "key": SECRET}),
         call_id: "c1".to_owned(),
+        provider_fields: None,
     };
     let usage = TokenUsage {
         prompt_tokens: 5,

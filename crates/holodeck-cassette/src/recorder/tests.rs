@@ -33,6 +33,7 @@ fn answer(text: &str, recorded: Option<RecordedCall>) -> Vec<ModelDelta> {
             name: "f".to_owned(),
             arguments: json!({"b": 1, "a": [2]}),
             call_id: "c1".to_owned(),
+            provider_fields: None,
         }),
         ModelDelta::Usage(TokenUsage {
             prompt_tokens: 3,

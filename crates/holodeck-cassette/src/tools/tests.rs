@@ -111,6 +111,7 @@ async fn ask(host: &dyn ToolHost, name: &str, arguments: Value, unit: &str) -> S
         name: name.to_owned(),
         arguments,
         call_id: "c".to_owned(),
+        provider_fields: None,
     };
     let cx = ToolCx {
         unit: Some(unit.to_owned()),
@@ -359,6 +360,7 @@ async fn a_replay_reports_the_model_usage_of_a_tool() {
         name: "asks".to_owned(),
         arguments: json!({"q": "hunter2-secret"}),
         call_id: "c".to_owned(),
+        provider_fields: None,
     };
     replayed.call(&call, cx.clone()).await.unwrap();
     assert_eq!(cx.spending.take(), [spending()]);
@@ -408,6 +410,7 @@ async fn a_replay_shows_each_message_its_recorded_tools() {
             name: "m".to_owned(),
             arguments: json!({}),
             call_id: "c".to_owned(),
+            provider_fields: None,
         },
         None,
         &set(&[]),

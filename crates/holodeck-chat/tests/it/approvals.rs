@@ -46,6 +46,7 @@ impl Asking {
                 name: "echo".to_owned(),
                 arguments: json!({"text": asked.message}),
                 call_id: id(asked.index),
+                provider_fields: None,
             };
             ScriptedTurn::nothing().and_call(vec![call]).and_text("done")
         });

@@ -205,6 +205,7 @@ async fn a_call_that_runs_is_closed_before_the_end() {
                 name: "slow".to_owned(),
                 arguments: json!({}),
                 call_id: "call-7".to_owned(),
+                provider_fields: None,
             }))
             .and_event(BackendEvent::TurnEnd {
                 stop_reason: StopReason::ToolUse,

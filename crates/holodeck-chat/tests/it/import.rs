@@ -21,6 +21,7 @@ fn call(id: &str) -> ToolCall {
         name: "look".to_owned(),
         arguments: json!({"password": SECRET}),
         call_id: id.to_owned(),
+        provider_fields: None,
     }
 }
 

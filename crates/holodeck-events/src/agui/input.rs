@@ -371,6 +371,7 @@ fn tool_call(call: &AgUiToolCall) -> ToolCall {
         name: call.function.name.clone(),
         arguments,
         call_id: call.id.clone(),
+        provider_fields: None,
     }
 }
 

@@ -31,6 +31,7 @@ pub(crate) fn call(id: &str, name: &str) -> BackendEvent {
         name: name.to_owned(),
         arguments: json!({"q": id}),
         call_id: id.to_owned(),
+        provider_fields: None,
     })
 }
 

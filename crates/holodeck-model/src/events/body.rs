@@ -298,6 +298,9 @@ pub struct ToolUse {
     /// Set when the id is not the provider's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id_source: Option<IdSource>,
+    /// Fields of the model's message that go back to the provider with the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_fields: Option<Value>,
 }
 
 /// `tool_result`.

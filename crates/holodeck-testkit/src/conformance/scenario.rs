@@ -73,5 +73,6 @@ pub(super) fn call(id: &str, tool: &str, text: &str) -> ToolCall {
         name: tool.to_owned(),
         arguments: json!({ "text": text }),
         call_id: id.to_owned(),
+        provider_fields: None,
     }
 }

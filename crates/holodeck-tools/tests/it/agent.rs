@@ -91,6 +91,6 @@ pub(crate) fn call(name: &str, arguments: Value) -> ToolCall {
     ToolCall {
         name: name.to_owned(),
         arguments,
-        call_id: "1".to_owned(),
+        call_id: "1".to_owned(), provider_fields: None,
     }
 }

@@ -1,0 +1,8 @@
+//! What differs between OpenAI-compatible servers. It tests for behaviour, never for the name of a vendor.
+
+pub(crate) mod echo;
+mod form;
+mod refusal;
+
+pub(crate) use form::{Attempts, Learnt};
+pub(crate) use refusal::Refusal;

@@ -1,0 +1,138 @@
+//! Tests of what is tried after a refusal, in which order, and what is remembered.
+
+use holodeck_backend_api::{BackendError, Explanation};
+use pretty_assertions::assert_eq;
+
+use super::*;
+
+fn refusal(status: u16, text: &str, param: Option<&str>) -> Refusal {
+    let error = BackendError::Provider {
+        status: Some(status),
+        code: None,
+        explanation: Box::new(Explanation::new(text)),
+        param: param.map(str::to_owned),
+        retryable: false,
+        retry_after: None,
+    };
+    Refusal::of_answer(&error).unwrap()
+}
+
+fn body() -> Value {
+    json!({
+        "messages": [
+            {"role": "system", "content": "be brief"},
+            {"role": "assistant", "content": null, "reasoning_content": "hm", "tool_calls": []},
+        ],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}},
+        "logprobs": true, "top_logprobs": 20, "max_tokens": 9,
+    })
+}
+
+/// The changes that are tried one after another while the server gives the same answer.
+fn tried(status: u16, text: &str, param: Option<&str>) -> Vec<Change> {
+    let mut attempts = Learnt::default().attempts("m");
+    let mut tried = Vec::new();
+    while attempts.change(refusal(status, text, param), &body()) {
+        assert_eq!(attempts.form.0.len(), 1, "only one part is left out at a time");
+        tried.extend(attempts.form.0.iter().copied());
+    }
+    tried
+}
+
+#[test]
+fn a_vague_refusal_makes_one_try_without_each_optional_part() {
+    let optional = [
+        Change::FormatInInstructions,
+        Change::WithoutLogProbs,
+        Change::WithoutProviderFields,
+    ];
+    for status in [400, 422, 500, 501] {
+        assert_eq!(tried(status, "grammar went wrong", None), optional, "{status}");
+    }
+    for status in [200, 401, 403, 404, 408, 409, 413, 429, 502, 503] {
+        assert_eq!(tried(status, "grammar went wrong", None), [], "{status}");
+    }
+}
+
+#[test]
+fn what_the_error_names_is_tried_first() {
+    use Change::{
+        FormatInInstructions, OtherLimit, Whole, WithoutLogProbs, WithoutProviderFields, WithoutStreamOptions,
+    };
+    for (text, param, first) in [
+        (
+            "'response_format.type' must be 'text'",
+            None,
+            FormatInInstructions,
+        ),
+        ("no", Some("response_format.json_schema"), FormatInInstructions),
+        ("You may not request LogProbs", None, WithoutLogProbs),
+        ("unknown field `reasoning_content`", None, WithoutProviderFields),
+        (
+            "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'",
+            None,
+            OtherLimit,
+        ),
+        ("unrecognized", Some("max_tokens"), OtherLimit),
+        ("stream_options is unknown", None, WithoutStreamOptions),
+        ("no", Some("stream"), Whole),
+        ("Cannot use tools with stream", None, Whole),
+    ] {
+        assert_eq!(tried(400, text, param).first(), Some(&first), "{text} {param:?}");
+    }
+    // A limit that is too large is no unknown limit.
+    assert!(!tried(400, "max_tokens must be at most 4", Some("max_tokens")).contains(&OtherLimit));
+}
+
+#[test]
+fn errors_about_length_content_and_keys_are_no_refusals() {
+    for text in [
+        "This model's maximum context length is 10 tokens",
+        "content_filter",
+        "API key not valid. Please pass a valid API key.",
+    ] {
+        assert_eq!(tried(400, text, None), [], "{text}");
+    }
+}
+
+#[test]
+fn another_error_after_a_change_keeps_the_change() {
+    let learnt = Learnt::default();
+    let mut attempts = learnt.attempts("m");
+    assert!(attempts.change(refusal(400, "response_format", None), &body()));
+    assert!(attempts.change(refusal(400, "no logprobs", None), &body()));
+    let both: BTreeSet<_> = [Change::FormatInInstructions, Change::WithoutLogProbs].into();
+    assert_eq!(attempts.form.0, both);
+    learnt.remember("m", &attempts.form);
+    assert_eq!(learnt.attempts("m").form.0, both);
+    assert_eq!(learnt.attempts("another").form, Form::default());
+}
+
+#[test]
+fn a_form_changes_only_its_part() {
+    let form = |change| Form([change].into());
+    let sent = form(Change::FormatInInstructions).apply(&body()).into_owned();
+    let mut expected = body();
+    expected.as_object_mut().unwrap().shift_remove("response_format");
+    let prompt = "be brief\n\nAnswer with one JSON value that satisfies this JSON Schema, and with nothing else: no \
+                  explanation, no code fence.\n{\"type\":\"object\"}";
+    expected["messages"][0]["content"] = json!(prompt);
+    assert_eq!(sent, expected);
+
+    let sent = form(Change::OtherLimit).apply(&body()).into_owned();
+    assert_eq!(
+        (sent.get("max_tokens"), sent.get("max_completion_tokens")),
+        (None, Some(&json!(9)))
+    );
+    assert_eq!(
+        form(Change::OtherLimit).apply(&sent).into_owned()["max_tokens"],
+        json!(9)
+    );
+
+    let sent = form(Change::WithoutLogProbs).apply(&body()).into_owned();
+    assert!(sent.get("logprobs").is_none() && sent.get("top_logprobs").is_none());
+    for change in [Change::Whole, Change::WithoutStreamOptions] {
+        assert_eq!(form(change).apply(&body()).into_owned(), body());
+    }
+    assert_eq!(Form::default().apply(&body()).into_owned(), body());
+}
