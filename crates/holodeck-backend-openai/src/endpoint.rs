@@ -289,6 +289,74 @@ mod tests {
     }
 
     #[test]
+    fn no_part_of_an_azure_address_is_doubled() {
+        let paths = [
+            ("", None, "/openai/v1/chat/completions"),
+            ("/openai", None, "/openai/v1/chat/completions"),
+            ("/openai/v1", None, "/openai/v1/chat/completions"),
+            (
+                "/openai/v1",
+                Some("preview"),
+                "/openai/v1/chat/completions?api-version=preview",
+            ),
+            (
+                "",
+                Some("v"),
+                "/openai/deployments/d/chat/completions?api-version=v",
+            ),
+            (
+                "/openai",
+                Some("v"),
+                "/openai/deployments/d/chat/completions?api-version=v",
+            ),
+            (
+                "/openai/deployments",
+                Some("v"),
+                "/openai/deployments/d/chat/completions?api-version=v",
+            ),
+            (
+                "/openai/deployments/d",
+                Some("v"),
+                "/openai/deployments/d/chat/completions?api-version=v",
+            ),
+            (
+                "/openai/deployments/d",
+                None,
+                "/openai/deployments/d/chat/completions?api-version=2024-10-21",
+            ),
+            ("/models", Some("v"), "/models/chat/completions?api-version=v"),
+            (
+                "/models",
+                None,
+                "/models/chat/completions?api-version=2024-05-01-preview",
+            ),
+            (
+                "/openai/deployments/d/chat/completions?api-version=v",
+                None,
+                "/openai/deployments/d/chat/completions?api-version=v",
+            ),
+        ];
+        for (path, version, expected) in paths {
+            for end in ["", "/"] {
+                if path.contains('?') && end == "/" {
+                    continue;
+                }
+                let model = json!({
+                    "provider": "azure_openai", "name": "d", "endpoint": format!("https://x.test{path}{end}"),
+                    "api_version": version,
+                });
+                let endpoint = resolve(&model, &[("AZURE_OPENAI_API_KEY", "az")]).unwrap();
+                let url = endpoint.url.exposed().to_owned();
+                assert_eq!(
+                    url,
+                    format!("https://x.test{expected}"),
+                    "{path}{end} {version:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn a_key_in_the_yaml_comes_first() {
         let model = json!({"provider": "openai", "name": "m", "api_key": "sk-yaml"});
         let endpoint = resolve(&model, &[("OPENAI_API_KEY", "sk-env")]).unwrap();

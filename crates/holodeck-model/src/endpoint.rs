@@ -99,6 +99,12 @@ impl EndpointError {
     }
 }
 
+/// The version of Azure's API for an address of a deployment without one.
+const AZURE_VERSION: &str = "2024-10-21";
+
+/// The same for the models of Azure AI Foundry.
+const FOUNDRY_VERSION: &str = "2024-05-01-preview";
+
 impl ModelEndpoint {
     /// The endpoint that `config` and `env` name; the YAML takes precedence.
     pub fn resolve(config: EndpointConfig, env: &Env) -> Result<Self, EndpointError> {
@@ -147,29 +153,52 @@ impl ModelEndpoint {
             return plain(String::new());
         }
         if self.provider == Provider::AzureOpenai {
-            let version = self.api_version.as_deref().map(str::trim);
-            if let Some(version) = version.filter(|text| !text.is_empty()) {
-                return EndpointRoute {
-                    path: format!("openai/deployments/{}/{operation}", self.name),
-                    api_version: Some(version.to_owned()),
-                };
-            }
-            let v1 = if path.ends_with("/openai/v1") {
-                ""
-            } else {
-                "openai/v1/"
-            };
-            return plain(format!("{v1}{operation}"));
+            return self.azure_route(path, operation);
         }
         let v1 = if path.is_empty() { "v1/" } else { "" };
         plain(format!("{v1}{operation}"))
     }
 
+    /// The same for Azure, whose portal shows addresses of several kinds: what the path has already is not repeated.
+    fn azure_route(&self, path: &str, operation: &str) -> EndpointRoute {
+        let version = self.api_version.as_deref().map(str::trim);
+        let version = version.filter(|text| !text.is_empty());
+        let versioned = |path: String, default: &str| EndpointRoute {
+            path,
+            api_version: Some(version.unwrap_or(default).to_owned()),
+        };
+        let name = &self.name;
+        let mut parts = path.rsplit('/');
+        match (parts.next(), parts.next()) {
+            // Here a version is optional.
+            (Some("v1"), Some("openai")) => EndpointRoute {
+                path: operation.to_owned(),
+                api_version: version.map(str::to_owned),
+            },
+            (Some(_), Some("deployments")) => versioned(operation.to_owned(), AZURE_VERSION),
+            (Some("deployments"), _) => versioned(format!("{name}/{operation}"), AZURE_VERSION),
+            (Some("models"), _) => versioned(operation.to_owned(), FOUNDRY_VERSION),
+            (last, _) => {
+                let openai = if last == Some("openai") { "" } else { "openai/" };
+                match version {
+                    Some(_) => versioned(format!("{openai}deployments/{name}/{operation}"), AZURE_VERSION),
+                    None => EndpointRoute {
+                        path: format!("{openai}v1/{operation}"),
+                        api_version: None,
+                    },
+                }
+            }
+        }
+    }
+
     /// The path that the list of the server's models appends to `base_path`. Azure does not list deployments.
     pub fn models_route(&self, base_path: &str) -> EndpointRoute {
         let mut route = self.route(base_path, "models");
-        if route.api_version.is_some() {
+        // Deployments are not listed where they answer.
+        if route.path.starts_with("openai/deployments/") {
             "openai/models".clone_into(&mut route.path);
+        } else if route.path.starts_with("deployments/") {
+            "models".clone_into(&mut route.path);
         }
         route
     }

@@ -1,6 +1,5 @@
 //! Tests of the probabilities of a judge's score: only the tokens of the number itself count.
 
-use holodeck_backend_api::Explanation;
 use pretty_assertions::assert_eq;
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holodeck_backend_api::{AgentBackend as _, BackendError, NoTools, Outcome};
+use holodeck_backend_api::{AgentBackend as _, NoTools, Outcome};
 use holodeck_testkit::{ModelReply, ModelServer, Reply, ScriptedModel};
 use insta::assert_snapshot;
 use pretty_assertions::assert_eq;

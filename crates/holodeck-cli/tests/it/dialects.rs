@@ -568,3 +568,77 @@ fn a_typo_in_how_reasoning_is_read_is_an_error_with_its_place() {
         Project::with(&agent).run(&["validate"]).exits(0);
     }
 }
+
+#[test]
+fn fields_that_a_server_wants_back_go_back_and_survive_a_recording() {
+    let agent = "\
+name: desk
+model: {provider: openai, name: m, endpoint: \"${ENDPOINT}\"}
+instructions: {inline: Answer briefly.}
+tools:
+  - {type: function, name: weather, description: The weather of a city., command: ./weather.sh, parameters: {city: {type: string}}}
+test_cases:
+  - {name: paris, input: Weather in Paris?, expected_tools: [weather], evaluations: [{metric: contains, value: sunny}]}
+";
+    let is_kept = |request: &ReceivedRequest| {
+        let messages = request.messages();
+        let mut answers = messages.iter().filter(|message| message["role"] == "assistant");
+        answers.all(|message| message["reasoning_content"] == "I need the weather.")
+    };
+    let server = ModelServer::answering(move |request| {
+        if !has_tool_result(request) {
+            reply(dialect!("reasoning-echo/deepseek-1-answer.sse"))
+        } else if is_kept(request) {
+            reply(dialect!("answer.sse"))
+        } else {
+            Reply::openai_error(400, "The message is not the one that was sent.", None, None)
+        }
+    });
+    let project = project(agent, &server);
+    let (ran, report) = run(&project, &["test", "agent.yaml", "--record", "tape.jsonl"]);
+    assert_eq!(
+        states(&report),
+        [("paris".to_owned(), "passed".to_owned())],
+        "{ran:?}"
+    );
+    // They are no part of the report.
+    assert!(!project.read("r.json").contains("provider_fields"));
+    server.finish();
+    let (ran, report) = run(&project, &["test", "agent.yaml", "--replay", "tape.jsonl"]);
+    assert_eq!(
+        states(&report),
+        [("paris".to_owned(), "passed".to_owned())],
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn a_recording_of_an_endpoint_that_refuses_the_format_is_replayed_with_its_notice() {
+    let agent = "\
+name: desk
+model: {provider: openai, name: m, endpoint: \"${ENDPOINT}\"}
+instructions: {inline: Answer briefly.}
+response_format: {type: object, properties: {days: {type: integer}}, required: [days]}
+test_cases:
+  - {name: days, input: How long?, evaluations: [{metric: contains, value: '30'}]}
+";
+    let server = ModelServer::answering(|request| match request.body.get("response_format") {
+        Some(_) => Reply::openai_error(422, "grammar went wrong", None, None),
+        None => Reply::text("{\"days\": 30}"),
+    });
+    let project = project(agent, &server);
+    let notice = "the endpoint does not support `response_format`";
+    for args in [
+        ["test", "agent.yaml", "--record", "tape.jsonl"],
+        ["test", "agent.yaml", "--replay", "tape.jsonl"],
+    ] {
+        let (ran, report) = run(&project, &args);
+        assert_eq!(
+            states(&report),
+            [("days".to_owned(), "passed".to_owned())],
+            "{ran:?}"
+        );
+        assert!(project.read("r.json").contains(notice), "{args:?}");
+    }
+    assert_eq!(server.finish().len(), 2);
+}

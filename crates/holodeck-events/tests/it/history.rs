@@ -1,8 +1,11 @@
 //! A conversation is opened again from its log.
 
-use holodeck_backend_api::{ApprovalDecision, BackendError, HistoryItem, StopReason};
-use holodeck_events::{MemoryStore, NewRun, RunRecorder, history};
+use holodeck_backend_api::{
+    ApprovalDecision, BackendError, BackendEvent, HistoryItem, ProviderFields, StopReason,
+};
+use holodeck_events::{MemoryStore, NewRun, RunRecorder, execution_result, history};
 use insta::assert_snapshot;
+use serde_json::json;
 
 use crate::{
     backend_events::{
@@ -158,4 +161,42 @@ fn a_message_that_was_cut_off_and_asked_for_again_is_not_part_of_the_conversatio
     user go
     assistant it is probably
     ");
+}
+
+#[test]
+fn fields_that_go_back_with_a_call_are_part_of_the_history_and_of_no_result() {
+    let fields = ProviderFields {
+        model: "m".to_owned(),
+        message: serde_json::from_value(json!({"reasoning_content": "hm"})).unwrap(),
+        call: serde_json::from_value(json!({"extra_content": {"signature": "c2ln"}})).unwrap(),
+    };
+    let BackendEvent::ToolCall(mut with_fields) = call("a", "f") else {
+        panic!("no call")
+    };
+    with_fields.provider_fields = Some(Box::new(fields.clone()));
+    let mut session = TestSession::new();
+    session.run(
+        "go",
+        answered([
+            BackendEvent::ToolCall(with_fields),
+            stop(StopReason::ToolUse, "msg_1"),
+            result("a", "f", "30"),
+            text("30 days"),
+            stop(StopReason::EndTurn, "msg_2"),
+        ]),
+    );
+    let events = session.events();
+    let items = history(&events);
+    let kept = items.iter().find_map(|item| match item {
+        HistoryItem::Call(call) => call.provider_fields.as_deref(),
+        _ => None,
+    });
+    assert_eq!(kept, Some(&fields));
+    let result = execution_result(&events).unwrap();
+    assert!(
+        result
+            .tool_calls
+            .iter()
+            .all(|call| call.provider_fields.is_none())
+    );
 }
