@@ -267,7 +267,8 @@ fn parse_call(id: &Value, params: &Value) -> Result<ToolCall, &'static str> {
     Ok(ToolCall {
         name: name.ok_or("`name` must be the name of a tool")?.to_owned(),
         arguments,
-        call_id, provider_fields: None,
+        call_id,
+        provider_fields: None,
     })
 }
 

@@ -1,4 +1,4 @@
-//! What differs between OpenAI-compatible servers. It tests for behaviour, never for the name of a vendor.
+//! The differences between OpenAI-compatible servers. It tests for behaviour, never for the name of a vendor.
 
 pub(crate) mod echo;
 mod form;

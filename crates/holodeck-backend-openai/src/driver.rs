@@ -72,7 +72,7 @@ struct Driver {
     fallback_model: Option<String>,
     /// The endpoint was reached before, so a refused connection may be temporary.
     reached: AtomicBool,
-    /// What it refuses.
+    /// The forms of requests that it accepts.
     learnt: Learnt,
     reasoning_in_content: ReasoningInContent,
     /// The model ended reasoning that it had not begun, so the beginning of its next answers may be reasoning too.

@@ -116,7 +116,7 @@ pub(crate) struct CallFragment {
     pub(crate) id: Option<String>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) function: Option<FunctionFragment>,
-    /// What else the server sent with the call.
+    /// Fields that are not known here.
     #[serde(flatten)]
     pub(crate) others: Map<String, Value>,
 }
@@ -138,7 +138,7 @@ pub(crate) struct FunctionFragment {
     pub(crate) name: Option<String>,
     /// A string of JSON; some servers send the object itself.
     pub(crate) arguments: Value,
-    /// What else the server sent with the function.
+    /// Fields that are not known here.
     #[serde(flatten)]
     pub(crate) others: Map<String, Value>,
 }

@@ -64,7 +64,7 @@ pub(crate) struct Response {
     pub(crate) reasoning: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) text: String,
-    /// What people should know about the answer.
+    /// Notices about the answer for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notices: Vec<String>,
     /// The odds of the numbers in the text.

@@ -72,7 +72,8 @@ impl Skills {
         let tool_call = ToolCall {
             name: skill.tool_name(),
             arguments: json!({ "command": call.context.command.name, "arguments": call.context.command.arguments }),
-            call_id: format!("{}{}", ToolCall::GENERATED_ID_PREFIX, Uuid::new_v4()), provider_fields: None,
+            call_id: format!("{}{}", ToolCall::GENERATED_ID_PREFIX, Uuid::new_v4()),
+            provider_fields: None,
         };
         call.observe(&BackendEvent::ToolCall(tool_call.clone()));
         let started = Instant::now();

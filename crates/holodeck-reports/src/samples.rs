@@ -136,7 +136,8 @@ pub(crate) fn failed() -> CaseReport {
     record.result.tool_calls = vec![ToolCall {
         name: "search_docs".to_owned(),
         arguments: json!({"query": "order #12"}),
-        call_id: "c1".to_owned(), provider_fields: None,
+        call_id: "c1".to_owned(),
+        provider_fields: None,
     }];
     record.result.tool_results = vec![ToolResult {
         call_id: "c1".to_owned(),

@@ -316,7 +316,8 @@ impl Scope {
             emit(BackendEvent::ToolCall(ToolCall {
                 name: call.name,
                 arguments,
-                call_id: id.to_owned(), provider_fields: None,
+                call_id: id.to_owned(),
+                provider_fields: None,
             }));
         }
     }

@@ -29,7 +29,7 @@ struct PartialCall {
     name: String,
     arguments: String,
     completeness: Completeness,
-    /// What else the server sent with it.
+    /// Its fields that are not known here.
     others: Map<String, Value>,
     /// The chunk in which it began.
     chunk: usize,

@@ -22,7 +22,7 @@ pub(crate) struct Message<'a> {
     pub(crate) tool_calls: Vec<CallFragment>,
     /// The older form of a single call.
     pub(crate) function_call: Option<FunctionFragment>,
-    /// What else the server sent.
+    /// Fields that are not known here.
     pub(crate) others: Map<String, Value>,
 }
 

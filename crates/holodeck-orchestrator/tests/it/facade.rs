@@ -185,7 +185,8 @@ async fn only_calls_that_may_change_something_block() {
         let call = holodeck_orchestrator::api::ToolCall {
             name: "deploy".to_owned(),
             arguments: json!({}),
-            call_id: "c1".to_owned(), provider_fields: None,
+            call_id: "c1".to_owned(),
+            provider_fields: None,
         };
         ScriptedTurn::nothing()
             .and_event(holodeck_orchestrator::api::BackendEvent::ToolCall(call))

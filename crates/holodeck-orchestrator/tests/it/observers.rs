@@ -99,7 +99,8 @@ fn call(id: &str, name: &str, arguments: serde_json::Value) -> BackendEvent {
     BackendEvent::ToolCall(ToolCall {
         name: name.to_owned(),
         arguments,
-        call_id: id.to_owned(), provider_fields: None,
+        call_id: id.to_owned(),
+        provider_fields: None,
     })
 }
 

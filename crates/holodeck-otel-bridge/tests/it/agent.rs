@@ -121,7 +121,8 @@ pub(crate) fn call(name: &str, id: &str, arguments: Value) -> BackendEvent {
     BackendEvent::ToolCall(ToolCall {
         name: name.to_owned(),
         arguments,
-        call_id: id.to_owned(), provider_fields: None,
+        call_id: id.to_owned(),
+        provider_fields: None,
     })
 }
 

@@ -94,7 +94,8 @@ fn turn_of_conversation(labelled: &LabelledTurn) -> TurnRecord {
         turn.result.tool_calls.push(ToolCall {
             name: call.name.clone(),
             arguments: call.arguments.clone(),
-            call_id, provider_fields: None,
+            call_id,
+            provider_fields: None,
         });
     }
     turn

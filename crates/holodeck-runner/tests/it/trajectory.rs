@@ -26,12 +26,14 @@ fn turn() -> ScriptedTurn {
         .and_event(BackendEvent::ToolCall(ToolCall {
             name: "Agent".to_owned(),
             arguments: json!({}),
-            call_id: "t".to_owned(), provider_fields: None,
+            call_id: "t".to_owned(),
+            provider_fields: None,
         }))
         .and_event(nested(BackendEvent::ToolCall(ToolCall {
             name: "search".to_owned(),
             arguments: json!({"key": SECRET}),
-            call_id: "u".to_owned(), provider_fields: None,
+            call_id: "u".to_owned(),
+            provider_fields: None,
         })))
         .and_event(BackendEvent::ApprovalDecided(Approval {
             call_id: "u".to_owned(),

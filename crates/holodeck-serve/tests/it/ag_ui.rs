@@ -84,7 +84,8 @@ async fn a_question_interrupts_the_run_and_an_answer_resumes_it() {
         let call = ToolCall {
             name: "echo".to_owned(),
             arguments: json!({"text": asked.message}),
-            call_id: format!("call-{}", asked.index), provider_fields: None,
+            call_id: format!("call-{}", asked.index),
+            provider_fields: None,
         };
         ScriptedTurn::nothing().and_call(vec![call]).and_text("done")
     });

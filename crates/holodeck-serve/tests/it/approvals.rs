@@ -17,7 +17,8 @@ async fn asking() -> (World, Arc<ScriptedTools>) {
         let call = ToolCall {
             name: "echo".to_owned(),
             arguments: json!({"text": asked.message}),
-            call_id: format!("call-{}", asked.index), provider_fields: None,
+            call_id: format!("call-{}", asked.index),
+            provider_fields: None,
         };
         ScriptedTurn::nothing().and_call(vec![call]).and_text("done")
     });

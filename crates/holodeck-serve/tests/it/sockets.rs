@@ -186,7 +186,8 @@ async fn questions_are_answered_and_only_by_their_user() {
         let call = ToolCall {
             name: "echo".to_owned(),
             arguments: json!({"text": asked.message}),
-            call_id: "call-1".to_owned(), provider_fields: None,
+            call_id: "call-1".to_owned(),
+            provider_fields: None,
         };
         ScriptedTurn::nothing().and_call(vec![call]).and_text("done")
     });

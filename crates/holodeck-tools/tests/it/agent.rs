@@ -91,6 +91,7 @@ pub(crate) fn call(name: &str, arguments: Value) -> ToolCall {
     ToolCall {
         name: name.to_owned(),
         arguments,
-        call_id: "1".to_owned(), provider_fields: None,
+        call_id: "1".to_owned(),
+        provider_fields: None,
     }
 }
