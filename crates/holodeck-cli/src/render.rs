@@ -27,7 +27,7 @@ mod style;
 mod summary;
 mod text;
 
-pub(crate) use agents::{agent, agent_list, ranking, routing_report, selection};
+pub(crate) use agents::{agent, agent_list, ranking, route, routing_report, routing_reports};
 pub(crate) use calibration::calibration;
 pub(crate) use comparison::comparison;
 pub(crate) use conversation::{call_arguments, conversation, whole_arguments};

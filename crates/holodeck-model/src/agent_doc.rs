@@ -170,6 +170,9 @@ pub struct TaskRoute {
     /// Whether it is only the default, because no agent fits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_default: bool,
+    /// The code and the reason of the gate that refuses the agent: it is selected, but would not execute the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
     /// How confident the selection is, 0–1.
     pub confidence: f64,
     /// Why.
@@ -177,11 +180,16 @@ pub struct TaskRoute {
 }
 
 impl TaskRoute {
-    /// Whether the expected agent was selected. If none is expected, a default agent does not count as selected.
+    /// The agent that executes the task.
+    pub fn routed(&self) -> Option<&str> {
+        self.agent.as_deref().filter(|_| self.refused.is_none())
+    }
+
+    /// Whether the expected agent executes the task. If none is expected, a default agent does not count.
     pub fn fits(&self, expected: Option<&str>) -> bool {
         match expected {
-            None => self.agent.is_none() || self.by_default,
-            Some(_) => self.agent.as_deref() == expected,
+            None => self.routed().is_none() || self.by_default,
+            Some(_) => self.routed() == expected,
         }
     }
 }
@@ -208,5 +216,18 @@ mod tests {
         assert!(!route(Some("a"), false).fits(None));
         assert!(route(Some("a"), true).fits(None) && route(Some("a"), true).fits(Some("a")));
         assert!(route(None, false).fits(None) && !route(None, false).fits(Some("a")));
+    }
+
+    #[test]
+    fn an_agent_that_a_gate_refuses_is_not_the_one_that_was_expected() {
+        for by_default in [false, true] {
+            let refused = TaskRoute {
+                agent: Some("a".to_owned()),
+                by_default,
+                refused: Some("low_confidence".to_owned()),
+                ..TaskRoute::default()
+            };
+            assert!(!refused.fits(Some("a")) && refused.fits(None));
+        }
     }
 }

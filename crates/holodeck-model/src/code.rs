@@ -182,6 +182,8 @@ codes! {
     NeverSelected = "HD0905", "never-selected";
     /// Two specialist agents have almost the same score for a task.
     NearTie = "HD0906", "near-tie";
+    /// Two specialist agents declare the same command; the first by name gets it.
+    SharedCommand = "HD0907", "shared-command";
 }
 
 impl fmt::Display for Code {

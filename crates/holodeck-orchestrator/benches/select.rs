@@ -1,8 +1,8 @@
 //! Selection over many agents: `cargo bench -p holodeck-orchestrator`.
 #![allow(missing_docs, reason = "a bench")]
 
-use holodeck_model::{AgentDoc, AgentsConfig, FocusArea};
-use holodeck_orchestrator::{AgentRegistry, KeywordSelector, SelectionTask, Selector as _};
+use holodeck_model::{AgentDoc, AgentsConfig, FocusArea, SelectionAlgorithm};
+use holodeck_orchestrator::{AgentRegistry, AgentSelector, SelectionTask, Selector as _};
 
 fn main() {
     divan::main();
@@ -59,15 +59,27 @@ fn task(words: usize) -> SelectionTask {
     }
 }
 
-#[divan::bench(args = [30, 1_000])]
-fn select_among_1000_agents(bencher: divan::Bencher<'_, '_>, words: usize) {
-    let selector = KeywordSelector::new(&agents(1_000), &AgentsConfig::default());
+fn selector(registry: &AgentRegistry, algorithm: SelectionAlgorithm) -> AgentSelector {
+    let config = AgentsConfig {
+        algorithm,
+        ..AgentsConfig::default()
+    };
+    AgentSelector::new(registry, &config, 0.5)
+}
+
+#[divan::bench(args = [(SelectionAlgorithm::SearchV2, 30), (SelectionAlgorithm::SearchV2, 1_000),
+    (SelectionAlgorithm::KeywordV1, 30), (SelectionAlgorithm::KeywordV1, 1_000)])]
+fn select_among_1000_agents(
+    bencher: divan::Bencher<'_, '_>,
+    (algorithm, words): (SelectionAlgorithm, usize),
+) {
+    let selector = selector(&agents(1_000), algorithm);
     let task = task(words);
     bencher.bench_local(|| selector.select(&task));
 }
 
-#[divan::bench]
-fn prepare_1000_agents(bencher: divan::Bencher<'_, '_>) {
+#[divan::bench(args = [SelectionAlgorithm::SearchV2, SelectionAlgorithm::KeywordV1])]
+fn prepare_1000_agents(bencher: divan::Bencher<'_, '_>, algorithm: SelectionAlgorithm) {
     let registry = agents(1_000);
-    bencher.bench_local(|| KeywordSelector::new(&registry, &AgentsConfig::default()));
+    bencher.bench_local(|| selector(&registry, algorithm));
 }

@@ -16,10 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use self::attempt::{End, Progress, end_of, end_of_result, usage_of};
 use crate::{
-    Assessment, ImproveError, Improver, LoopOutput, LoopReport, QualityAssessment, SelectedBy, Selection,
+    Assessment, ImproveError, Improver, LoopOutput, LoopReport, QualityAssessment, RouteRules, Selection,
     SelectionTask, Selector, caught,
     evidence::EvidenceIssue,
     gates::{Gate, GateResult, Refusal},
+    select::route::{confidence, refuse_declined, refuse_undefined},
     watch::{Observers, ReadyAgent, TurnResult, Watch},
 };
 
@@ -98,6 +99,17 @@ pub struct SdkSettings {
     pub task: TaskBuilder,
     /// Improves answers.
     pub refiner: Option<Arc<dyn Refiner>>,
+}
+
+impl SdkSettings {
+    fn rules(&self) -> RouteRules {
+        RouteRules {
+            enabled: self.enabled,
+            commands: Some(self.commands.clone()),
+            min_confidence: self.min_confidence,
+            default_agent_routes: self.default_agent_routes,
+        }
+    }
 }
 
 impl Default for SdkSettings {
@@ -323,7 +335,6 @@ impl Run {
             choice,
             specialists,
         } = &*self.inner;
-        let command = self.context.command.name.to_lowercase();
         let disabled = self
             .options
             .disable_sdk
@@ -340,14 +351,12 @@ impl Run {
             }
             AgentChoice::Selected(selector) => selector,
         };
-        let off = (!settings.enabled).then(|| "routing is not enabled".to_owned());
-        self.pass(Gate::Enabled, off)?;
-        let is_allowed = settings
-            .commands
-            .iter()
-            .any(|allowed| allowed.trim().to_lowercase() == command);
-        let not_allowed = (!is_allowed).then(|| format!("`{command}` is not one of the routed commands"));
-        self.pass(Gate::CommandAllowed, not_allowed)?;
+        let rules = settings.rules();
+        self.pass(Gate::Enabled, rules.refuse_all())?;
+        self.pass(
+            Gate::CommandAllowed,
+            rules.refuse_command(&self.context.command.name),
+        )?;
         let Some(selector) = selector else {
             self.pass(Gate::Selector, Some("no agents are configured".to_owned()))?;
             return Err(Refusal {
@@ -358,32 +367,18 @@ impl Run {
         self.pass(Gate::Selector, None)?;
         let task = (settings.task)(&self.context);
         let selection = selector.select(&task);
-        let confidence = if selection.confidence.is_finite() {
-            selection.confidence.clamp(0.0, 1.0)
-        } else {
-            0.0
-        };
         {
             let mut progress = self.progress();
             progress.agent.clone_from(&selection.agent);
-            progress.confidence = confidence;
+            progress.confidence = confidence(&selection);
             progress.selection = Some(selection.clone());
         }
-        let declined = (!selection.use_sdk || selection.agent.is_none()).then(|| selection.reason.clone());
-        self.pass(Gate::Selected, declined)?;
-        let least = settings.min_confidence;
-        let may_be_unsure = settings.default_agent_routes && selection.selected_by == SelectedBy::Default;
-        let unsure = (!may_be_unsure && (confidence < least || least.is_nan()))
-            .then(|| format!("the confidence is {confidence:.2}, {least:.2} is needed"));
-        self.pass(Gate::Confident, unsure)?;
-        let agent = selection.agent.filter(|agent| specialists.has_definition(agent));
-        let named = self.progress().agent.clone();
-        let undefined = agent.is_none().then(|| match named {
-            Some(agent) => format!("the agent `{agent}` has no definition"),
-            None => "no agent was selected".to_owned(),
-        });
-        self.pass(Gate::Defined, undefined)?;
-        agent.ok_or_else(|| Refusal {
+        self.pass(Gate::Selected, refuse_declined(&selection))?;
+        self.pass(Gate::Confident, rules.refuse_unsure(&task, &selection))?;
+        let named = selection.agent.as_deref();
+        let is_defined = named.is_some_and(|agent| specialists.has_definition(agent));
+        self.pass(Gate::Defined, refuse_undefined(named, is_defined))?;
+        selection.agent.ok_or_else(|| Refusal {
             gate: Gate::Defined,
             reason: "no agent was selected".to_owned(),
         })

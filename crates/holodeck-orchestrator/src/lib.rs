@@ -65,7 +65,8 @@ pub use quality::{
 pub use registry::{AgentDefinition, AgentRegistry};
 #[cfg(feature = "routing")]
 pub use select::{
-    KeywordSelector, RankedAgent, ScoreBreakdown, ScoredAgent, SelectedBy, Selection, SelectionTask, Selector,
+    AgentSelector, RankedAgent, Route, RouteRules, ScoreBreakdown, ScoredAgent, SelectedBy, Selection,
+    SelectionTask, Selector,
 };
 #[cfg(feature = "routing")]
 pub use skills::{SkillAgents, SkillPrograms, SkillTool, Skills};

@@ -1,21 +1,33 @@
 //! Selects the specialist for a task: a pure function of its inputs.
 
+mod calibration;
 mod categories;
 mod components;
+mod globs;
 mod keyword;
 mod phrases;
 mod prepared;
 mod review;
+pub(crate) mod route;
+mod search;
+mod selector;
+mod stem;
+mod terms;
+mod topics;
 
 #[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;
 
-use holodeck_model::Tier;
+use holodeck_model::{AgentsConfig, Tier};
 use serde::Serialize;
 
-pub use keyword::KeywordSelector;
+pub use route::{Route, RouteRules};
+pub use selector::AgentSelector;
+
+/// The command of a message that names none. No agent can declare it.
+pub(crate) const PLAIN_COMMAND: &str = "run";
 
 /// The task for which an agent is selected.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,7 +76,7 @@ pub struct Selection {
 pub struct RankedAgent {
     /// The agent.
     pub agent: String,
-    /// Its score, 0–1.
+    /// Its score: 0–1 with `keyword-v1`, the sum of the evidence with `search-v2`.
     pub score: f64,
 }
 
@@ -75,7 +87,7 @@ pub struct ScoredAgent {
     pub agent: String,
     /// Its rank.
     pub tier: Tier,
-    /// Its score, 0–1.
+    /// Its score: 0–1 with `keyword-v1`, the sum of the evidence with `search-v2`.
     pub score: f64,
     /// How the score was reached.
     pub breakdown: ScoreBreakdown,
@@ -90,11 +102,13 @@ pub enum SelectedBy {
     None,
     /// Its score.
     Score,
+    /// The command, which it declares.
+    Command,
     /// No agent reached the floor; it is the default.
     Default,
 }
 
-/// The parts of a score; their sum, clamped to 0–1, is the score.
+/// The parts of a score; their sum is the score, with `keyword-v1` clamped to 0–1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ScoreBreakdown {
     /// From the triggers and commands.
@@ -115,11 +129,28 @@ pub struct ScoreBreakdown {
     pub core: f64,
     /// From boosting words.
     pub boost: f64,
+    /// From the name.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub name: f64,
+    /// From the sections and the instructions.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub sections: f64,
+    /// From words of the same topic.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub topics: f64,
+    /// From words that look alike.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub similar: f64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_zero(part: &f64) -> bool {
+    *part == 0.0
 }
 
 impl ScoreBreakdown {
     /// The parts with their names, in the order of the fields.
-    pub fn parts(&self) -> [(&'static str, f64); 9] {
+    pub fn parts(&self) -> [(&'static str, f64); 13] {
         [
             ("triggers", self.triggers),
             ("category", self.category),
@@ -130,6 +161,29 @@ impl ScoreBreakdown {
             ("tier", self.tier),
             ("core", self.core),
             ("boost", self.boost),
+            ("name", self.name),
+            ("sections", self.sections),
+            ("topics", self.topics),
+            ("similar", self.similar),
         ]
+    }
+}
+
+/// The selection if no agent fits: the default agent with confidence 0, or none.
+fn default_selection(config: &AgentsConfig, why: &str, tier: impl FnOnce(&str) -> Option<Tier>) -> Selection {
+    let default = config.default_agent.as_ref();
+    let Some(name) = default.filter(|name| !config.exclude.contains(name)) else {
+        return Selection {
+            reason: format!("{why}, and there is no default agent"),
+            ..Selection::default()
+        };
+    };
+    Selection {
+        use_sdk: true,
+        agent: Some(name.clone()),
+        tier: tier(name),
+        selected_by: SelectedBy::Default,
+        reason: format!("{why}; `{name}` is the default"),
+        ..Selection::default()
     }
 }

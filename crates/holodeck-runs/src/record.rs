@@ -237,6 +237,9 @@ impl UnitRecord {
         mask_optional(redactor, &mut self.name);
         if let Some(route) = &mut self.route {
             redactor.mask_text(&mut route.reason);
+            if let Some(refused) = &mut route.refused {
+                redactor.mask_text(refused);
+            }
         }
         if let Some(user) = &mut self.user {
             mask_optional(redactor, &mut user.closing);

@@ -250,8 +250,21 @@ impl Loader<'_> {
             );
             let diagnostic = Diagnostic::warning(Code::OutOfRange, message)
                 .about("description")
-                .with_help("a long description lowers the score of each of its words");
+                .with_help("models and people read it to choose an agent: keep it short");
             let place = place_of(self, "description");
+            self.findings.add(&self.tree, place, diagnostic);
+        }
+        if doc
+            .commands
+            .iter()
+            .any(|command| command.trim().eq_ignore_ascii_case("run"))
+        {
+            let message =
+                "`run` in `commands` is every message without a command, and no agent can have them all";
+            let diagnostic = Diagnostic::error(Code::BadFormat, message)
+                .about("commands")
+                .with_help("remove it; `default_agent` with `default_agent_routes: true` answers what no other agent fits");
+            let place = place_of(self, "commands");
             self.findings.add(&self.tree, place, diagnostic);
         }
         let count = doc.tools.as_ref().map_or(0, Vec::len);

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use holodeck::{
     AgentFolder, LoadedAgents, agent_folders, definition, load_agents, load_own_agents,
-    model::{AgentDoc, AgentsConfig, closest},
-    orchestrator::{SelectedBy, SelectionTask, Selector as _},
+    model::{AgentDoc, AgentsConfig, SelectionAlgorithm, closest},
+    orchestrator::SelectionTask,
     runs::ExitCode,
     snapshot_files,
     yaml::LoadedAgent,
@@ -60,7 +60,7 @@ enum AgentsCommand {
         #[arg(value_name = "NAME")]
         name: String,
     },
-    /// Select the agent for a task.
+    /// Select the agent for a task, and tell whether it would execute it.
     Select(SelectArgs),
     /// Check the files of the agents, and find agents that are never selected and near ties.
     Validate {
@@ -74,7 +74,7 @@ enum AgentsCommand {
         #[arg(value_name = "NAME")]
         name: String,
     },
-    /// Select an agent for each task of a file and compare it with the expected one.
+    /// Route each task of a file and compare the agent with the expected one.
     Eval(eval::EvalArgs),
 }
 
@@ -120,6 +120,9 @@ impl PlaceArgs {
     /// The agents; their problems are not shown yet.
     fn load(&self, terminal: &mut Terminal) -> Result<Found, Failure> {
         if let Some(first) = self.dir.first() {
+            if let Some(missing) = self.dir.iter().find(|folder| !folder.is_dir()) {
+                return Err(no_folder(missing).into());
+            }
             return Ok(Found {
                 own: None,
                 agents: load_agents(&self.folders(), AgentsConfig::default()),
@@ -190,6 +193,15 @@ impl Found {
             }
         })
     }
+}
+
+fn no_folder(folder: &Path) -> Problem {
+    let state = if folder.exists() {
+        "is not a folder"
+    } else {
+        "does not exist"
+    };
+    Problem::config(format!("`{}` {state}", folder.display()))
 }
 
 fn no_agents(agent: &Path) -> Problem {
@@ -267,6 +279,9 @@ fn show(place: &PlaceArgs, name: &str, terminal: &mut Terminal) -> Result<ExitCo
 
 fn select(place: &PlaceArgs, args: &SelectArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let found = place.load(terminal)?;
+    if !args.cwd.is_dir() {
+        return Err(no_folder(&args.cwd).into());
+    }
     let selector = found.agents.selector();
     let files = if selector.uses_files() {
         snapshot_files(&args.cwd)
@@ -280,23 +295,30 @@ fn select(place: &PlaceArgs, args: &SelectArgs, terminal: &mut Terminal) -> Resu
         files,
         category: None,
     };
-    let selection = selector.select(&task);
+    let route = found.agents.route(&selector, &task);
     let mut ranking = selector.rank(&task);
     ranking.truncate(args.top.into());
     if place.json {
-        let mut value = json!(selection);
+        let mut value = json!(route.selection);
         if let Some(value) = value.as_object_mut() {
+            value.insert("routed".to_owned(), json!(route.agent()));
+            value.insert("decision".to_owned(), json!(route.decision));
+            if let Some(refusal) = &route.refusal {
+                value.insert("refusal".to_owned(), json!(refusal));
+            }
             value.insert("ranking".to_owned(), json!(ranking));
         }
         terminal.write_indented_json(value)?;
     } else {
         found.warn(terminal);
-        terminal.write_data(&render::selection(&selection))?;
+        terminal.write_data(&render::route(&route))?;
         if args.explain {
-            terminal.write_data(&render::ranking(&ranking, found.agents.config.candidate_floor))?;
+            let config = &found.agents.config;
+            let floor = (config.algorithm == SelectionAlgorithm::KeywordV1).then_some(config.candidate_floor);
+            terminal.write_data(&render::ranking(&ranking, floor))?;
         }
     }
-    Ok(if selection.selected_by == SelectedBy::None {
+    Ok(if route.agent().is_none() {
         ExitCode::Failed
     } else {
         ExitCode::Passed

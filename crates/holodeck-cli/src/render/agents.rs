@@ -3,7 +3,7 @@
 use holodeck::{
     RoutingReport,
     model::{AgentDoc, AgentMode, Tier},
-    orchestrator::{AgentDefinition, ScoredAgent, SelectedBy, Selection},
+    orchestrator::{AgentDefinition, Route, ScoredAgent, SelectedBy},
     reports::format::{count, printable},
 };
 
@@ -95,11 +95,12 @@ fn mode(mode: Option<AgentMode>) -> &'static str {
     }
 }
 
-/// Renders a selection.
-pub(crate) fn selection(selection: &Selection) -> String {
+/// Renders a selection, and the refusal if its agent would not execute the task.
+pub(crate) fn route(route: &Route) -> String {
+    let selection = &route.selection;
     let reason = one_line(&selection.reason);
-    match (&selection.agent, selection.selected_by) {
-        (Some(name), SelectedBy::Score) => {
+    let mut text = match (&selection.agent, selection.selected_by) {
+        (Some(name), SelectedBy::Score | SelectedBy::Command) => {
             format!(
                 "{}  {:.2}  {}\n",
                 strong(&one_line(name)),
@@ -109,11 +110,19 @@ pub(crate) fn selection(selection: &Selection) -> String {
         }
         (Some(name), _) => format!("{}  {}\n", strong(&one_line(name)), dim(&reason)),
         (None, _) => format!("no agent  {}\n", dim(&reason)),
+    };
+    if let Some(refusal) = &route.refusal {
+        text.push_str(&format!(
+            "not routed  {}: {}\n",
+            route.decision.as_str(),
+            one_line(refusal)
+        ));
     }
+    text
 }
 
 /// The best agents, each with the parts of its score.
-pub(crate) fn ranking(ranking: &[ScoredAgent], floor: f64) -> String {
+pub(crate) fn ranking(ranking: &[ScoredAgent], floor: Option<f64>) -> String {
     let names = ranking
         .iter()
         .map(|agent| width(&agent.agent))
@@ -127,34 +136,122 @@ pub(crate) fn ranking(ranking: &[ScoredAgent], floor: f64) -> String {
             .into_iter()
             .filter(|(_, part)| *part != 0.0);
         let parts: Vec<String> = parts.map(|(name, part)| format!("{name} {part:.2}")).collect();
-        let below = if agent.score < floor {
+        let below = if floor.is_some_and(|floor| agent.score < floor) {
             "  below the floor"
         } else {
             ""
         };
-        text.push_str(&format!(
-            "{}  {:.2}  {}{below}\n",
+        let row = format!(
+            "{}  {:.2}  {}{below}",
             fit(&one_line(&agent.agent), names),
             agent.score,
             parts.join(" · ")
-        ));
+        );
+        text.push_str(row.trim_end());
+        text.push('\n');
     }
     text
 }
 
+/// Several algorithms side by side, and the tasks on which they differ.
+pub(crate) fn routing_reports(reports: &[RoutingReport], shows_tasks: bool) -> String {
+    let Some(first) = reports.first() else {
+        return String::new();
+    };
+    let names = reports
+        .iter()
+        .map(|report| width(report.algorithm.as_str()))
+        .max()
+        .unwrap_or_default();
+    let mut text = format!(
+        "{}, of which {} expect an agent\n\n{}  top-1    reached    wrong  abstained\n",
+        count(first.tasks, "task"),
+        first.expected,
+        fit("algorithm", names),
+    );
+    for report in reports {
+        text.push_str(&format!(
+            "{}  {:>5.1} %  {:>7}  {:>7}  {} of {}\n",
+            fit(report.algorithm.as_str(), names),
+            report.top1 * 100.0,
+            format!("{} of {}", report.reached, report.expected),
+            report.wrong,
+            report.abstention.correct,
+            report.abstention.expected
+        ));
+    }
+    if !shows_tasks {
+        return text;
+    }
+    let mut differing = 0;
+    for (at, result) in first.results.iter().enumerate() {
+        let routed: Vec<_> = reports
+            .iter()
+            .filter_map(|report| report.results.get(at))
+            .collect();
+        if routed.iter().all(|other| other.selected == result.selected) {
+            continue;
+        }
+        differing += 1;
+        if differing > MAX_TASKS {
+            continue;
+        }
+        text.push_str(&format!(
+            "\n{}\n    expected {}\n",
+            one_line(&result.case.task),
+            agent_or_none(result.case.expected_agent.as_deref())
+        ));
+        for (report, result) in reports.iter().zip(routed) {
+            let mark = if result.correct { "✓" } else { "✗" };
+            let got = agent_or_none(result.selected.as_deref());
+            text.push_str(&format!(
+                "  {mark} {}  {got}\n",
+                fit(report.algorithm.as_str(), names)
+            ));
+        }
+    }
+    let more = differing.saturating_sub(MAX_TASKS);
+    if more > 0 {
+        text.push_str(&format!("… and {more} more\n"));
+    }
+    text
+}
+
+fn agent_or_none(name: Option<&str>) -> String {
+    name.map_or_else(|| "no agent".to_owned(), one_line)
+}
+
 /// The figures of an evaluation, the pairs of agents that were confused, and the tasks that went wrong.
 pub(crate) fn routing_report(report: &RoutingReport, shows_tasks: bool) -> String {
-    let agent = |name: &Option<String>| name.as_deref().map_or_else(|| "no agent".to_owned(), one_line);
+    let agent = |name: &Option<String>| agent_or_none(name.as_deref());
     let abstention = report.abstention;
     let mut text = format!(
-        "{}: top-1 {:.1} % ({} correct)\nabstention: {} of {} expected ones, {} in total\n",
+        "{}, routed by {}: top-1 {:.1} % ({} correct)\n",
         count(report.tasks, "task"),
+        report.algorithm.as_str(),
         report.top1 * 100.0,
         report.correct,
+    );
+    text.push_str(&format!(
+        "reached: {} of {} that expect an agent\nwrong: {}\nabstention: {} of {} expected ones, {} in total\n",
+        report.reached,
+        report.expected,
+        report.wrong,
         abstention.correct,
         abstention.expected,
         abstention.selected
-    );
+    ));
+    if !report.refusals.is_empty() {
+        let refusals = report
+            .refusals
+            .iter()
+            .map(|(code, count)| format!("{code} {count}"));
+        text.push_str(&format!(
+            "refusals: {}\n",
+            refusals.collect::<Vec<_>>().join(", ")
+        ));
+    }
+    text.push_str("not checked: whether the backend is there, and variables of the environment\n");
     if report.confusion.is_empty() {
         return text;
     }
@@ -181,8 +278,12 @@ pub(crate) fn routing_report(report: &RoutingReport, shows_tasks: bool) -> Strin
     text.push('\n');
     let wrong = report.results.iter().filter(|result| !result.correct);
     for result in wrong.clone().take(MAX_TASKS) {
+        let refused = match &result.refused {
+            Some(name) => format!(": {} of {}", result.decision.as_str(), one_line(name)),
+            None => String::new(),
+        };
         text.push_str(&format!(
-            "✗ {}\n    expected {}, got {} ({:.2})\n",
+            "✗ {}\n    expected {}, got {}{refused} ({:.2})\n",
             one_line(&result.case.task),
             agent(&result.case.expected_agent),
             agent(&result.selected),

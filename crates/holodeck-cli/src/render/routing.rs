@@ -6,7 +6,7 @@ use super::loop_report;
 use holodeck::{
     RoutedPlan,
     model::ExecutorKind,
-    orchestrator::{AttemptDetails, Execution, GateState},
+    orchestrator::{AttemptDetails, Execution, GateState, SelectedBy},
     reports::format,
 };
 
@@ -47,6 +47,8 @@ pub(crate) fn attempt(details: &AttemptDetails, command: &str) -> String {
         let parts: Vec<String> = parts.map(|(name, score)| format!("{name} {score:.2}")).collect();
         if !parts.is_empty() {
             line(&mut text, "", &format!("  {}", parts.join(" · ")));
+        } else if selection.selected_by == SelectedBy::Command {
+            line(&mut text, "", &format!("  {}", selection.reason));
         }
     }
     let gates = details.gates.iter().map(|gate| {

@@ -52,23 +52,18 @@ fn agents_are_listed_by_name() {
 #[test]
 fn two_processes_and_two_locales_select_alike() {
     let project = folder();
-    project.write("agents/c.md", agent("älter", "review, überprüfen"));
+    project.write("agents/c.md", agent("älter", "überprüfen"));
+    project.write("agents/d.md", agent("zeta", "überprüfen"));
     let select = |locale: &str| {
-        let args = [
-            "agents",
-            "select",
-            "Review, ÜBERPRÜFEN",
-            "--dir",
-            "agents",
-            "--json",
-        ];
+        let args = ["agents", "select", "ÜBERPRÜFEN", "--dir", "agents", "--json"];
         let mut command = project.command(&args);
         let output = command
             .env("LC_ALL", locale)
             .env("LANG", locale)
             .output()
             .unwrap();
-        assert!(output.status.success());
+        // Neither is ahead, so neither is routed.
+        assert_eq!(output.status.code(), Some(1));
         output.stdout
     };
     let first = select("C");
@@ -76,12 +71,9 @@ fn two_processes_and_two_locales_select_alike() {
     assert_eq!(first, select("tr_TR.UTF-8"));
     let selection: Value = serde_json::from_slice(&first).unwrap();
     // The same score: the order is that of the bytes, and not of a language.
-    assert_eq!(selection["agent"], "reviewer");
+    assert_eq!(selection["agent"], "zeta");
     assert_eq!(selection["ranked_alternatives"][0]["agent"], "älter");
-    assert_eq!(
-        selection["ranked_alternatives"][0]["score"],
-        selection["confidence"]
-    );
+    assert_eq!(selection["ranking"][0]["score"], selection["ranking"][1]["score"]);
 }
 
 #[test]
@@ -130,8 +122,13 @@ fn a_selection_is_explained() {
     // No agent fits, and `general-purpose` is only the default.
     let none = project
         .run(&["agents", "select", "Good morning", "--dir", "agents"])
-        .exits(0);
+        .exits(1);
     assert!(none.stdout.starts_with("general-purpose"), "{}", none.stdout);
+    assert!(
+        none.stdout.contains("not routed  low_confidence"),
+        "{}",
+        none.stdout
+    );
 }
 
 #[test]
@@ -191,47 +188,165 @@ fn validate_finds_what_selection_makes_of_the_agents() {
         .iter()
         .map(|one| &one["code"])
         .collect();
-    assert_eq!(codes, ["HD0903", "HD0905"]);
+    assert_eq!(codes, ["HD0903"]);
+    project.write(
+        "agents/twin.md",
+        agent("reviewer", "x")
+            .replace("reviewer", "z")
+            .replace("[x]", "[review]"),
+    );
+    project.write(
+        "agents/vague.md",
+        "---\nname: expert\ndescription: Helps with it\n---\nHelp.\n",
+    );
+    let found = project.run(&["agents", "validate", "--dir", "agents"]).exits(0);
+    assert!(
+        found.stdout.contains("agent `expert` can never be routed"),
+        "{}",
+        found.stdout
+    );
+}
+
+/// An agent file for the agents of the repository, with these settings of `routing` and `routing.agents`.
+fn with_settings(routing: &str, agents_block: &str) -> Project {
+    Project::with(&format!(
+        "name: a\nmodel: {{provider: openai, name: m}}\ninstructions: {{inline: x}}\n\
+         routing:\n  commands: [run, review, test, audit, profile, deploy, document, analyze, design, improve]\n{routing}  \
+         agents:\n    directories: [{{path: {}}}]\n{agents_block}",
+        agents().display()
+    ))
 }
 
 #[test]
 fn the_agents_of_the_repository_have_no_problems() {
-    let dir = agents();
-    Project::empty()
-        .run(&["agents", "validate", "--strict", "--dir", dir.to_str().unwrap()])
+    let project = with_settings("  min_confidence: 0\n", "    algorithm: keyword-v1\n");
+    project.run(&["agents", "validate", "--strict"]).exits(0);
+    let plain = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/routing/agents");
+    project
+        .run(&["agents", "validate", "--strict", "--dir", plain.to_str().unwrap()])
         .exits(0);
 }
 
-/// The figures of the selector on tasks that were written before it ran on them. With the default floor it selects no wrong
-/// agent, and abstains too often; the floor is for the user to choose.
+#[test]
+fn settings_under_which_nothing_is_routed_are_named() {
+    for (routing, agents_block, expected) in [
+        (
+            "  enabled: false\n",
+            "",
+            "no agent can ever be routed: `enabled` is false",
+        ),
+        (
+            "  min_confidence: 0.999\n",
+            "",
+            "no words of a task can route an agent",
+        ),
+        (
+            "  min_confidence: 0.95\n",
+            "    algorithm: keyword-v1\n",
+            "can never be routed: its score is at most",
+        ),
+    ] {
+        let project = with_settings(routing, agents_block);
+        let found = project.run(&["agents", "validate", "--strict"]).exits(2);
+        assert!(found.stdout.contains(expected), "{expected}: {}", found.stdout);
+    }
+}
+
+/// The figures on tasks that were written before a selector ran on them: `keyword-v1` without the last gate selects no wrong
+/// agent and abstains too often.
 #[test]
 fn the_checked_in_tasks_have_these_figures() {
-    let project = Project::empty();
-    let (dir, tasks) = (agents(), agents().join("tasks.yaml"));
-    let args = [
-        "agents",
-        "eval",
-        tasks.to_str().unwrap(),
-        "--dir",
-        dir.to_str().unwrap(),
-    ];
-    let report = json(&project.run(&[&args[..], &["--json"]].concat()).exits(0));
-    assert_eq!((&report["tasks"], &report["correct"]), (&100.into(), &61.into()));
+    let project = with_settings("  min_confidence: 0.3\n", "");
+    let tasks = agents().join("tasks.yaml");
+    let args = ["agents", "eval", tasks.to_str().unwrap(), "--algorithm"];
+    let both = ["search-v2,keyword-v1", "--json"];
+    let reports = json(&project.run(&[&args[..], &both[..]].concat()).exits(0));
+    let [search, keyword] = reports["algorithms"].as_array().unwrap().as_slice() else {
+        panic!("{reports:#}");
+    };
+    assert_eq!(search["algorithm"], "search-v2");
+    assert!(search["correct"].as_u64().unwrap() >= 90, "{search:#}");
     assert_eq!(
-        report["abstention"],
+        (&keyword["tasks"], &keyword["correct"]),
+        (&100.into(), &61.into())
+    );
+    assert_eq!(
+        keyword["abstention"],
         serde_json::json!({"expected": 13, "selected": 52, "correct": 13})
     );
-    let confusion = report["confusion"].as_array().unwrap();
+    assert_eq!(keyword["wrong"], 0);
+    let confusion = keyword["confusion"].as_array().unwrap();
     assert!(
         confusion.iter().all(|row| row["selected"].is_null()),
         "{confusion:#?}"
     );
     project
-        .run(&[&args[..], &["--min-top1", "0.61"]].concat())
+        .run(&[&args[..], &["keyword-v1", "--min-top1", "0.61"]].concat())
         .exits(0);
     project
-        .run(&[&args[..], &["--min-top1", "0.62"]].concat())
+        .run(&[&args[..], &["keyword-v1", "--min-top1", "0.62"]].concat())
         .exits(1);
+    let text = project
+        .run(&[&args[..], &["search-v2,keyword-v1"]].concat())
+        .exits(0);
+    assert!(
+        text.stdout.contains("keyword-v1   61.0 %  48 of 87"),
+        "{}",
+        text.stdout
+    );
+    project.run(&[&args[..], &["words-v9"]].concat()).exits(2);
+}
+
+#[test]
+fn an_agent_that_is_selected_and_refused_is_not_routed() {
+    let project = with_settings("  min_confidence: 0.3\n", "    algorithm: keyword-v1\n");
+    project.write(
+        "tasks.csv",
+        "task,expected_agent\nDo a code review,code-reviewer\n",
+    );
+    let select = ["agents", "select", "Do a code review"];
+    let eval = ["agents", "eval", "tasks.csv", "--min-top1", "1"];
+    assert!(project.run(&select).exits(0).stdout.starts_with("code-reviewer"));
+    project.run(&eval).exits(0);
+    let strict = with_settings("  min_confidence: 0.9\n", "    algorithm: keyword-v1\n");
+    strict.write("tasks.csv", project.read("tasks.csv"));
+    let refused = strict.run(&select).exits(1);
+    for part in [
+        "code-reviewer",
+        "not routed  low_confidence",
+        "0.90 is needed",
+        "add `triggers: [",
+    ] {
+        assert!(refused.stdout.contains(part), "{part}: {}", refused.stdout);
+    }
+    let report = strict.run(&eval).exits(1);
+    assert!(
+        report.stdout.contains("low_confidence of code-reviewer"),
+        "{}",
+        report.stdout
+    );
+    // A command that is not routed, for the same reason.
+    let other = [&select[..], &["--command", "summarize", "--json"]].concat();
+    assert_eq!(
+        json(&project.run(&other).exits(1))["decision"],
+        "command_not_allowed"
+    );
+}
+
+#[test]
+fn a_folder_that_does_not_exist_is_named() {
+    let project = folder();
+    for args in [
+        &["agents", "select", "xyz", "--dir", "nowhere"][..],
+        &["agents", "select", "xyz", "--dir", "agents", "--cwd", "nowhere"],
+        &["agents", "select", "xyz", "--dir", "agents", "--dir", "nowhere"],
+        &["agents", "validate", "--dir", "nowhere"],
+        &["agents", "select", "xyz", "--agent", "nowhere"],
+        &["agents", "eval", "nowhere", "--dir", "agents"],
+    ] {
+        let refused = project.run(args).exits(2);
+        assert!(refused.stderr.contains("nowhere"), "{args:?}: {}", refused.all());
+    }
 }
 
 #[test]
@@ -306,7 +421,7 @@ fn routed(cases: &str, endpoint: &str, routing: &str) -> Project {
         format!(
             "name: support\nmodel: {{provider: openai, name: test-model, endpoint: {endpoint}}}\n\
              instructions: {{inline: Answer briefly.}}\nexecution: {{parallel_test_cases: 1}}\n\
-             routing:\n  agents:\n    directories: [{{path: agents}}]\n{routing}\
+             routing:\n  commands: [run]\n  agents:\n    directories: [{{path: agents}}]\n{routing}\
              evaluations: {{metrics: [{{type: standard, metric: contains}}]}}\ntest_cases:\n{cases}"
         ),
     );

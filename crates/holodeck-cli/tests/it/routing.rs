@@ -63,7 +63,11 @@ fn a_command_goes_to_the_specialist_and_stdout_is_the_answer() {
         "{}",
         ran.all()
     );
-    assert!(ran.stderr.contains("triggers 0."), "{}", ran.all());
+    assert!(
+        ran.stderr.contains("it declares the command `review`"),
+        "{}",
+        ran.all()
+    );
     assert!(
         ran.stderr
             .contains("gates     not disabled ✓ · available ✓ · enabled ✓ · command allowed ✓"),

@@ -123,10 +123,26 @@ pub struct AgentsDirectory {
 /// How agents are scored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum SelectionAlgorithm {
-    /// By words of the task.
+    /// By the words of the task, as a search engine finds documents.
     #[default]
+    #[serde(rename = "search-v2")]
+    SearchV2,
+    /// By triggers and other words of the task, with weights that can be set.
     #[serde(rename = "keyword-v1")]
     KeywordV1,
+}
+
+impl SelectionAlgorithm {
+    /// All of them, in the order of the documentation.
+    pub const ALL: &'static [Self] = &[Self::SearchV2, Self::KeywordV1];
+
+    /// The name as written in YAML.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SearchV2 => "search-v2",
+            Self::KeywordV1 => "keyword-v1",
+        }
+    }
 }
 
 /// The weight of each part of a score.

@@ -79,6 +79,7 @@ impl Parts {
             tier: shown(self.tier),
             core: shown(self.core),
             boost: shown(self.boost),
+            ..ScoreBreakdown::default()
         }
     }
 }

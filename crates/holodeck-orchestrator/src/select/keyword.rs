@@ -1,16 +1,13 @@
 //! The algorithm `keyword-v1`: agents are scored by the words of the task.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::cmp::Reverse;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use holodeck_model::{AgentDoc, AgentsConfig};
+use holodeck_model::AgentsConfig;
 
 use super::{
-    RankedAgent, ScoredAgent, SelectedBy, Selection, SelectionTask, Selector,
+    RankedAgent, ScoredAgent, SelectedBy, Selection, SelectionTask,
     components::{Parts, as_score, millionths},
+    globs::{Globs, GlobsBuilder},
     phrases::{Phrase, Vocabulary},
     prepared::{PreparedAgent, PreparedTask},
 };
@@ -33,65 +30,49 @@ const COMPLEX_TERMS: &[&str] = &[
     "rollout",
 ];
 
-/// At most this number of files of the working directory is looked at.
-const MAX_FILES: usize = 2_000;
-
 /// How many agents a selection names beside the selected one.
 const ALTERNATIVES: usize = 5;
 
 /// Selects by the algorithm `keyword-v1`: a pure function of the agents, the configuration and the task, with a total
 /// order. The agents are prepared once.
 #[derive(Clone, Debug)]
-pub struct KeywordSelector {
+pub(super) struct KeywordSelector {
     pub(super) config: AgentsConfig,
     /// Sorted by name; without those that are excluded.
     pub(super) agents: Vec<PreparedAgent>,
     words: Vocabulary,
     complex_terms: Vec<Phrase>,
-    globs: GlobSet,
+    globs: Globs,
 }
 
 impl KeywordSelector {
     /// A selector for these agents.
-    pub fn new(registry: &AgentRegistry, config: &AgentsConfig) -> Self {
+    pub(super) fn new(registry: &AgentRegistry, config: &AgentsConfig) -> Self {
         let mut words = Vocabulary::default();
         let complex_terms = COMPLEX_TERMS.iter().map(|term| words.add(term)).collect();
-        let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
-        let mut globs = GlobSetBuilder::new();
+        let mut globs = GlobsBuilder::default();
         let mut agents = Vec::new();
         for doc in registry.agents() {
-            if config.exclude.contains(&doc.name) {
-                continue;
+            if !config.exclude.contains(&doc.name) {
+                let own = globs.add(doc);
+                agents.push(PreparedAgent::new(doc, &mut words, own));
             }
-            let mut own = Vec::new();
-            for pattern in &doc.globs {
-                let next = numbers.len();
-                if let Some(number) = numbers.get(pattern) {
-                    own.push(*number);
-                } else if let Some(glob) = compile(pattern) {
-                    globs.add(glob);
-                    numbers.insert(pattern.clone(), next);
-                    own.push(next);
-                }
-            }
-            agents.push(PreparedAgent::new(doc, &mut words, own));
         }
         Self {
             config: config.clone(),
             agents,
             words,
             complex_terms,
-            globs: globs.build().unwrap_or_default(),
+            globs: globs.build(),
         }
     }
 
-    /// Whether the files of the working directory matter.
-    pub fn uses_files(&self) -> bool {
-        !self.globs.is_empty()
+    pub(super) fn globs(&self) -> &Globs {
+        &self.globs
     }
 
     /// All agents with their scores, the best first; of equal scores, by name.
-    pub fn rank(&self, task: &SelectionTask) -> Vec<ScoredAgent> {
+    pub(super) fn rank(&self, task: &SelectionTask) -> Vec<ScoredAgent> {
         let order = self.order(task);
         order
             .into_iter()
@@ -124,25 +105,8 @@ impl KeywordSelector {
                 .as_ref()
                 .map(|category| category.trim().to_lowercase()),
             is_complex,
-            globs: self.matched_globs(&task.files),
+            globs: self.globs.matched(&task.files),
         }
-    }
-
-    /// Which `globs` of the agents match one of these files of the working directory, in the order of the agents.
-    pub fn matched_globs(&self, files: &[String]) -> Vec<bool> {
-        let mut globs = vec![false; self.globs.len()];
-        if self.uses_files() {
-            // The first files in order, however they were listed.
-            let files: BTreeSet<&str> = files.iter().map(String::as_str).collect();
-            for file in files.into_iter().take(MAX_FILES) {
-                for matched in self.globs.matches(file) {
-                    if let Some(glob) = globs.get_mut(matched) {
-                        *glob = true;
-                    }
-                }
-            }
-        }
-        globs
     }
 
     pub(super) fn floor(&self) -> i64 {
@@ -150,28 +114,16 @@ impl KeywordSelector {
     }
 
     fn select_default(&self) -> Selection {
-        let floor = self.config.candidate_floor;
-        let default = self.config.default_agent.as_ref();
-        let Some(name) = default.filter(|name| !self.config.exclude.contains(name)) else {
-            return Selection {
-                reason: format!("no agent reaches a score of {floor}, and there is no default agent"),
-                ..Selection::default()
-            };
-        };
-        let agent = self.agents.iter().find(|agent| agent.name == *name);
-        Selection {
-            use_sdk: true,
-            agent: Some(name.clone()),
-            tier: agent.map(|agent| agent.tier),
-            selected_by: SelectedBy::Default,
-            reason: format!("no agent reaches a score of {floor}; `{name}` is the default"),
-            ..Selection::default()
-        }
+        let why = format!("no agent reaches a score of {}", self.config.candidate_floor);
+        super::default_selection(&self.config, &why, |name| {
+            self.agents
+                .iter()
+                .find(|agent| agent.name == name)
+                .map(|agent| agent.tier)
+        })
     }
-}
 
-impl Selector for KeywordSelector {
-    fn select(&self, task: &SelectionTask) -> Selection {
+    pub(super) fn select(&self, task: &SelectionTask) -> Selection {
         let order = self.order(task);
         let floor = self.floor();
         let mut candidates = order
@@ -207,20 +159,4 @@ fn scored(agent: &PreparedAgent, parts: &Parts) -> ScoredAgent {
         score: as_score(parts.score()),
         breakdown: parts.breakdown(),
     }
-}
-
-/// A pattern for paths relative to the working directory; one without `/` matches names in any folder.
-fn compile(pattern: &str) -> Option<globset::Glob> {
-    let pattern = pattern.trim().trim_start_matches("./");
-    let pattern = match pattern.strip_prefix('/') {
-        Some(rooted) => rooted.to_owned(),
-        None if pattern.contains('/') => pattern.to_owned(),
-        None => format!("**/{pattern}"),
-    };
-    GlobBuilder::new(&pattern).literal_separator(true).build().ok()
-}
-
-/// The globs of an agent that are not patterns.
-pub(super) fn bad_globs(doc: &AgentDoc) -> impl Iterator<Item = &String> {
-    doc.globs.iter().filter(|pattern| compile(pattern).is_none())
 }

@@ -92,7 +92,7 @@ impl TaskWords {
 
 /// The words of a text in lower case. A word is a sequence of letters and digits; `++` and `#` after one belong to it, as
 /// in `C++`. Characters of scripts without spaces are words of their own.
-fn split(text: &str) -> Vec<String> {
+pub(super) fn split(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
     let mut characters = text.nfc().flat_map(char::to_lowercase).peekable();

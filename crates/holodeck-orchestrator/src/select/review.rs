@@ -1,109 +1,106 @@
-//! Finds agents that can never be selected, and agents between which little decides.
+//! Finds agents that can never be routed, commands that two agents declare, and agents between which little decides.
 
-use std::collections::BTreeSet;
+mod keyword;
+mod search;
 
-use holodeck_model::{Code, Diagnostic};
+use std::collections::BTreeMap;
 
-use super::{KeywordSelector, SelectionTask, components::as_score, keyword::bad_globs};
+use holodeck_model::{Code, Diagnostic, Location};
+
+use super::{AgentSelector, globs::bad_globs, selector::Algorithm};
 use crate::AgentRegistry;
 
-/// Two scores that differ by less, in millionths, are almost equal.
-const NEAR: i64 = 20_000;
+/// Helps an agent that is not routed.
+const ADD: &str = "add `triggers` or `commands` to its front matter";
 
-impl KeywordSelector {
-    /// Reports problems of the agents as a whole: agents that can never be selected, triggers for which two agents have
-    /// almost the same score, patterns that are not valid, and names of the configuration that no agent has. `registry`
-    /// is that of the selector.
+impl AgentSelector {
+    /// Reports problems of the agents as a whole: agents that can never be routed under these settings, commands that two
+    /// agents declare, agents between which little decides, and patterns that are not valid. `registry` is that of the
+    /// selector.
     pub fn review(&self, registry: &AgentRegistry) -> Vec<Diagnostic> {
-        let mut diagnostics = Vec::new();
-        for doc in registry.agents() {
+        let mut found = Findings {
+            registry,
+            diagnostics: Vec::new(),
+        };
+        found.bad_globs();
+        self.find_shared_commands(&mut found);
+        match &self.algorithm {
+            Algorithm::Keyword(selector) => selector.review(self.least, &mut found),
+            Algorithm::Search(selector) => selector.review(self.least, &mut found),
+        }
+        found.diagnostics
+    }
+
+    fn find_shared_commands(&self, found: &mut Findings<'_>) {
+        let mut first: BTreeMap<&str, &str> = BTreeMap::new();
+        for agent in &self.declared {
+            for command in &agent.commands {
+                let first = *first.entry(command).or_insert(&agent.name);
+                if first == agent.name {
+                    continue;
+                }
+                let message = format!(
+                    "the command `{command}` of agent `{}` is that of `{first}` too, which comes first by name and gets it",
+                    agent.name
+                );
+                found.add(
+                    Diagnostic::warning(Code::SharedCommand, message)
+                        .at(found.place(&agent.name))
+                        .about("commands"),
+                    "remove the command from one of them, or name one in `routing.agents.exclude`",
+                    Some(first),
+                );
+            }
+        }
+    }
+}
+
+/// What was found about the agents of a registry.
+pub(super) struct Findings<'a> {
+    registry: &'a AgentRegistry,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Findings<'_> {
+    fn place(&self, agent: &str) -> Option<Location> {
+        self.registry.get(agent).and_then(|doc| doc.places.name.clone())
+    }
+
+    fn bad_globs(&mut self) {
+        for doc in self.registry.agents() {
             for pattern in bad_globs(doc) {
                 let message = format!(
                     "agent `{}`: `{pattern}` in `globs` is not a valid pattern",
                     doc.name
                 );
                 let diagnostic = Diagnostic::error(Code::BadPattern, message).about("globs");
-                diagnostics.push(diagnostic.at(doc.places.name.clone()));
+                self.diagnostics.push(diagnostic.at(doc.places.name.clone()));
             }
-        }
-        self.find_never_selected(registry, &mut diagnostics);
-        self.find_near_ties(registry, &mut diagnostics);
-        diagnostics
-    }
-
-    fn find_never_selected(&self, registry: &AgentRegistry, diagnostics: &mut Vec<Diagnostic>) {
-        for (index, agent) in self.agents.iter().enumerate() {
-            let highest = agent.highest(&self.config.weights);
-            let is_default = self.config.default_agent.as_ref() == Some(&agent.name);
-            let equal = self.agents.iter().take(index).find(|other| agent.is_equal(other));
-            let mut verb = "can never be selected";
-            let (why, help) = if highest < self.floor() && !is_default {
-                (
-                    format!(
-                        "its score is at most {:.2}, and `candidate_floor` is {}",
-                        as_score(highest),
-                        self.config.candidate_floor
-                    ),
-                    "add `triggers` or `commands` to its front matter",
-                )
-            } else if let Some(first) = equal.filter(|_| !is_default) {
-                (
-                    format!(
-                        "`{}` has the same score for every task and comes first",
-                        first.name
-                    ),
-                    "give it other `triggers`, or remove one of them",
-                )
-            } else if agent.has_only_description() && !is_default {
-                verb = "is hardly ever selected";
-                let why =
-                    "a task must have nearly all words of its description and name its tools".to_owned();
-                (why, "add `triggers` or `commands` to its front matter")
-            } else {
-                continue;
-            };
-            let place = registry.get(&agent.name).and_then(|doc| doc.places.name.clone());
-            let message = format!("agent `{}` {verb}: {why}", agent.name);
-            let diagnostic = Diagnostic::warning(Code::NeverSelected, message).at(place);
-            diagnostics.push(diagnostic.with_help(help));
         }
     }
 
-    /// Each trigger by itself is a task; the agent must be well ahead of the others.
-    fn find_near_ties(&self, registry: &AgentRegistry, diagnostics: &mut Vec<Diagnostic>) {
-        let mut tasks = BTreeSet::new();
-        for doc in registry.agents() {
-            tasks.extend(doc.triggers.iter().map(String::as_str));
+    /// Adds a finding, with the place of another agent that it is about.
+    fn add(&mut self, diagnostic: Diagnostic, help: impl Into<String>, other: Option<&str>) {
+        let mut diagnostic = diagnostic.with_help(help);
+        if let Some(label) = other.and_then(|other| self.place(other)) {
+            diagnostic = diagnostic.with_label(label, "the other one");
         }
-        let mut pairs = BTreeSet::new();
-        for task in tasks {
-            let order = self.order(&SelectionTask {
-                text: task.to_owned(),
-                ..SelectionTask::default()
-            });
-            let [(first, best), (second, next), ..] = order.as_slice() else {
-                return;
-            };
-            let (best, next) = (best.score(), next.score());
-            let is_near = next >= self.floor() && best - next < NEAR && !first.is_equal(second);
-            if !is_near || !pairs.insert((first.name.as_str(), second.name.as_str())) {
-                continue;
-            }
-            let place = |name: &str| registry.get(name).and_then(|doc| doc.places.name.clone());
-            let message = format!(
-                "for the task `{task}`, `{}` ({:.2}) and `{}` ({:.2}) have almost the same score",
-                first.name,
-                as_score(best),
-                second.name,
-                as_score(next)
-            );
-            let mut diagnostic = Diagnostic::warning(Code::NearTie, message)
-                .at(place(&first.name))
-                .with_help("give each of them triggers that the other does not have");
-            if let Some(label) = place(&second.name) {
-                diagnostic = diagnostic.with_label(label, "the other one");
-            }
-            diagnostics.push(diagnostic);
-        }
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// An agent that is never or hardly ever routed.
+    fn never_routed(&mut self, agent: &str, message: String, help: impl Into<String>) {
+        let diagnostic = Diagnostic::warning(Code::NeverSelected, message).at(self.place(agent));
+        self.add(diagnostic, help, None);
+    }
+
+    /// Two agents with almost the same score for a task.
+    fn near_tie(&mut self, first: &str, second: &str, message: String) {
+        let diagnostic = Diagnostic::warning(Code::NearTie, message).at(self.place(first));
+        self.add(
+            diagnostic,
+            "give each of them triggers that the other does not have",
+            Some(second),
+        );
     }
 }

@@ -1,11 +1,14 @@
 //! The acceptance cases of the selector, by number, and its properties.
 
-use holodeck_model::{AgentDoc, AgentsConfig, Boost, FocusArea, SelectionWeights, Tier};
+use holodeck_model::{AgentDoc, AgentsConfig, Boost, FocusArea, SelectionAlgorithm, SelectionWeights, Tier};
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 
-use super::*;
+use super::{keyword::KeywordSelector, *};
 use crate::AgentRegistry;
+
+mod measured;
+mod search;
 
 fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
@@ -321,13 +324,12 @@ fn review_names_agents_that_never_win_and_near_ties() {
         },
     ];
     let (registry, _) = AgentRegistry::new(docs);
-    let selector = KeywordSelector::new(
-        &registry,
-        &AgentsConfig {
-            candidate_floor: 0.18,
-            ..AgentsConfig::default()
-        },
-    );
+    let config = AgentsConfig {
+        candidate_floor: 0.18,
+        algorithm: SelectionAlgorithm::KeywordV1,
+        ..AgentsConfig::default()
+    };
+    let selector = AgentSelector::new(&registry, &config, 0.0);
     let messages: Vec<_> = selector
         .review(&registry)
         .into_iter()
@@ -353,13 +355,7 @@ fn review_names_agents_that_never_win_and_near_ties() {
         agent("other", &["deploy", "d", "e", "f"]),
     ];
     let (registry, _) = AgentRegistry::new(near);
-    let selector = KeywordSelector::new(
-        &registry,
-        &AgentsConfig {
-            candidate_floor: 0.18,
-            ..AgentsConfig::default()
-        },
-    );
+    let selector = AgentSelector::new(&registry, &config, 0.0);
     let found = selector.review(&registry);
     assert_eq!(found.len(), 1, "{found:#?}");
     assert!(
@@ -437,6 +433,7 @@ prop_compose! {
         candidate_floor in any_weight(),
         default_agent in prop::option::of("[a-e]{1,2}"),
         exclude in prop::collection::vec("[a-e]{1,2}", 0..2),
+        algorithm in prop::sample::select(SelectionAlgorithm::ALL),
     ) -> AgentsConfig {
         let [triggers, category, description, tools, focus, files] = weights;
         AgentsConfig {
@@ -444,6 +441,7 @@ prop_compose! {
             candidate_floor,
             default_agent,
             exclude,
+            algorithm,
             ..AgentsConfig::default()
         }
     }
@@ -478,7 +476,7 @@ proptest! {
         config in any_config(),
     ) {
         let (registry, _) = AgentRegistry::new(docs);
-        let selector = KeywordSelector::new(&registry, &config);
+        let selector = AgentSelector::new(&registry, &config, 0.5);
         let selection = selector.select(&task);
         prop_assert!((0.0..=1.0).contains(&selection.confidence));
         prop_assert!(selection.ranked_alternatives.len() <= 5);

@@ -341,6 +341,9 @@ pub(super) fn check_agent(
     };
     (
         Some(false),
-        failure(format!("expected {expected}, got {got} ({})", route.reason)),
+        failure(match &route.refused {
+            Some(refused) => format!("expected {expected}; {got} was selected and not routed: {refused}"),
+            None => format!("expected {expected}, got {got} ({})", route.reason),
+        }),
     )
 }

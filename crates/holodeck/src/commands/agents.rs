@@ -11,9 +11,9 @@ use std::{
 
 use holodeck_model::{
     AgentDoc, AgentsConfig, Code, Diagnostic, DiskFiles, PathRef, Provider, ResolvedAgent, RoutingCase,
-    Sources, TaskRouter, ToolNames, closest,
+    RoutingConfig, SelectionAlgorithm, Sources, TaskRouter, Tier, ToolNames, closest,
 };
-use holodeck_orchestrator::{AgentDefinition, AgentRegistry, KeywordSelector};
+use holodeck_orchestrator::{AgentDefinition, AgentRegistry, AgentSelector, RouteRules};
 use holodeck_yaml::{Load, LoadedAgent, load_agent_doc};
 
 use crate::commands::skills::skill_tools;
@@ -42,6 +42,8 @@ pub struct LoadedAgents {
     pub registry: AgentRegistry,
     /// How they are selected.
     pub config: AgentsConfig,
+    /// Whether a selected agent executes a command.
+    pub rules: RouteRules,
     /// The problems of the files, without an agent.
     pub load: Load,
     /// How many Markdown files are not used, because they are not agents or have errors.
@@ -50,12 +52,12 @@ pub struct LoadedAgents {
 
 impl LoadedAgents {
     /// A selector for the agents.
-    pub fn selector(&self) -> KeywordSelector {
-        KeywordSelector::new(&self.registry, &self.config)
+    pub fn selector(&self) -> AgentSelector {
+        AgentSelector::new(&self.registry, &self.config, self.rules.min_confidence)
     }
 
     /// Adds what is wrong with the agents as a whole, and what the definitions of `agent` leave out of them; without an
-    /// agent, those for Claude Code. See [`KeywordSelector::review`].
+    /// agent, those for Claude Code. See [`AgentSelector::review`].
     pub fn review(&mut self, agent: Option<&LoadedAgent>) {
         if let Some(agent) = agent {
             self.load.diagnostics.extend(unknown_names(agent, &self.registry));
@@ -64,8 +66,68 @@ impl LoadedAgents {
             let (_, found) = definition(doc, agent.map(|agent| &*agent.agent));
             self.load.diagnostics.extend(found);
         }
+        self.load.diagnostics.extend(self.unused_parts());
         let found = self.selector().review(&self.registry);
         self.load.diagnostics.extend(found);
+        if !self.registry.agents().is_empty() {
+            self.load.diagnostics.extend(self.nothing_routed(agent));
+        }
+    }
+
+    /// Parts of the agents that act in `keyword-v1` only.
+    fn unused_parts(&self) -> Vec<Diagnostic> {
+        if self.config.algorithm == SelectionAlgorithm::KeywordV1 {
+            return Vec::new();
+        }
+        let docs = self.registry.agents().iter();
+        let unused = docs.filter_map(|doc| {
+            let mut parts = Vec::new();
+            // A core folder has a warning of its own.
+            if !self.config.directories.iter().any(|folder| folder.core) {
+                if doc.core {
+                    parts.push("`core`");
+                }
+                if doc.tier == Tier::Strategist && !doc.core {
+                    parts.push("`tier`");
+                }
+            }
+            if doc.boosts.is_some() {
+                parts.push("`boosts`");
+            }
+            if parts.is_empty() {
+                return None;
+            }
+            let verb = if parts.len() == 1 { "has" } else { "have" };
+            let message = format!("agent `{}`: {} {verb} no effect", doc.name, parts.join(" and "));
+            let diagnostic = Diagnostic::warning(Code::NoEffect, message).at(doc.places.name.clone());
+            Some(diagnostic.with_help(format!(
+                "it acts with `algorithm: keyword-v1`; with `{}` the words of `triggers` count",
+                self.config.algorithm.as_str()
+            )))
+        });
+        unused.collect()
+    }
+
+    /// Settings under which no agent executes anything.
+    fn nothing_routed(&self, agent: Option<&LoadedAgent>) -> Option<Diagnostic> {
+        let agent = agent?;
+        let (pointer, why, help) = if !self.rules.enabled {
+            ("routing.enabled", "`enabled` is false", "set it to `true`")
+        } else if self.rules.commands.as_ref().is_some_and(Vec::is_empty) {
+            (
+                "routing.commands",
+                "`commands` is empty",
+                "add the commands that may be routed, such as `commands: [run, review]`; `run` is a message without one",
+            )
+        } else {
+            return None;
+        };
+        let place = agent.locate(pointer).or_else(|| agent.locate("routing"));
+        let message = format!("no agent can ever be routed: {why} in `routing`");
+        let diagnostic = Diagnostic::warning(Code::NeverSelected, message)
+            .at(place)
+            .about(pointer);
+        Some(diagnostic.with_help(help))
     }
 }
 
@@ -101,7 +163,7 @@ pub(crate) fn task_router(
     let warning = (errors > 0).then(|| {
         format!("files of specialist agents have errors and are not used ({errors}); `holodeck agents validate` shows them")
     });
-    (Some(Arc::new(SelectorRouter(agents.selector()))), warning)
+    (Some(Arc::new(SelectorRouter::new(agents))), warning)
 }
 
 /// The files of the specialist agents in these folders, and the paths of what exists and cannot be read.
@@ -145,6 +207,20 @@ pub(crate) fn check(load: &mut Load) {
         if let Some(first) = first {
             warning = warning.with_note(first.message.clone());
         }
+        found.push(warning);
+    }
+    let unused = agents.unused_parts();
+    if let Some(first) = unused.first() {
+        let files = if unused.len() == 1 { "a file" } else { "files" };
+        let message = format!(
+            "{files} of specialist agents have parts without effect ({})",
+            unused.len()
+        );
+        let warning = Diagnostic::warning(Code::NoEffect, message)
+            .at(agent.locate("routing.agents.directories"))
+            .about("routing.agents.directories")
+            .with_note(first.message.clone())
+            .with_help("`holodeck agents validate` names them; they act with `algorithm: keyword-v1`");
         found.push(warning);
     }
     load.diagnostics.extend(found);
@@ -208,8 +284,12 @@ pub fn agent_folders(agent: &ResolvedAgent) -> Option<Vec<AgentFolder>> {
 /// The specialist agents of `routing.agents`; `None` if the agent has no such block.
 pub fn load_own_agents(agent: &ResolvedAgent) -> Option<LoadedAgents> {
     let folders = agent_folders(agent)?;
-    let config = agent.config.routing.as_ref()?.agents.clone()?;
-    Some(load_agents(&folders, config))
+    let routing = agent.config.routing.as_ref()?;
+    let mut agents = load_agents(&folders, routing.agents.clone()?);
+    agents.rules.enabled = routing.enabled;
+    agents.rules.commands = Some(routing.commands.clone());
+    agents.rules.min_confidence = routing.min_confidence;
+    Some(agents)
 }
 
 /// Reads tasks with the agent expected for each from a YAML, CSV or JSON Lines file; see [`evaluate_routing`].
@@ -247,6 +327,12 @@ pub fn load_agents(folders: &[AgentFolder], config: AgentsConfig) -> LoadedAgent
     }
     LoadedAgents {
         registry,
+        rules: RouteRules {
+            enabled: true,
+            commands: None,
+            min_confidence: RoutingConfig::default().min_confidence,
+            default_agent_routes: config.default_agent_routes,
+        },
         config,
         load: Load {
             agent: None,

@@ -15,7 +15,7 @@ use holodeck_backend_openai::HttpModelCalls;
 use holodeck_cassette::{Cassette, Replayer};
 use holodeck_http::{HttpClient, HttpOptions, SseDecoder, decode_sse};
 use holodeck_model::{AgentsConfig, Env, MemoryFiles, Redactor};
-use holodeck_orchestrator::{AgentRegistry, KeywordSelector, SelectionTask, Selector as _};
+use holodeck_orchestrator::{AgentRegistry, AgentSelector, SelectionTask, Selector as _};
 use holodeck_runs::Journal;
 use holodeck_yaml::{Load, load_agent, load_agent_doc};
 use serde_json::json;
@@ -315,7 +315,7 @@ fn agent_doc(bytes: &[u8]) -> Outcome {
     let selected = doc.map(|doc| {
         let text = doc.body.clone();
         let (registry, _) = AgentRegistry::new(vec![doc]);
-        let selector = KeywordSelector::new(&registry, &AgentsConfig::default());
+        let selector = AgentSelector::new(&registry, &AgentsConfig::default(), 0.5);
         let selection = selector.select(&SelectionTask {
             text,
             ..SelectionTask::default()

@@ -2,8 +2,12 @@
 
 use std::path::PathBuf;
 
-use holodeck::{evaluate_routing, load_task_file, runs::ExitCode};
-use serde_json::json;
+use holodeck::{
+    LoadedAgents, RoutingReport, evaluate_routing, load_task_file,
+    model::{RoutingCase, SelectionAlgorithm},
+    runs::ExitCode,
+};
+use serde_json::{Value, json};
 
 use super::PlaceArgs;
 use crate::{
@@ -20,6 +24,9 @@ pub(super) struct EvalArgs {
     /// Exit with 1 if a smaller share of the tasks has the expected agent.
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     min_top1: Option<f64>,
+    /// Route by these algorithms instead of the one of the agent file, and compare them (separated by commas).
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_algorithm)]
+    algorithm: Vec<SelectionAlgorithm>,
 }
 
 pub(super) fn run(place: &PlaceArgs, args: &EvalArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
@@ -44,19 +51,20 @@ pub(super) fn run(place: &PlaceArgs, args: &EvalArgs, terminal: &mut Terminal) -
             .with_hint("`holodeck agents list` shows the agents")
             .into());
     }
-    let report = evaluate_routing(&found.agents.selector(), cases);
-    let missed = args.min_top1.is_some_and(|least| report.top1 < least);
+    let reports = reports(&found.agents, &args.algorithm, &cases);
+    let least = args.min_top1;
+    let missed = least.is_some_and(|least| reports.iter().any(|report| report.top1 < least));
     if place.json {
-        let mut value = json!(report);
-        if let Some(value) = value.as_object_mut() {
-            value.insert("passed".to_owned(), json!(!missed));
-        }
-        terminal.write_indented_json(value)?;
+        terminal.write_indented_json(reports_json(&reports, missed))?;
     } else {
         found.warn(terminal);
         let shows_tasks = terminal.verbosity() >= Verbosity::Normal;
-        terminal.write_data(&render::routing_report(&report, shows_tasks))?;
-        if let Some(least) = args.min_top1.filter(|_| missed) {
+        let text = match reports.as_slice() {
+            [report] => render::routing_report(report, shows_tasks),
+            reports => render::routing_reports(reports, shows_tasks),
+        };
+        terminal.write_data(&text)?;
+        if let Some(least) = least.filter(|_| missed) {
             terminal.write_message(&format!("top-1 is below {least}\n"));
         }
     }
@@ -64,6 +72,51 @@ pub(super) fn run(place: &PlaceArgs, args: &EvalArgs, terminal: &mut Terminal) -
         ExitCode::Failed
     } else {
         ExitCode::Passed
+    })
+}
+
+/// One report for each algorithm; without any, for that of the agents.
+fn reports(
+    agents: &LoadedAgents,
+    algorithms: &[SelectionAlgorithm],
+    cases: &[RoutingCase],
+) -> Vec<RoutingReport> {
+    if algorithms.is_empty() {
+        return vec![evaluate_routing(agents, cases)];
+    }
+    let mut seen = Vec::new();
+    for algorithm in algorithms {
+        if !seen.contains(algorithm) {
+            seen.push(*algorithm);
+        }
+    }
+    let reports = seen
+        .into_iter()
+        .map(|algorithm| evaluate_routing(&agents.with_algorithm(algorithm), cases));
+    reports.collect()
+}
+
+fn reports_json(reports: &[RoutingReport], missed: bool) -> Value {
+    let mut value = match reports {
+        [report] => json!(report),
+        reports => json!({"algorithms": reports}),
+    };
+    if let Some(value) = value.as_object_mut() {
+        value.insert("passed".to_owned(), json!(!missed));
+    }
+    value
+}
+
+fn parse_algorithm(text: &str) -> Result<SelectionAlgorithm, String> {
+    let known = SelectionAlgorithm::ALL
+        .iter()
+        .find(|algorithm| algorithm.as_str() == text);
+    known.copied().ok_or_else(|| {
+        let names: Vec<&str> = SelectionAlgorithm::ALL
+            .iter()
+            .map(|algorithm| algorithm.as_str())
+            .collect();
+        format!("expected {}", names.join(" or "))
     })
 }
 

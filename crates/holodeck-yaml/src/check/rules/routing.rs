@@ -1,8 +1,11 @@
 //! Checks which specialist agent executes a command, and what executes it otherwise.
 
-use holodeck_model::{Code, Diagnostic, FileKind};
+use holodeck_model::{Code, Diagnostic, FileKind, SelectionAlgorithm};
 
 use super::{Rules, View};
+
+/// Why a setting has no effect with another algorithm.
+const KEYWORD_ONLY: &str = "it acts with `algorithm: keyword-v1` in `routing.agents`";
 
 /// The executors, in the order in which they are tried.
 const ORDER: [&str; 3] = ["sdk", "skills", "legacy"];
@@ -57,6 +60,25 @@ fn check_agents(rules: &mut Rules<'_>, agents: &View) {
         let diagnostic =
             Diagnostic::error(Code::InconsistentValues, message).about(weights.path.pointer(None));
         rules.add(weights.named_at, diagnostic);
+    }
+    check_algorithm(rules, agents, &directories);
+}
+
+/// Warns of settings that act in `keyword-v1` only.
+fn check_algorithm(rules: &mut Rules<'_>, agents: &View, directories: &[View]) {
+    let named = rules.text(agents, "algorithm");
+    let named = named.unwrap_or(SelectionAlgorithm::default().as_str());
+    let algorithm = SelectionAlgorithm::ALL
+        .iter()
+        .find(|known| known.as_str() == named);
+    if algorithm.is_none_or(|algorithm| *algorithm == SelectionAlgorithm::KeywordV1) {
+        return;
+    }
+    for key in ["weights", "candidate_floor"] {
+        rules.warn_no_effect(agents, key, KEYWORD_ONLY);
+    }
+    for directory in directories {
+        rules.warn_no_effect(directory, "core", KEYWORD_ONLY);
     }
 }
 
