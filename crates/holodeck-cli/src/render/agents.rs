@@ -3,7 +3,7 @@
 use holodeck::{
     RoutingReport,
     model::{AgentDoc, AgentMode, Tier},
-    orchestrator::{AgentDefinition, Route, ScoredAgent, SelectedBy},
+    orchestrator::{AgentDefinition, Route, ScoredAgent, SelectedBy, Selection},
     reports::format::{count, printable},
 };
 
@@ -97,9 +97,20 @@ fn mode(mode: Option<AgentMode>) -> &'static str {
 
 /// Renders a selection, and the refusal if its agent would not execute the task.
 pub(crate) fn route(route: &Route) -> String {
-    let selection = &route.selection;
+    let mut text = selection(&route.selection);
+    if let Some(refusal) = &route.refusal {
+        text.push_str(&format!(
+            "not routed  {}: {}\n",
+            route.decision.as_str(),
+            one_line(refusal)
+        ));
+    }
+    text
+}
+
+fn selection(selection: &Selection) -> String {
     let reason = one_line(&selection.reason);
-    let mut text = match (&selection.agent, selection.selected_by) {
+    match (&selection.agent, selection.selected_by) {
         (Some(name), SelectedBy::Score | SelectedBy::Command) => {
             format!(
                 "{}  {:.2}  {}\n",
@@ -110,15 +121,7 @@ pub(crate) fn route(route: &Route) -> String {
         }
         (Some(name), _) => format!("{}  {}\n", strong(&one_line(name)), dim(&reason)),
         (None, _) => format!("no agent  {}\n", dim(&reason)),
-    };
-    if let Some(refusal) = &route.refusal {
-        text.push_str(&format!(
-            "not routed  {}: {}\n",
-            route.decision.as_str(),
-            one_line(refusal)
-        ));
     }
-    text
 }
 
 /// The best agents, each with the parts of its score.

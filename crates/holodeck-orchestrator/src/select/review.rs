@@ -55,7 +55,7 @@ impl AgentSelector {
     }
 }
 
-/// What was found about the agents of a registry.
+/// The findings about the agents of a registry.
 pub(super) struct Findings<'a> {
     registry: &'a AgentRegistry,
     diagnostics: Vec<Diagnostic>,

@@ -141,10 +141,10 @@ fn why(agent: &str, selection: &Selection, least: f64) -> String {
 
 /// The line that would lift an agent: triggers of its own text.
 fn lift(doc: &AgentDoc) -> String {
-    let told = terms::terms(&format!("{} {}", doc.name, doc.description));
+    let own = terms::terms(&format!("{} {}", doc.name, doc.description));
     let words = telling_words(&doc.body, OFFERED * 4).into_iter();
     let words: Vec<String> = words
-        .filter(|word| terms::terms(word).is_disjoint(&told))
+        .filter(|word| terms::terms(word).is_disjoint(&own))
         .take(OFFERED)
         .collect();
     if words.is_empty() {

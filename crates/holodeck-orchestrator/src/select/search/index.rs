@@ -51,7 +51,7 @@ struct Posting {
     /// The part that weighs most.
     part: Part,
     /// Whether it is in more than the instructions.
-    is_told: bool,
+    is_declared: bool,
 }
 
 /// The words of all agents.
@@ -83,7 +83,7 @@ impl Index {
             .words
             .iter()
             .filter(|(word, found)| {
-                word.chars().count() >= COMPARED_TO && found.iter().any(|posting| posting.is_told)
+                word.chars().count() >= COMPARED_TO && found.iter().any(|posting| posting.is_declared)
             })
             .map(|(word, _)| word)
             .collect();
@@ -102,18 +102,18 @@ impl Index {
 
     fn add(&mut self, agent: usize, doc: &AgentDoc) {
         let mut words: BTreeMap<String, Posting> = BTreeMap::new();
-        let mut told = BTreeSet::new();
+        let mut declared = BTreeSet::new();
         for (part, weight, text) in texts(doc) {
-            let is_told = part != Part::Sections;
+            let is_declared = part != Part::Sections;
             for term in terms::terms(&text) {
-                if is_told {
-                    told.insert(term.clone());
+                if is_declared {
+                    declared.insert(term.clone());
                 }
                 let posting = words.entry(term).or_insert(Posting {
                     agent,
                     weight: 0,
                     part,
-                    is_told,
+                    is_declared,
                 });
                 // The texts are sorted by weight, so that the first part weighs most.
                 posting.weight += weight;
@@ -122,7 +122,7 @@ impl Index {
         for (word, posting) in words {
             self.words.entry(word).or_default().push(posting);
         }
-        for (topic, count) in topics().of_agent(&told, &terms::terms(&doc.name)) {
+        for (topic, count) in topics().of_agent(&declared, &terms::terms(&doc.name)) {
             let about = ABOUT.get(count.saturating_sub(1)).or(ABOUT.last()).copied();
             if let (Some(topic), Some(about)) = (self.topics.get_mut(topic), about) {
                 topic.push((agent, about));
@@ -141,7 +141,7 @@ impl Index {
         }
     }
 
-    /// Tells `found` the evidence of each term for each agent that it speaks for: the strongest of what the term says.
+    /// Reports to `found` the evidence of each term for each agent that it speaks for: the strongest of what the term says.
     pub(super) fn search(&self, task: &BTreeSet<String>, mut found: impl FnMut(&str, usize, Part, i64)) {
         let about = topics().of_task(task);
         let mut best: Vec<(i64, Part)> = vec![(0, Part::Name); self.agents];
@@ -200,7 +200,7 @@ impl Index {
             let weight = weight.min(terms::weight(word));
             let says =
                 rarity(postings.len(), self.agents) * weight / RARE * LOOKS_ALIKE / RARE * alike / RARE;
-            for posting in postings.iter().filter(|posting| posting.is_told) {
+            for posting in postings.iter().filter(|posting| posting.is_declared) {
                 raise(
                     posting.agent,
                     Part::Similar,
@@ -254,7 +254,7 @@ impl Index {
         for (word, postings) in &self.words {
             for posting in postings {
                 let words = own.entry(posting.agent).or_default();
-                words.insert(word, (posting.weight, posting.is_told));
+                words.insert(word, (posting.weight, posting.is_declared));
             }
         }
         let mut triggers: BTreeMap<usize, Vec<BTreeSet<&str>>> = BTreeMap::new();

@@ -67,6 +67,9 @@ fn check_agents(rules: &mut Rules<'_>, agents: &View) {
 /// Warns of settings that act in `keyword-v1` only.
 fn check_algorithm(rules: &mut Rules<'_>, agents: &View, directories: &[View]) {
     let named = rules.text(agents, "algorithm");
+    if named.is_none() && rules.has(agents, "algorithm") {
+        return;
+    }
     let named = named.unwrap_or(SelectionAlgorithm::default().as_str());
     let algorithm = SelectionAlgorithm::ALL
         .iter()
