@@ -7,21 +7,20 @@ use std::{
     collections::{HashMap, VecDeque},
     panic::AssertUnwindSafe,
     sync::Arc,
-    time::Duration,
 };
 
 use futures::FutureExt as _;
 use holodeck_eval::JudgedLine;
 use holodeck_model::{CaseState, case_label};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::mpsc,
     task::{Id, JoinError, JoinSet},
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Budget, RunError, RunEvent, RunSink,
+    Budget, RunControl, RunError, RunEvent, RunSink, Stop,
     budget::Meter,
     execute::{Blocker, CaseEnd, Executor},
     grading::{Earlier, GradedUnit, GradingStage},
@@ -31,26 +30,6 @@ use holodeck_runs::{CaseReport, CaseTrials, Grade, Journal, RunEnd, RunEndKind, 
 /// No further case is started after this number of consecutive cases without a connection to the endpoint.
 const MAX_UNREACHABLE: u32 = 3;
 
-/// Stops a run from outside. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct RunControl {
-    stop: watch::Sender<Stop>,
-}
-
-/// The extent to which a run must stop.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stop {
-    /// Not at all.
-    #[default]
-    No,
-    /// No further case is started; running ones finish and count.
-    Drain,
-    /// Running cases are stopped as well; they count as not run.
-    Now,
-    /// As [`Now`](Self::Now), and the run ends by this time: what has not closed by then is killed.
-    By(Instant),
-}
-
 /// The end of a run that was asked to stop.
 fn end_by(stop: Stop) -> RunEnd {
     let how = match stop {
@@ -58,73 +37,6 @@ fn end_by(stop: Stop) -> RunEnd {
         Stop::No | Stop::Drain | Stop::Now => RunEndKind::Interrupted,
     };
     RunEnd::early(how, how.as_str())
-}
-
-impl Default for RunControl {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl RunControl {
-    /// A control without a request to stop.
-    pub fn new() -> Self {
-        Self {
-            stop: watch::Sender::new(Stop::No),
-        }
-    }
-
-    /// Requests a stop: after the first request running cases finish, after the second they are stopped.
-    pub fn interrupt(&self) -> Stop {
-        self.stop.send_modify(|stop| {
-            *stop = match stop {
-                Stop::No => Stop::Drain,
-                Stop::Drain | Stop::Now => Stop::Now,
-                Stop::By(_) => *stop,
-            };
-        });
-        *self.stop.borrow()
-    }
-
-    /// Stops running cases and ends the run within `limit`, which includes the time for closing everything.
-    pub fn terminate(&self, limit: Duration) {
-        self.stop.send_if_modified(|stop| {
-            let first = !matches!(stop, Stop::By(_));
-            if first {
-                *stop = Stop::By(Instant::now() + limit);
-            }
-            first
-        });
-    }
-
-    /// The requested stop.
-    pub(crate) fn requested(&self) -> Stop {
-        *self.stop.borrow()
-    }
-
-    /// Waits until running cases must stop.
-    pub async fn cancelled(&self) {
-        let mut stop = self.stop.subscribe();
-        // This control holds a sender, so the channel is open.
-        let _ = stop.wait_for(|stop| *stop >= Stop::Now).await;
-    }
-
-    /// Waits for `work`; drops it when the deadline of a terminated run passes.
-    pub async fn within<F: Future>(&self, work: F) -> Option<F::Output> {
-        let deadline = async {
-            let mut stop = self.stop.subscribe();
-            let stop = stop.wait_for(|stop| matches!(stop, Stop::By(_))).await;
-            let stop = stop.map(|stop| *stop);
-            if let Ok(Stop::By(deadline)) = stop {
-                sleep_until(deadline).await;
-            }
-        };
-        tokio::select! {
-            biased;
-            output = work => Some(output),
-            () = deadline => None,
-        }
-    }
 }
 
 async fn until(deadline: Option<Instant>) {
@@ -202,7 +114,7 @@ impl Dispatcher<'_> {
             let grade = self.journal.verdict(unit).transpose()?;
             ended = grade.and_then(|grade| meter.add_grade(&grade)).or(ended);
         }
-        let mut stop = control.stop.subscribe();
+        let mut stop = control.subscribe();
         let cancel = CancellationToken::new();
         // Dropping this future must stop every case: JoinSet aborts its tasks, the guard stops their tools.
         let _stop_all = cancel.clone().drop_guard();

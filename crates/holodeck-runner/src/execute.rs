@@ -2,6 +2,9 @@
 //!
 //! Must not grade the answer or write to the journal; the dispatcher does.
 
+mod improve;
+mod simulate;
+
 use std::sync::Arc;
 
 use holodeck_backend_api::{AgentBackend, AgentSession, BackendError, BackendEvent};
@@ -13,8 +16,9 @@ use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner, describe_error};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use crate::{grading::GradingStage, improve::AnswerLoop, trial_resources::TrialUses};
 use holodeck_runs::{Grade, LoopRecord, UnitRecord, UserRecord};
+
+use crate::{answer_loop::AnswerLoop, grading::GradingStage, trial_resources::TrialUses};
 
 /// Executes one case at a time.
 pub(crate) struct Executor {

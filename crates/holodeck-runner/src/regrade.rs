@@ -14,10 +14,11 @@ use jiff::Timestamp;
 use crate::{
     Budget, OnFailure, Renew, RunControl, RunError, RunEvent, RunOutcome, RunSink,
     dispatch::Dispatcher,
-    grade::{CannotKeep, Graders},
+    finish::{PlannedCases, check_run_file, finish},
+    grade::Graders,
     grading::GradingStage,
     plan::match_plan,
-    run::{PlannedCases, check_combination, check_run_file, finish, select},
+    run::{check_combination, select},
 };
 use holodeck_runs::{
     CaseTrials, JOURNAL_VERSION, Journal, JournalHeader, RunEnd, RunEndKind, RunLock, RunOwner, RunStore,
@@ -209,16 +210,6 @@ fn check_kept(
 
 fn indices_of(planned: &[(usize, Option<usize>)]) -> Vec<usize> {
     planned.iter().map(|(index, _)| *index).collect()
-}
-
-impl CannotKeep {
-    pub(crate) fn into_error(self, header: &JournalHeader) -> RunError {
-        RunError::CannotKeep {
-            reason: self.reason(),
-            metric: self.metric,
-            run_id: header.run_id.clone(),
-        }
-    }
 }
 
 /// The end of a regrade: that of the run whose answers it grades. A killed run has no end; it is incomplete if a case

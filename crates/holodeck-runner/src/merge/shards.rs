@@ -9,8 +9,8 @@ use std::{
 
 use holodeck_model::{Combination, Shard};
 
-use super::{MergeError, display};
-use crate::RunError;
+use super::display;
+use crate::{MergeError, RunError};
 use holodeck_runs::{Journal, JournalError, JournalHeader, RunEndKind, RunFlags, StoredShard, changed_parts};
 
 /// The journal of a shard.

@@ -1,50 +1,12 @@
-//! The quality loop around a case. What improves an answer is behind [`AnswerLoop`]; this module knows what a run keeps
-//! of it.
+//! Runs the quality loop around a case and keeps its record.
+//!
+//! Must not decide what improves an answer; that is behind [`AnswerLoop`](crate::AnswerLoop).
 
-use async_trait::async_trait;
-use holodeck_model::{ExecutionState, FileInput, JudgeFailure, TestCase};
-use holodeck_runs::LoopRecord;
-use holodeck_turn::TurnRecord;
+use holodeck_model::{ExecutionState, JudgeFailure, TestCase};
 use tokio_util::sync::CancellationToken;
 
-use crate::execute::{Blocker, Conversation, Executor};
-
-/// Improves the answers of cases.
-#[async_trait]
-pub trait AnswerLoop: Send + Sync {
-    /// The best answer to a case and how it was reached; `None` if `cancel` fired. Each further answer is a fresh
-    /// execution.
-    async fn improve(&self, first: FirstAnswer<'_>, cancel: &CancellationToken) -> Option<ImprovedAnswer>;
-
-    /// Releases what it holds.
-    async fn close(&self) -> Result<(), holodeck_backend_api::BackendError>;
-}
-
-/// The first answer to a case, with what asked for it.
-#[derive(Clone, Debug)]
-#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
-pub struct FirstAnswer<'a> {
-    /// The question.
-    pub question: &'a str,
-    /// Its files.
-    pub files: &'a [FileInput],
-    /// The unit in recordings.
-    pub unit: &'a str,
-    /// The trial of the case, from 0.
-    pub trial: u32,
-    /// The turn.
-    pub turn: TurnRecord,
-}
-
-/// The answer that a loop returned.
-#[derive(Clone, Debug)]
-#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
-pub struct ImprovedAnswer {
-    /// Its turn.
-    pub turn: TurnRecord,
-    /// The record of the loop.
-    pub record: LoopRecord,
-}
+use super::{Blocker, Conversation, Executor};
+use crate::answer_loop::{FirstAnswer, ImprovedAnswer};
 
 impl Executor {
     /// Improves the answer of a single turn, if the agent has a loop and the answer is one. `None` if this run stopped

@@ -13,8 +13,9 @@ use holodeck_model::{
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, describe_error};
 use tokio_util::sync::CancellationToken;
 
-use crate::execute::{Blocker, Conversation, Executor};
 use holodeck_runs::UserRecord;
+
+use super::{Blocker, Conversation, Executor};
 
 /// A simulated user during its conversation.
 struct Player<'a> {
