@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{
     BackendError, BackendEvent, EventStream, ExecutionResult, Outcome, StopFamily, StopReason, TokenUsage,
-    ToolCall, ToolResult, backend::next,
+    ToolCall, ToolResult, event_stream::next,
 };
 
 /// Folds [`BackendEvent`]s into the [`ExecutionResult`]. No other code does this.

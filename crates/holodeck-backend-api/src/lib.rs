@@ -11,6 +11,7 @@ mod conversation;
 mod elicitation;
 mod error;
 mod event;
+mod event_stream;
 mod fold;
 mod history;
 mod image;
@@ -21,14 +22,16 @@ mod result;
 mod session;
 mod spending;
 mod tool;
+mod turn_request;
 
 pub use answer_format::AnswerFormat;
 pub use approval::{Approval, ApprovalAsk, ApprovalBasis, ApprovalDecision, Approver, DecidedBy, Ruling};
-pub use backend::{AgentBackend, BackendFactory, EventStream, Thinking, TurnRequest};
+pub use backend::{AgentBackend, BackendFactory};
 pub use conversation::Conversation;
 pub use elicitation::{Elicitation, ElicitationAnswer, ElicitationHost};
 pub use error::{BackendError, Explanation};
 pub use event::BackendEvent;
+pub use event_stream::EventStream;
 pub use fold::{FailedTurn, ResultFold, collect};
 pub use history::{HistoryFold, HistoryItem, Opening, Role, SessionHandle};
 pub use holodeck_model::{
@@ -46,3 +49,4 @@ pub use spending::{Spending, ToolUsage, total_usage};
 pub use tool::{
     NoTools, RequestPlace, Tool, ToolCx, ToolError, ToolFilter, ToolHost, ToolOutput, ToolSource, ToolSpec,
 };
+pub use turn_request::{Thinking, TurnRequest};

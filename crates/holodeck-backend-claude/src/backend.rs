@@ -20,8 +20,9 @@ use crate::{
     core::Core,
     history,
     pool::Pool,
-    session::{ClaudeSession, StoredConversation},
-    turn::{self, OnCancel, Position, Step},
+    session::ClaudeSession,
+    stored::{Position, StoredConversation},
+    turn::{self, OnCancel, Step},
 };
 
 /// An agent on Claude Code.
@@ -154,7 +155,7 @@ impl AgentBackend for ClaudeBackend {
             stored = Some(self.write_history(&opening.whole_history())?);
         }
         let connection = if let Some(stored) = &stored {
-            stored.open(&core).await?
+            core.resume(&stored).await?
         } else {
             self.initialize().await?;
             pool.take_for_conversation().await?

@@ -5,14 +5,12 @@
 
 use std::{future::pending, sync::Arc, time::Duration};
 
-use holodeck_backend_api::{
-    Approval, ApprovalAsk, ApprovalDecision, CallDetails, Conversation, Thinking, TurnRequest,
-};
+use holodeck_backend_api::{Conversation, Thinking, TurnRequest};
 use holodeck_process::{ChildEnv, ChildProcess, ProcessError, ProcessSpec};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::mpsc,
     time::{Instant, sleep, timeout},
 };
 use tokio_util::{
@@ -24,9 +22,9 @@ use crate::{
     ClaudeOptions,
     argv::{ConversationStart, MIN_THINKING_TOKENS, argv},
     control::{ControlError, Outgoing, Pending},
-    framing::FramingError,
     home::Home,
     host::{Caller, Host},
+    incoming::Incoming,
     subagents::definitions,
     wire::Frame,
 };
@@ -64,41 +62,6 @@ pub(crate) struct Connection {
     /// The writer, the reader, and the answers to the CLI's requests.
     tasks: TaskTracker,
     stop: DropGuard,
-}
-
-/// An input of a turn.
-#[derive(Debug)]
-pub(crate) enum Incoming {
-    Frame(Box<Frame>),
-    Decided(Approval),
-    Asked(ApprovalAsk),
-    Answered {
-        call_id: String,
-        decision: ApprovalDecision,
-    },
-    /// A server asks the person; `call` gets the id of the call during which it does, if that is known.
-    Elicited {
-        ask: Box<ApprovalAsk>,
-        server: String,
-        call: oneshot::Sender<String>,
-    },
-    /// The answer to that.
-    ElicitationAnswered {
-        call_id: String,
-        decision: ApprovalDecision,
-    },
-    /// Details of a call that its result does not contain.
-    Details {
-        call_id: String,
-        details: CallDetails,
-    },
-    /// An own tool could not be run at all.
-    Unavailable {
-        call_id: String,
-        name: String,
-        reason: String,
-    },
-    Broken(FramingError),
 }
 
 /// Why no connection was opened.

@@ -19,7 +19,7 @@ use crate::{
     connection::{Connection, FailedServer, ListedServer, OpenError},
     home::Home,
     host::Host,
-    session::StoredConversation,
+    stored::StoredConversation,
     wire,
 };
 
@@ -79,6 +79,15 @@ impl Core {
     /// Starts a process for a new conversation and checks its servers.
     pub(crate) async fn open_new(&self) -> Result<Connection, BackendError> {
         self.open(self.create_home()?, &ConversationStart::new()).await
+    }
+
+    /// Starts a process that continues a stored conversation.
+    pub(crate) async fn resume(&self, stored: &StoredConversation) -> Result<Connection, BackendError> {
+        let start = ConversationStart::Resume {
+            id: stored.position.session.clone(),
+            at: stored.position.message.clone(),
+        };
+        self.open(Arc::clone(&stored.home), &start).await
     }
 
     pub(crate) fn create_home(&self) -> Result<Arc<Home>, BackendError> {

@@ -5,7 +5,8 @@
 //! `framing` splits the output into lines, `wire` parses them, and `translate` converts the frames of a turn into
 //! [`BackendEvent`](holodeck_backend_api::BackendEvent)s; these three are pure. `call_paths` finds the files that a call
 //! names. `argv` and `home` prepare the start of
-//! the CLI, `connection` runs it, `control` sends it requests, and `host` answers its requests. `turn` runs one turn;
+//! the CLI, `connection` runs it, `control` sends it requests, and `host` answers its requests; both give a turn its
+//! `incoming`. `turn` runs one turn;
 //! `pool`, `session` and `backend` build the public API on it. `in_process` offers the agent's own tools to the CLI, as
 //! an MCP server over the control channel.
 
@@ -20,11 +21,13 @@ mod history;
 mod home;
 mod host;
 mod in_process;
+mod incoming;
 mod options;
 mod pool;
 mod replay;
 mod reply;
 mod session;
+mod stored;
 mod subagents;
 mod tool;
 mod translate;

@@ -12,12 +12,11 @@ use holodeck_backend_api::{
 use tokio::task::JoinHandle;
 
 use crate::{
-    argv::ConversationStart,
     connection::Connection,
     core::Core,
-    home::Home,
     pool::Pool,
-    turn::{self, OnCancel, Position, Step},
+    stored::{Position, StoredConversation},
+    turn::{self, OnCancel, Step},
 };
 
 /// A conversation in one live process. If the process exits or a turn fails, the next turn continues in a new process,
@@ -38,35 +37,6 @@ struct Link {
     /// The end of a process that is no longer used.
     closing: Option<JoinHandle<()>>,
 }
-
-/// A conversation that a new process can continue: its position and the folder of its files.
-pub(crate) struct StoredConversation {
-    pub(crate) position: Position,
-    pub(crate) home: Arc<Home>,
-}
-
-impl StoredConversation {
-    /// Starts a process that continues the conversation.
-    pub(crate) async fn open(&self, core: &Core) -> Result<Connection, BackendError> {
-        let start = ConversationStart::Resume {
-            id: self.position.session.clone(),
-            at: self.position.message.clone(),
-        };
-        core.open(Arc::clone(&self.home), &start).await
-    }
-
-    /// Identifies the conversation and its last message.
-    pub(crate) fn handle(&self) -> Option<SessionHandle> {
-        Some(SessionHandle {
-            provider: PROVIDER.to_owned(),
-            id: self.position.session.clone(),
-            head: self.position.message.clone()?,
-        })
-    }
-}
-
-/// The provider in this backend's session handles.
-const PROVIDER: &str = "claude-code";
 
 impl ClaudeSession {
     pub(crate) fn new(
@@ -204,7 +174,7 @@ impl Link {
             return pool.take_for_conversation().await;
         };
         tracing::debug!(session = %stored.position.session, "continuing a conversation in a new process");
-        stored.open(core).await
+        core.resume(stored).await
     }
 }
 

@@ -15,8 +15,10 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::{
-    connection::{Connection, Incoming},
+    connection::Connection,
     core::Core,
+    incoming::Incoming,
+    stored::Position,
     translate::{Ending, TranslateOptions, Translator},
     wire::{self, Delivery, Frame},
 };
@@ -46,13 +48,6 @@ pub(crate) struct FinishedTurn {
     pub(crate) result: ExecutionResult,
     /// The position after the turn; `None` if the turn must not stay in the conversation.
     pub(crate) position: Option<Position>,
-}
-
-/// The CLI's ids of a conversation and its last message.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Position {
-    pub(crate) session: String,
-    pub(crate) message: Option<String>,
 }
 
 /// Sends `request` on `connection` and streams the turn. After an error, or if the stream is dropped before its end,

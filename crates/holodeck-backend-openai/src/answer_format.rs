@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holodeck_backend_api::AnswerFormat;
 use serde_json::{Value, json};
 
-use crate::driver::parse_deciding;
+use crate::json::parse_deciding;
 
 mod strict;
 

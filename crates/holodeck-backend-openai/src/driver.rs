@@ -18,7 +18,7 @@ use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, M
 use holodeck_http::{
     CallOptions, HttpClient, HttpError, Pacer, Response, Retry, RetryPolicy, SseEvent, SseStream, decode_sse,
 };
-use holodeck_model::{Env, Location, ReasoningInContent, ResolvedAgent, mend_json, parse_json_strictly};
+use holodeck_model::{Env, Location, ReasoningInContent, ResolvedAgent, mend_json};
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -29,7 +29,9 @@ use crate::{
     Endpoint,
     assemble::Assembler,
     dialect::{Attempts, Learnt, Refusal},
-    failure, parameters,
+    failure,
+    json::{is_loose, parse_lenient, tighten_json},
+    parameters,
     wire::Chunk,
 };
 
@@ -615,59 +617,6 @@ fn mend_event(mut event: SseEvent) -> SseEvent {
         event.data = tighten_json(&event.data);
     }
     event
-}
-
-/// Whether a text may have what some servers write and JSON does not allow.
-fn is_loose(text: &str) -> bool {
-    text.bytes().any(|byte| byte < b' ') || text.contains("Infinity") || text.contains("NaN")
-}
-
-/// Writes raw control characters in strings as escapes, and numbers that JSON does not have as `null`.
-fn tighten_json(text: &str) -> String {
-    let mut tight = String::with_capacity(text.len() + 8);
-    let (mut in_string, mut escaped) = (false, false);
-    let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        if !in_string {
-            let word = ["-Infinity", "Infinity", "NaN"]
-                .iter()
-                .find(|word| rest.starts_with(**word));
-            if let Some(word) = word {
-                tight.push_str("null");
-                rest = rest.get(word.len()..).unwrap_or_default();
-                continue;
-            }
-        }
-        match c {
-            '"' if !escaped => in_string = !in_string,
-            c if in_string && u32::from(c) < 0x20 => {
-                tight.push_str(&format!("\\u{:04x}", u32::from(c)));
-                rest = rest.get(c.len_utf8()..).unwrap_or_default();
-                escaped = false;
-                continue;
-            }
-            _ => {}
-        }
-        escaped = in_string && c == '\\' && !escaped;
-        tight.push(c);
-        rest = rest.get(c.len_utf8()..).unwrap_or_default();
-    }
-    tight
-}
-
-/// Parses JSON, even if it contains unpaired surrogates.
-pub(crate) fn parse_lenient(json: &[u8]) -> Option<Value> {
-    let strict = serde_json::from_slice(json).ok();
-    strict
-        .or_else(|| serde_json::from_str(&mend_json(json)?).ok())
-        .or_else(|| serde_json::from_str(&tighten_json(std::str::from_utf8(json).ok()?)).ok())
-}
-
-/// Parses JSON that decides about a verdict, even if it contains unpaired surrogates. A key that appears twice in an
-/// object is an error.
-pub(crate) fn parse_deciding(json: &str) -> serde_json::Result<Value> {
-    parse_json_strictly(json)
-        .or_else(|error| mend_json(json.as_bytes()).map_or(Err(error), |mended| parse_json_strictly(&mended)))
 }
 
 fn is_json(response: &Response) -> bool {

@@ -13,6 +13,7 @@ mod dialect;
 mod driver;
 mod endpoint;
 mod failure;
+mod json;
 mod message;
 mod number_odds;
 mod parameters;

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod approvals;
+mod file_error;
 mod files;
 mod import;
 mod live;
@@ -13,7 +14,8 @@ mod service;
 pub use {holodeck_backend_api as api, holodeck_events as events, holodeck_model as model};
 
 pub use approvals::Patience;
-pub use files::{FileError, FileVault, StoredFile, TextEmbedder};
+pub use file_error::FileError;
+pub use files::{FileVault, StoredFile, TextEmbedder};
 pub use holodeck_backend_api::Thinking;
 pub use import::PastTurn;
 pub use masking::mask_events;

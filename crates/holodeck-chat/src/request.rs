@@ -7,7 +7,7 @@ use holodeck_backend_api::Thinking;
 use holodeck_events::{RecordError, StoreError};
 use holodeck_model::{FileInput, events::AgentExecutionResult};
 
-use crate::FileError;
+use crate::file_error::FileError;
 
 /// A message to an agent, and how it is answered.
 #[derive(Clone, Debug, Default)]

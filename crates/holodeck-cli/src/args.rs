@@ -1,30 +1,8 @@
-//! The command line as parsed; `command` interprets it.
+//! Arguments that several commands share.
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Parser, Subcommand, ValueEnum};
-
-use crate::command::{
-    agents::AgentsArgs, approvals::ApprovalsArgs, chat::ChatArgs, completions::CompletionsArgs,
-    config::ConfigArgs, doctor::DoctorArgs, events::EventsArgs, index::IndexArgs, init::InitArgs,
-    internal::InternalArgs, mcp::McpArgs, quality::QualityArgs, run::RunArgs, schema::SchemaArgs,
-    serve::ServeArgs, sessions::SessionsArgs, test::TestArgs, validate::ValidateArgs,
-};
-
-/// Define AI agents in YAML, test them and evaluate their answers.
-#[derive(Debug, Parser)]
-#[command(
-    name = "holodeck",
-    version,
-    arg_required_else_help = true,
-    max_term_width = 100
-)]
-pub(crate) struct Args {
-    #[command(flatten)]
-    pub(crate) global: GlobalArgs,
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
+use clap::{ArgAction, ValueEnum};
 
 /// Flags that every command accepts.
 #[derive(Clone, Debug, clap::Args)]
@@ -55,48 +33,6 @@ pub(crate) enum ColorWhen {
     Always,
     /// Not at all.
     Never,
-}
-
-/// The commands.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Create a project: an agent with test cases that are ready to run.
-    Init(InitArgs),
-    /// Check an agent file and report every problem.
-    Validate(ValidateArgs),
-    /// Print the JSON Schema of agent files, for editors.
-    Schema(SchemaArgs),
-    /// Ask the agent one question, or execute a command.
-    Run(RunArgs),
-    /// Hold a conversation with the agent.
-    Chat(Box<ChatArgs>),
-    /// Serve agents over HTTP.
-    Serve(ServeArgs),
-    /// Run an agent's test cases, check every answer and report the results.
-    Test(Box<TestArgs>),
-    /// List, select and check specialist agents.
-    Agents(AgentsArgs),
-    /// List, show and delete conversations.
-    Sessions(SessionsArgs),
-    /// Examine stored quality loops.
-    Quality(QualityArgs),
-    /// Answer questions about tool calls from another terminal.
-    Approvals(ApprovalsArgs),
-    /// Export and check the events of conversations.
-    Events(EventsArgs),
-    /// Check what the agent needs: credentials, the model's endpoint, programs, folders, indexes.
-    Doctor(DoctorArgs),
-    /// Build, inspect and search the agent's indexes.
-    Index(IndexArgs),
-    /// Find MCP servers and add them to the agent file.
-    Mcp(McpArgs),
-    /// Write the settings that agents share.
-    Config(ConfigArgs),
-    /// Print a completion script for a shell.
-    Completions(CompletionsArgs),
-    /// Commands for the project's own tooling.
-    #[command(hide = true)]
-    Internal(InternalArgs),
 }
 
 /// The agent file, an argument of several commands.

@@ -29,12 +29,72 @@ use holodeck::{
     yaml::{Load, LoadedAgent},
 };
 
+use clap::{Parser, Subcommand};
+
 use crate::{
-    args::{Args, Command},
+    args::GlobalArgs,
     failure::{Failure, Problem},
     render::{self, DiagnosticFilter},
+    shell::shell_word,
     terminal::{Terminal, Verbosity, set_redactor},
 };
+
+/// Define AI agents in YAML, test them and evaluate their answers.
+#[derive(Debug, Parser)]
+#[command(
+    name = "holodeck",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Create a project: an agent with test cases that are ready to run.
+    Init(init::InitArgs),
+    /// Check an agent file and report every problem.
+    Validate(validate::ValidateArgs),
+    /// Print the JSON Schema of agent files, for editors.
+    Schema(schema::SchemaArgs),
+    /// Ask the agent one question, or execute a command.
+    Run(run::RunArgs),
+    /// Hold a conversation with the agent.
+    Chat(Box<chat::ChatArgs>),
+    /// Serve agents over HTTP.
+    Serve(serve::ServeArgs),
+    /// Run an agent's test cases, check every answer and report the results.
+    Test(Box<test::TestArgs>),
+    /// List, select and check specialist agents.
+    Agents(agents::AgentsArgs),
+    /// List, show and delete conversations.
+    Sessions(sessions::SessionsArgs),
+    /// Examine stored quality loops.
+    Quality(quality::QualityArgs),
+    /// Answer questions about tool calls from another terminal.
+    Approvals(approvals::ApprovalsArgs),
+    /// Export and check the events of conversations.
+    Events(events::EventsArgs),
+    /// Check what the agent needs: credentials, the model's endpoint, programs, folders, indexes.
+    Doctor(doctor::DoctorArgs),
+    /// Build, inspect and search the agent's indexes.
+    Index(index::IndexArgs),
+    /// Find MCP servers and add them to the agent file.
+    Mcp(mcp::McpArgs),
+    /// Write the settings that agents share.
+    Config(config::ConfigArgs),
+    /// Print a completion script for a shell.
+    Completions(completions::CompletionsArgs),
+    /// Commands for the project's own tooling.
+    #[command(hide = true)]
+    Internal(internal::InternalArgs),
+}
 
 pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     match args.command {
@@ -108,16 +168,6 @@ pub(crate) fn as_argument(path: &Path) -> String {
         String::new()
     } else {
         format!(" {}", shell_word(&path.display().to_string()))
-    }
-}
-
-/// A text as one word of a shell command.
-pub(crate) fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+".contains(c);
-    if text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 

@@ -14,7 +14,7 @@ use holodeck::{
 
 use holodeck::{OpenEventsError, RefusedTarget};
 
-use crate::command::shell_word;
+use crate::shell::shell_word;
 
 /// Why a command failed.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ mod failure;
 mod interrupt;
 mod logging;
 mod render;
+mod shell;
 mod start;
 mod terminal;
 

@@ -6,8 +6,9 @@ use clap::Parser as _;
 use holodeck::processes;
 
 use crate::{
-    args::Args,
-    command, crash,
+    command,
+    command::Args,
+    crash,
     failure::{Failure, Problem},
     logging, render,
     terminal::Terminal,

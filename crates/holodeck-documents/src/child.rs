@@ -11,7 +11,7 @@ use holodeck_process::{AtLimit, Exit, OwnLimits, ProcessError, ProcessOutput, Pr
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::{ConvertLimits, ConvertOptions, Converted, Document, Format, Limit, Problem, convert};
+use crate::{ConvertLimits, ConvertOptions, Converted, Document, Format, Limit, Problem, convert, text};
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
@@ -69,7 +69,7 @@ pub(crate) async fn recognise(
     if !output.exit.success() {
         return Err(Problem::Crashed(exit_reason(output.exit, &output.stderr)));
     }
-    let (text, _) = convert::text::decode(&output.stdout);
+    let (text, _) = text::decode(&output.stdout);
     Ok(text.trim().to_owned())
 }
 
@@ -131,27 +131,9 @@ pub fn answer_conversion(input: impl Read, output: impl Write) -> io::Result<()>
         Ok(Ok(Converted::Text(document))) => Answer::Document(document),
         Ok(Ok(Converted::Image(_))) => Answer::Problem(Problem::Unsupported("a picture is".to_owned())),
         Ok(Err(problem)) => Answer::Problem(problem),
-        Err(panic) => Answer::Problem(Problem::Crashed(panic_reason(panic.as_ref()))),
+        Err(panic) => Answer::Problem(Problem::Crashed(convert::panic_reason(panic.as_ref()))),
     };
     let mut output = BufWriter::new(output);
     serde_json::to_writer(&mut output, &answer)?;
     output.flush()
-}
-
-/// The reason of a panic, as far as it concerns the file: messages of the standard library describe code.
-pub(crate) fn panic_reason(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    let text = text.unwrap_or("no reason was given");
-    let of_code = [
-        "called `",
-        "index out of bounds",
-        "attempt to ",
-        "range ",
-        "slice index",
-    ];
-    if of_code.iter().any(|begin| text.starts_with(begin)) {
-        return "a part of the file is missing or wrong".to_owned();
-    }
-    text.to_owned()
 }

@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use crate::{ConvertOptions, Converted, Document, DocumentError, Format, Picture, Problem, format};
+use crate::{ConvertOptions, Converted, Document, DocumentError, Format, Picture, Problem, detect};
 
 mod blocks;
 pub(crate) mod delimited;
@@ -15,7 +15,7 @@ mod pages;
 mod pdf;
 mod pptx;
 mod table;
-pub(crate) mod text;
+mod text;
 mod workbook;
 mod xml;
 
@@ -41,7 +41,7 @@ pub(crate) fn checked(
     if size > limit {
         return Err(Problem::TooLarge { size, limit });
     }
-    let (format, note) = format::detect(name, options.format, bytes)?;
+    let (format, note) = detect::detect(name, options.format, bytes)?;
     options.check(format)?;
     Ok((format, note))
 }
@@ -101,4 +101,22 @@ pub(crate) fn plain(text: String, notes: Vec<String>) -> Document {
         notes,
         ..Document::default()
     }
+}
+
+/// The reason of a panic, as far as it concerns the file: messages of the standard library describe code.
+pub(crate) fn panic_reason(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    let text = text.unwrap_or("no reason was given");
+    let of_code = [
+        "called `",
+        "index out of bounds",
+        "attempt to ",
+        "range ",
+        "slice index",
+    ];
+    if of_code.iter().any(|begin| text.starts_with(begin)) {
+        return "a part of the file is missing or wrong".to_owned();
+    }
+    text.to_owned()
 }

@@ -4,7 +4,6 @@ use std::{
     ffi::OsString,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use holodeck_model::io_reason;
@@ -13,7 +12,7 @@ use tokio::{io::AsyncReadExt as _, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ConvertOptions, Converted, Document, DocumentError, Format, Picture, Problem,
+    ConvertLimits, ConvertOptions, Converted, Document, DocumentError, Format, Picture, Problem,
     cache::{Cache, Key},
     child, convert,
 };
@@ -40,28 +39,6 @@ impl Isolation {
         Self::Child {
             program: program.into(),
             args: vec!["internal".into(), "convert".into()],
-        }
-    }
-}
-
-/// Limits on converting one file in a child process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConvertLimits {
-    /// Time from start to end.
-    pub time: Duration,
-    /// Bytes of memory, as address space.
-    pub memory: u64,
-    /// Bytes of output.
-    pub output: usize,
-}
-
-impl Default for ConvertLimits {
-    /// A minute, 1 GiB, and 64 MiB of text.
-    fn default() -> Self {
-        Self {
-            time: Duration::from_mins(1),
-            memory: 1024 * 1024 * 1024,
-            output: 64 * 1024 * 1024,
         }
     }
 }

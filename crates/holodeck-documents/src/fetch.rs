@@ -8,7 +8,9 @@ mod error;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use holodeck_http::{CallOptions, Headers, HttpClient, HttpOptions, HttpUrl, Reach, Response, SetupError};
+use holodeck_http::{
+    CallOptions, Headers, HttpClient, HttpError, HttpOptions, HttpUrl, Reach, Response, SetupError,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -141,7 +143,7 @@ impl Fetcher {
                     if location.is_empty() {
                         return Err(FetchError::NoLocation { url });
                     }
-                    let next = url.redirected(location)?;
+                    let next = url.redirected(location).map_err(HttpError::from)?;
                     if url.is_https() && !next.is_https() {
                         return Err(FetchError::Unprotected { from: url, to: next });
                     }

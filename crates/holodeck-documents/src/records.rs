@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Format;
-use crate::convert::text::decode;
+use crate::text::decode;
 pub(crate) use error::{RecordAt, RecordError, RecordProblem};
 
 /// How the records of a file are read.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use holodeck_http::{HttpError, HttpUrl};
+use holodeck_http::{HttpUrl, InvalidUrl};
 
 /// The meaning of a tool's `source`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum SourceError {
     NoFile(String),
     /// An invalid URL.
     #[error(transparent)]
-    Url(#[from] HttpError),
+    Url(#[from] InvalidUrl),
 }
 
 impl Source {

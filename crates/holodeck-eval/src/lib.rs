@@ -7,6 +7,7 @@ mod config_problem;
 mod format;
 mod grader;
 mod input;
+mod instructions;
 mod json_text;
 mod judges;
 mod masked;
@@ -26,7 +27,8 @@ pub use {holodeck_backend_api as api, holodeck_model as model};
 pub use format::VerdictFormat;
 pub use holodeck_model::{ExpectedTool, MetricConfig, StandardMetric};
 pub use input::{CalledTool, ConversationTurn, EvalInput};
-pub use judges::{JUDGE_INSTRUCTIONS, JUDGE_PROMPTS, derive_steps};
+pub use instructions::{JUDGE_INSTRUCTIONS, USER_INSTRUCTIONS};
+pub use judges::{JUDGE_PROMPTS, derive_steps};
 pub use masked::{InputText, MaskedInput, MaskedText};
 pub use metric::{
     Asked, AskingMetric, CountingJudge, Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest,
@@ -34,5 +36,5 @@ pub use metric::{
 };
 pub use nlp::WORDNET_LICENSE;
 pub use quality::{QualityQuestion, QualityVerdict};
-pub use simulated_user::{USER_INSTRUCTIONS, UserMessage, UserStatus, UserView};
+pub use simulated_user::{UserMessage, UserStatus, UserView};
 pub use tool_calls::{ApprovalsOutcome, ToolExpectations, ToolsOutcome, check_approvals, check_tools};

@@ -7,6 +7,7 @@ mod chunks;
 mod citations;
 mod draft;
 mod fold;
+mod ignored;
 mod recorder;
 mod recording;
 mod run_log;
@@ -25,7 +26,8 @@ pub use agui::{AgUiEvent, AgUiMetadata, AgUiOptions, AgUiRequest, AgUiRun, RunAg
 pub use check::{Invariant, StreamChecker, View, Violation, replay_violations};
 pub use draft::Draft;
 pub use fold::{agent_execution_result, execution_result, history};
-pub use recorder::{Ignored, NewRun, RunRecorder};
+pub use ignored::Ignored;
+pub use recorder::{NewRun, RunRecorder};
 pub use recording::{Delivery, EventSink, RecordError, RecordedRun, Recording};
 pub use source::{Ids, RandomIds};
 pub use store::{

@@ -6,10 +6,9 @@ use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult, ResultFold, ToolResult};
 use holodeck_model::events::{Attachment, EventBody, UserMessage};
-use serde::{Deserialize, Serialize};
 
 use crate::{
-    Clock, Draft, Ids, Trajectory,
+    Clock, Draft, Ids, Ignored, Trajectory,
     agent_log::{AgentLog, RunEnd},
     draft::{Drafts, Origin},
     run_log::RunLog,
@@ -44,47 +43,6 @@ impl NewRun {
             ..Self::default()
         }
     }
-}
-
-/// An event of a backend that is not recorded because it would break an invariant.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Ignored {
-    /// A call whose id is already known.
-    RepeatedCall {
-        /// Its id.
-        id: String,
-    },
-    /// A second result of a call.
-    RepeatedResult {
-        /// The call.
-        id: String,
-    },
-    /// A result without its call.
-    ResultWithoutCall {
-        /// The call.
-        id: String,
-    },
-    /// A second question while one is open.
-    RepeatedAsk {
-        /// The call.
-        id: String,
-    },
-    /// A question without the id of its call.
-    AskWithoutId,
-    /// A question about a call that has its result.
-    AskAfterResult {
-        /// The call.
-        id: String,
-    },
-    /// An answer without a question.
-    AnswerWithoutAsk {
-        /// The call.
-        id: String,
-    },
-    /// An event after the end.
-    AfterEnd,
 }
 
 /// Turns the stream of one turn into events. A pure state machine: the same input, clock and ids give the same events,

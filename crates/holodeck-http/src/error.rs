@@ -4,21 +4,16 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::HttpUrl;
 use crate::excerpt;
+use crate::url::{HttpUrl, InvalidUrl};
 
 /// Why a request got no usable answer. Contains no header values, user names or query strings.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
     /// The text is not a usable `http(s)` URL.
-    #[error("invalid URL `{url}`: {reason}")]
-    InvalidUrl {
-        /// The text without secrets.
-        url: String,
-        /// The reason.
-        reason: String,
-    },
+    #[error(transparent)]
+    InvalidUrl(#[from] InvalidUrl),
     /// A header value has characters that headers do not allow.
     #[error("the value for header `{name}` contains characters that are not allowed in a header")]
     InvalidHeader {
@@ -105,7 +100,7 @@ impl HttpError {
                 matches!(status, 408 | 409 | 425 | 429 | 500 | 502..=504 | 506..=599)
             }
             Self::Body { .. } => true,
-            Self::InvalidUrl { .. }
+            Self::InvalidUrl(_)
             | Self::InvalidHeader { .. }
             | Self::Timeout { .. }
             | Self::TooLarge { .. }

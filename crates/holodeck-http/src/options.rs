@@ -1,11 +1,11 @@
-//! Settings of a client: limits, proxies, certificates, and the addresses that it may connect to.
+//! Settings of a client: sizes, proxies, certificates, and the addresses that it may connect to.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use secrecy::SecretString;
 
-use crate::{Pacer, Reach, RetryPolicy};
+use crate::Reach;
 
 /// How a client connects and what it accepts.
 #[derive(Clone, Debug)]
@@ -97,28 +97,6 @@ pub enum LoopbackProxy {
     Bypass,
     /// Like any other host.
     Use,
-}
-
-/// Limits of one call.
-#[derive(Clone, Debug)]
-pub struct CallOptions {
-    /// Time for the whole call: every attempt, the waits between them and the body. Waiting for the pacer does not
-    /// count.
-    pub timeout: Option<Duration>,
-    /// When to retry.
-    pub retry: RetryPolicy,
-    /// Spaces requests out; each attempt is one request.
-    pub pacer: Option<Pacer>,
-}
-
-impl Default for CallOptions {
-    fn default() -> Self {
-        Self {
-            timeout: Some(Duration::from_mins(1)),
-            retry: RetryPolicy::default(),
-            pacer: None,
-        }
-    }
 }
 
 #[cfg(test)]

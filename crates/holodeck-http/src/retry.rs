@@ -1,4 +1,4 @@
-//! The one retry policy.
+//! Limits of one call, and the one retry policy.
 
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -9,7 +9,7 @@ use jiff::fmt::rfc2822;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::{CallOptions, HttpError};
+use crate::{HttpError, Pacer};
 
 /// When to retry a failed request: exponential backoff with full jitter, or the wait that the server requested.
 #[derive(Clone, Debug)]
@@ -75,6 +75,28 @@ impl RetryPolicy {
             .saturating_mul(2_u32.saturating_pow(retries))
             .min(self.max_wait);
         Some(ceiling.mul_f64(jitter))
+    }
+}
+
+/// Limits of one call.
+#[derive(Clone, Debug)]
+pub struct CallOptions {
+    /// Time for the whole call: every attempt, the waits between them and the body. Waiting for the pacer does not
+    /// count.
+    pub timeout: Option<Duration>,
+    /// When to retry.
+    pub retry: RetryPolicy,
+    /// Spaces requests out; each attempt is one request.
+    pub pacer: Option<Pacer>,
+}
+
+impl Default for CallOptions {
+    fn default() -> Self {
+        Self {
+            timeout: Some(Duration::from_mins(1)),
+            retry: RetryPolicy::default(),
+            pacer: None,
+        }
     }
 }
 

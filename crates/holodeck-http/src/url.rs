@@ -6,7 +6,16 @@ use std::sync::Arc;
 
 use reqwest::Url;
 
-use crate::HttpError;
+/// A text that is not a usable `http(s)` URL.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid URL `{url}`: {reason}")]
+#[non_exhaustive]
+pub struct InvalidUrl {
+    /// The text without secrets.
+    pub url: String,
+    /// The reason.
+    pub reason: String,
+}
 
 /// An `http` or `https` URL whose text form leaves out user name, password, query and fragment.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -14,8 +23,8 @@ pub struct HttpUrl(Arc<Url>);
 
 impl HttpUrl {
     /// Parses an absolute `http` or `https` URL.
-    pub fn parse(text: &str) -> Result<Self, HttpError> {
-        let invalid = |reason: String| HttpError::InvalidUrl {
+    pub fn parse(text: &str) -> Result<Self, InvalidUrl> {
+        let invalid = |reason: String| InvalidUrl {
             url: without_secrets(text),
             reason,
         };
@@ -60,14 +69,11 @@ impl HttpUrl {
     }
 
     /// The target of a `Location` header of this URL.
-    pub fn redirected(&self, location: &str) -> Result<Self, HttpError> {
-        let url = self
-            .0
-            .join(location.trim())
-            .map_err(|error| HttpError::InvalidUrl {
-                url: without_secrets(location),
-                reason: error.to_string(),
-            })?;
+    pub fn redirected(&self, location: &str) -> Result<Self, InvalidUrl> {
+        let url = self.0.join(location.trim()).map_err(|error| InvalidUrl {
+            url: without_secrets(location),
+            reason: error.to_string(),
+        })?;
         Self::parse(url.as_str())
     }
 
@@ -82,8 +88,8 @@ impl HttpUrl {
     }
 
     /// Resolves a `reference` in an answer from here: a path, or a whole URL.
-    pub fn resolve(&self, reference: &str) -> Result<Self, HttpError> {
-        let resolved = self.0.join(reference).map_err(|error| HttpError::InvalidUrl {
+    pub fn resolve(&self, reference: &str) -> Result<Self, InvalidUrl> {
+        let resolved = self.0.join(reference).map_err(|error| InvalidUrl {
             url: without_secrets(reference),
             reason: error.to_string(),
         })?;
@@ -149,9 +155,9 @@ impl fmt::Debug for HttpUrl {
 }
 
 impl FromStr for HttpUrl {
-    type Err = HttpError;
+    type Err = InvalidUrl;
 
-    fn from_str(text: &str) -> Result<Self, HttpError> {
+    fn from_str(text: &str) -> Result<Self, InvalidUrl> {
         Self::parse(text)
     }
 }

@@ -3,20 +3,16 @@
 mod attentive;
 mod calls;
 mod connect;
-mod connection;
 mod content;
 mod error;
-mod handler;
 mod hosts;
 mod http;
-mod listing;
 mod options;
 mod plan;
 mod sampler;
 mod server;
 mod sse;
 mod stdio;
-mod tools;
 mod watched;
 mod words;
 

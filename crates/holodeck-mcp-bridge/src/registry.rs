@@ -52,7 +52,7 @@ pub enum RegistryError {
 impl Registry {
     /// The registry at `base`, without the API version.
     pub fn new(client: HttpClient, base: &str) -> Result<Self, RegistryError> {
-        let base = HttpUrl::parse(base)?;
+        let base = HttpUrl::parse(base).map_err(HttpError::from)?;
         Ok(Self { client, base })
     }
 

@@ -33,7 +33,7 @@ fn check_otlp(otlp: &OtlpExporter) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let endpoint = collector_endpoint(otlp);
     match HttpUrl::parse(&endpoint) {
-        Err(error) => found.push(not_exported(&error, "endpoint")),
+        Err(error) => found.push(not_exported(&error.into(), "endpoint")),
         Ok(_) if otlp.protocol.is_none() && is_grpc_port(&endpoint) => {
             let message =
                 "port 4317 of a collector speaks gRPC; without `protocol`, telemetry is sent as HTTP";

@@ -2,7 +2,7 @@
 
 use holodeck_model::{ExportersConfig, OtlpExporter, OtlpProtocol};
 
-use crate::export::Encoding;
+use crate::wire::Encoding;
 
 /// The target of an OTLP exporter: the configured endpoint, else the default port on this machine. As in 0.7.1,
 /// `insecure` selects TLS if no scheme does, and `insecure: false` enables it for every gRPC endpoint.

@@ -12,7 +12,7 @@ use crate::{
         AGENT_NAME, ERROR_TYPE, EVALUATION_NAME, EVALUATION_RESULT, EXPLANATION, REGRADED_RUN, SCORE_LABEL,
         SCORE_VALUE, UNIT,
     },
-    telemetry::Running,
+    running::Running,
 };
 
 /// The result of one metric.

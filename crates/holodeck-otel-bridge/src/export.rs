@@ -29,7 +29,7 @@ use tokio::runtime::Handle;
 
 use crate::{
     grpc,
-    wire::{Signal, Wire},
+    wire::{Encoding, Signal, Wire},
 };
 
 /// The outcome of the exports, for the single warning at the end.
@@ -70,12 +70,6 @@ pub(crate) struct Collector {
     pub(crate) timeout: Duration,
     pub(crate) encoding: Encoding,
     pub(crate) fate: Arc<Fate>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encoding {
-    Plain,
-    Gzip,
 }
 
 impl Collector {

@@ -5,10 +5,7 @@ use std::fmt::Write as _;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use holodeck_http::{CallOptions, Headers, Http2Answer, HttpClient, HttpError, HttpUrl};
 
-use crate::{
-    export::Encoding,
-    wire::{Signal, reason},
-};
+use crate::wire::{Encoding, Signal, reason};
 
 /// A compression flag and the length in four bytes.
 const PREFIX: usize = 5;

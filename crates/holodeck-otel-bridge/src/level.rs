@@ -15,7 +15,7 @@ use crate::{
         FINISH_REASONS, INPUT_TOKENS, OPERATION_NAME, OUTPUT_MESSAGES, OUTPUT_TOKENS, RESPONSE_ID,
         RESPONSE_MODEL, TOOL_ARGUMENTS, TOOL_CALL_ID, TOOL_NAME, TOOL_RESULT, TOOL_TYPE,
     },
-    telemetry::BackendPart,
+    running::BackendPart,
 };
 
 /// A moment on both clocks: one for timestamps, one for durations.

@@ -16,8 +16,8 @@ use crate::{
     check::headers,
     collector::{collector_endpoint, compression, otlp},
     console::Console,
-    export::{Collector, Encoding, Fate, OtlpMetrics, OtlpSpans},
-    wire::Wire,
+    export::{Collector, Fate, OtlpMetrics, OtlpSpans},
+    wire::{Encoding, Wire},
 };
 
 /// Metrics are cumulative, so the console shows them once, at the end.

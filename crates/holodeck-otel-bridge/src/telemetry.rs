@@ -4,8 +4,6 @@
 
 use std::{
     fmt,
-    io::Write,
-    ops::Deref,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -14,58 +12,31 @@ use std::{
 };
 
 use holodeck_backend_api::AgentBackend;
-use holodeck_http::HttpOptions;
-use holodeck_model::{ModelConfig, Redactor, ResolvedAgent};
+use holodeck_model::{ModelConfig, ResolvedAgent};
 use opentelemetry::{
-    Context, KeyValue, SpanId, TraceFlags, TraceId,
+    Context, KeyValue,
     metrics::MeterProvider as _,
-    trace::{
-        Link, Span as _, SpanContext, SpanKind, TraceContextExt as _, TraceState, Tracer as _,
-        TracerProvider as _,
-    },
+    trace::{Span as _, SpanKind, TraceContextExt as _, Tracer as _, TracerProvider as _},
 };
-use opentelemetry_sdk::trace::{SdkTracer, Span};
 use serde_json::{Map, Value};
 
 use crate::{
-    Evaluation,
+    Evaluation, TelemetryOptions,
     content::Content,
-    conventions::{AGENT_NAME, PROVIDER_NAME, REGRADED_RUN, REQUEST_MODEL, provider_name},
+    conventions::{AGENT_NAME, REGRADED_RUN, provider_name},
     evaluation::{self, EvaluatedTurn},
     meters::Meters,
     providers::Providers,
+    running::{BackendPart, Running, SharedRunning, parse_traceparent, traceparent},
     traced::TracedBackend,
 };
 
 /// The instrumentation scope.
 const SCOPE: &str = "holodeck";
 
-/// Output of the console exporter.
-pub type ConsoleWriter = fn() -> Box<dyn Write + Send>;
-
-/// Inputs of [`Telemetry::start`] besides the YAML.
-#[derive(Clone, Debug)]
-pub struct TelemetryOptions {
-    /// How to reach a collector.
-    pub http: HttpOptions,
-    /// Output of `exporters.console`.
-    pub console: ConsoleWriter,
-    /// Redacts secrets in exported content.
-    pub redactor: Arc<Redactor>,
-    /// Name of the root span of a run, as in `holodeck test`.
-    pub run: String,
-    /// The W3C `traceparent` of the root span's parent.
-    pub parent: Option<String>,
-    /// The earlier run whose answers are graded again.
-    pub regraded: Option<String>,
-}
-
 /// Exports HoloDeck's own spans and metrics. Clones share it; disabled, it costs nothing.
 #[derive(Clone, Default)]
 pub struct Telemetry(Option<SharedRunning>);
-
-/// A trait object, which is fast to compile (see `ARCHITECTURE.md`).
-type SharedRunning = Arc<dyn AsRef<Running> + Send + Sync>;
 
 impl Telemetry {
     /// Starts the export that `observability` configures; must be called inside a tokio runtime. Nothing is sent before
@@ -236,163 +207,5 @@ impl Telemetry {
 impl fmt::Debug for Telemetry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Telemetry").field(&self.is_on()).finish()
-    }
-}
-
-/// The tracer, unless tracing is off.
-pub(crate) struct Running {
-    providers: Providers,
-    tracer: Option<SdkTracer>,
-    pub(crate) meters: Option<Meters>,
-    pub(crate) content: Content,
-    /// Whether the explanations of evaluations are exported.
-    pub(crate) evaluations: Content,
-    pub(crate) redactor: Arc<Redactor>,
-    pub(crate) agent: String,
-    /// The earlier run whose answers are graded again.
-    pub(crate) regraded: Option<String>,
-    ended: AtomicU64,
-    run_context: Option<SpanContext>,
-    run: Mutex<Option<Span>>,
-}
-
-impl AsRef<Self> for Running {
-    fn as_ref(&self) -> &Self {
-        self
-    }
-}
-
-impl Running {
-    /// A span under `parent`.
-    pub(crate) fn span(
-        &self,
-        name: String,
-        kind: SpanKind,
-        parent: &Context,
-        started: SystemTime,
-        attributes: Vec<KeyValue>,
-    ) -> Context {
-        self.linked_span(name, kind, parent, started, attributes, None)
-    }
-
-    /// A span under `parent` with a link.
-    pub(crate) fn linked_span(
-        &self,
-        name: String,
-        kind: SpanKind,
-        parent: &Context,
-        started: SystemTime,
-        attributes: Vec<KeyValue>,
-        link: Option<SpanContext>,
-    ) -> Context {
-        let Some(tracer) = &self.tracer else {
-            return parent.clone();
-        };
-        let mut builder = tracer
-            .span_builder(name)
-            .with_kind(kind)
-            .with_start_time(started)
-            .with_attributes(attributes);
-        // Each turn is its own trace, so that sampling works per turn; a link leads to the run.
-        let run = self.run_context.clone().filter(|_| !parent.has_active_span());
-        let links: Vec<Link> = run.into_iter().chain(link).map(Link::with_context).collect();
-        if !links.is_empty() {
-            builder = builder.with_links(links);
-        }
-        let span = builder.start_with_context(tracer, parent);
-        parent.with_span(span)
-    }
-
-    /// Ends a span of [`span`](Self::span).
-    pub(crate) fn end(&self, span: &Context, at: SystemTime) {
-        if self.tracer.is_some() {
-            self.count(span.span().span_context());
-            span.span().end_with_timestamp(at);
-        }
-    }
-
-    fn count(&self, span: &SpanContext) {
-        if span.is_sampled() {
-            self.ended.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// The part of one backend in the export: its spans and metrics name its own model, not the agent's.
-pub(crate) struct BackendPart {
-    running: SharedRunning,
-    pub(crate) model: String,
-    provider: &'static str,
-}
-
-impl Deref for BackendPart {
-    type Target = Running;
-
-    fn deref(&self) -> &Running {
-        (*self.running).as_ref()
-    }
-}
-
-impl BackendPart {
-    /// Attributes of every span and metric.
-    pub(crate) fn identity(&self) -> Vec<KeyValue> {
-        vec![
-            KeyValue::new(PROVIDER_NAME, self.provider),
-            KeyValue::new(REQUEST_MODEL, self.model.clone()),
-        ]
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // No effect after a shutdown. Without one, the run's span is lost, but no drop waits for a collector.
-        self.providers.abandon();
-    }
-}
-
-/// The W3C `traceparent` of a span.
-pub(crate) fn traceparent(context: &SpanContext) -> String {
-    format!(
-        "00-{}-{}-{:02x}",
-        context.trace_id(),
-        context.span_id(),
-        context.trace_flags().to_u8()
-    )
-}
-
-/// Reads a W3C `traceparent`.
-fn parse_traceparent(text: &str) -> Option<SpanContext> {
-    let mut parts = text.trim().split('-');
-    let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let sizes = version.len() == 2 && trace.len() == 32 && span.len() == 16 && flags.len() == 2;
-    let context = SpanContext::new(
-        TraceId::from_hex(trace).ok()?,
-        SpanId::from_hex(span).ok()?,
-        TraceFlags::new(u8::from_str_radix(flags, 16).ok()?),
-        true,
-        TraceState::default(),
-    );
-    (sizes && version != "ff" && context.is_valid()).then_some(context)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_parent_is_taken_only_if_it_is_one() {
-        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let context = parse_traceparent(good).unwrap();
-        assert!(context.is_sampled() && context.is_remote());
-        for bad in [
-            "",
-            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
-            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
-            "00-4bf9-00f067aa0ba902b7-01",
-            "00-zzf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-        ] {
-            assert!(parse_traceparent(bad).is_none(), "{bad}");
-        }
     }
 }

@@ -14,7 +14,7 @@ use holodeck_backend_api::{
 };
 use uuid::Uuid;
 
-use crate::{telemetry::BackendPart, turn::TurnTrace};
+use crate::{running::BackendPart, turn::TurnTrace};
 
 /// A backend whose turns become spans and metrics.
 pub(crate) struct TracedBackend {

@@ -15,7 +15,7 @@ use crate::{
         OUTPUT_MESSAGES, RESPONSE_MODEL, UNIT,
     },
     level::{Level, Moment, usage_attributes},
-    telemetry::{BackendPart, traceparent},
+    running::{BackendPart, traceparent},
 };
 
 pub(crate) struct TurnTrace {

@@ -7,8 +7,6 @@ use opentelemetry_proto::tonic::collector::{
 };
 use prost::Message as _;
 
-use crate::export::Encoding;
-
 /// Maximum displayed characters of a server's message.
 const SHOWN: usize = 300;
 
@@ -17,6 +15,13 @@ const SHOWN: usize = 300;
 pub(crate) enum Wire {
     Http,
     Grpc,
+}
+
+/// How a message is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Plain,
+    Gzip,
 }
 
 /// The kind of telemetry.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::SetupError;
-use crate::program::Program;
+use crate::program::{Failure, Program};
 use crate::python::PythonFunction;
 
 /// In addition to [`BASE_VARIABLES`]: where Python finds packages.
@@ -123,12 +123,6 @@ pub(crate) fn child_env(env: &Env, own: &SecretMap) -> ChildEnv {
         child_env.set(name, value.expose_secret());
     }
     child_env
-}
-
-/// Why a call could not be run.
-pub(crate) enum Failure {
-    Unavailable(String),
-    Cancelled,
 }
 
 /// Makes a path independent of the child's working directory; an empty path is the current directory.

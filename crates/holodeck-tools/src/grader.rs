@@ -7,8 +7,8 @@ use holodeck_process::{AtLimit, ProcessOutput, ProcessSpec, run, which};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::function::{Failure, absolute, child_env};
-use crate::program::{describe_exit, failure, with_limits};
+use crate::function::{absolute, child_env};
+use crate::program::{Failure, describe_exit, failure, with_limits};
 use crate::python::{PYTHON, Reply};
 
 const BOOTSTRAP: &str = concat!(include_str!("reply.py"), include_str!("grader.py"));

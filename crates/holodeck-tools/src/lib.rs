@@ -4,6 +4,7 @@
 //! at all (program or file missing, a panic) is a [`ToolError`](holodeck_backend_api::ToolError), which ends the turn.
 
 mod arguments;
+mod entry;
 mod error;
 mod filter;
 mod function;
@@ -17,6 +18,7 @@ mod retrieval_spec;
 mod source;
 mod toolbox;
 
+pub use entry::MAX_OUTPUT_BYTES;
 pub use error::SetupError;
 pub use filter::ToolSearch;
 pub use function::FunctionTool;
@@ -25,4 +27,4 @@ pub use mock::MockTool;
 pub use prompt::{PromptModel, PromptProblem, PromptTool};
 pub use retrieval::{Search, SearchOutput, SearchTool, render_documents};
 pub use retrieval_spec::retrieval_spec;
-pub use toolbox::{MAX_OUTPUT_BYTES, Toolbox};
+pub use toolbox::Toolbox;

@@ -9,7 +9,12 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::MAX_OUTPUT_BYTES;
-use crate::function::Failure;
+
+/// Why a call could not be run.
+pub(crate) enum Failure {
+    Unavailable(String),
+    Cancelled,
+}
 
 /// A program that reads its arguments as one line of JSON on stdin and writes the result to stdout.
 #[derive(Debug)]

@@ -8,8 +8,7 @@ use holodeck_process::{ChildEnv, ProcessOutput, ProcessSpec, run, which};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::function::Failure;
-use crate::program::{describe_exit, failure, with_limits};
+use crate::program::{Failure, describe_exit, failure, with_limits};
 
 const BOOTSTRAP: &str = concat!(include_str!("reply.py"), include_str!("bootstrap.py"));
 pub(crate) const PYTHON: &str = "python3";

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use holodeck_backend_api::ToolSource;
 
-use crate::toolbox::Entry;
+use crate::entry::Entry;
 
 /// The tools of a source, prepared again after each change.
 pub(crate) struct Source {

@@ -68,13 +68,3 @@ impl Connection {
         }
     }
 }
-
-impl Incoming {
-    /// Whether it belongs to a turn, rather than to the time between two turns.
-    fn belongs_to_turn(&self) -> bool {
-        match self {
-            Self::Frame(frame) => matches!(**frame, Frame::Init(_) | Frame::Result(_) | Frame::Assistant(_)),
-            _ => true,
-        }
-    }
-}

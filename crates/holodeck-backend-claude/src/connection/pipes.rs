@@ -8,11 +8,11 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::Incoming;
 use crate::{
     control::{Pending, Write},
     framing::{FramingError, LINE_LIMIT, LineReader},
     host::Responder,
+    incoming::Incoming,
     wire::{self, Frame},
 };
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::completeness::Completeness;
 use crate::{
     dialect::echo,
-    driver::{parse_deciding, parse_lenient},
+    json::{parse_deciding, parse_lenient},
     wire::CallFragment,
 };
 

@@ -1,26 +1,22 @@
 //! Adds the content of attached or matching files to a message, within a limit of tokens.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::fmt::Write as _;
 
 use holodeck_backend_api::Image;
 use holodeck_documents::estimated_tokens;
 use holodeck_model::events::{AgentEvent, Attachment, EventBody};
-use holodeck_turn::FileReader;
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use super::{FileVault, StoredFile, TextEmbedder, search::search, vault::hex};
+use super::{
+    StoredFile,
+    reader::{Attachments, attachment},
+    search::search,
+    vault::hex,
+};
 use crate::{RunError, RunRequest};
 
 const BYTES_PER_TOKEN: usize = 4;
-
-/// Reads the files that are attached to messages.
-#[derive(Clone)]
-pub(crate) struct Attachments {
-    pub(crate) vault: FileVault,
-    pub(crate) reader: FileReader,
-    pub(crate) embedder: Option<Arc<dyn TextEmbedder>>,
-}
 
 /// A message with its files, as the model gets it.
 pub(crate) struct Attached {
@@ -118,17 +114,6 @@ impl Attachments {
         Ok(read)
     }
 
-    pub(super) async fn read(
-        &self,
-        owner: &str,
-        file: &Attachment,
-        cancel: &CancellationToken,
-    ) -> Result<holodeck_turn::FileContent, String> {
-        let bytes = self.vault.read(owner, &file.hash).await;
-        let bytes = bytes.map_err(|error| error.to_string())?;
-        self.reader.read_bytes(&file.name, bytes, cancel).await
-    }
-
     /// The events with the files' texts in their messages, as the model read them. Images are not repeated.
     pub(crate) async fn enrich(&self, events: Vec<AgentEvent>) -> Vec<AgentEvent> {
         let mut enriched = Vec::with_capacity(events.len());
@@ -154,18 +139,6 @@ impl Attachments {
             enriched.push(event);
         }
         enriched
-    }
-}
-
-pub(super) fn attachment(file: StoredFile, score: Option<f64>) -> Attachment {
-    Attachment {
-        id: file.file_id,
-        hash: file.hash,
-        name: file.name,
-        mime: file.mime,
-        size: file.size,
-        truncated: false,
-        score,
     }
 }
 

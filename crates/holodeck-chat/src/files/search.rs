@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 
-use async_trait::async_trait;
 use holodeck_documents::{ChunkOptions, Document, chunk};
 use holodeck_model::events::Attachment;
 use serde::{Deserialize, Serialize};
@@ -10,22 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     StoredFile,
-    attach::{Attachments, attachment},
+    reader::{Attachments, attachment},
 };
 use crate::FileSearch;
-
-/// Turns texts into vectors.
-#[async_trait]
-pub trait TextEmbedder: Send + Sync {
-    /// The model: vectors of another one are not compared with its own.
-    fn model(&self) -> String;
-
-    /// A vector for each part of a file; the error says why there is none.
-    async fn embed_parts(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, String>;
-
-    /// The vector of a message that parts are compared with.
-    async fn embed_message(&self, text: &str) -> Result<Vec<f32>, String>;
-}
 
 /// The vectors of a file's parts.
 #[derive(Serialize, Deserialize)]

@@ -6,9 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::file_error::{FileError, failed};
 use holodeck_documents::Format;
 use holodeck_events::{Ids as _, RandomIds};
-use holodeck_model::{AttachmentsConfig, create_private_folder, io_reason, private_file};
+use holodeck_model::{AttachmentsConfig, create_private_folder, private_file};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
@@ -44,36 +45,6 @@ pub struct StoredFile {
     pub hash: String,
     /// When it was uploaded.
     pub created_at: Timestamp,
-}
-
-/// Why a file could not be stored or read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FileError {
-    /// It is too large.
-    #[error("the file is larger than {limit_mib} MiB (`attachments.max_file_mib`)")]
-    TooLarge {
-        /// The limit.
-        limit_mib: u32,
-    },
-    /// Agents can't read files of this kind.
-    #[error("{reason}")]
-    Unsupported {
-        /// Why.
-        reason: String,
-    },
-    /// It does not exist, or belongs to another user.
-    #[error("file `{id}` does not exist")]
-    NotFound {
-        /// The id.
-        id: String,
-    },
-    /// The folder of the files can't be used.
-    #[error("{reason}")]
-    Failed {
-        /// Why.
-        reason: String,
-    },
 }
 
 impl FileVault {
@@ -378,21 +349,6 @@ pub(super) fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
-}
-
-fn failed(reason: &str) -> FileError {
-    FileError::Failed {
-        reason: reason.to_owned(),
-    }
-}
-
-impl From<io::Error> for FileError {
-    fn from(error: io::Error) -> Self {
-        failed(&format!(
-            "the folder of attached files can't be used: {}",
-            io_reason(&error)
-        ))
-    }
 }
 
 async fn blocking<T: Send + 'static>(

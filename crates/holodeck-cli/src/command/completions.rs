@@ -4,7 +4,8 @@ use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 use holodeck::runs::ExitCode;
 
-use crate::{args::Args, failure::Failure, terminal::Terminal};
+use super::Args;
+use crate::{failure::Failure, terminal::Terminal};
 
 /// Flags of `holodeck completions`.
 #[derive(Debug, clap::Args)]

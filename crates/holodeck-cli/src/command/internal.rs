@@ -5,7 +5,8 @@ use std::{io, path::PathBuf};
 use clap::{CommandFactory as _, Subcommand};
 use holodeck::{documents, runs::ExitCode};
 
-use crate::{args::Args, failure::Failure, render, terminal::Terminal};
+use super::Args;
+use crate::{failure::Failure, render, terminal::Terminal};
 
 /// Commands for the project's own tooling, and for the program itself.
 #[derive(Debug, clap::Args)]

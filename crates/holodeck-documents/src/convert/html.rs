@@ -33,7 +33,7 @@ pub(super) fn is_hostile(bytes: &[u8]) -> bool {
 }
 
 pub(super) fn convert(bytes: &[u8]) -> Result<Document, Problem> {
-    let (html, notes) = super::text::decode(bytes);
+    let (html, notes) = crate::text::decode(bytes);
     let broken = |reason: String| Problem::Broken {
         format: Format::Html,
         reason,

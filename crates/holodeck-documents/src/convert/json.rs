@@ -8,7 +8,7 @@ use crate::{Document, Format, Limit, Problem};
 const MOST_TEXT: usize = 64 * 1024 * 1024;
 
 pub(super) fn convert(bytes: &[u8]) -> Result<Document, Problem> {
-    let (text, notes) = super::text::decode(bytes);
+    let (text, notes) = crate::text::decode(bytes);
     let value = parse(&text, Format::Json, "")?;
     let mut out = String::new();
     match &value {
@@ -28,7 +28,7 @@ pub(super) fn convert(bytes: &[u8]) -> Result<Document, Problem> {
 }
 
 pub(super) fn convert_lines(bytes: &[u8]) -> Result<Document, Problem> {
-    let (text, notes) = super::text::decode(bytes);
+    let (text, notes) = crate::text::decode(bytes);
     let mut out = String::new();
     for (number, line) in text.lines().enumerate() {
         if !line.trim().is_empty() {

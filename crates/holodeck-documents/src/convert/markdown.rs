@@ -3,7 +3,7 @@
 use crate::Document;
 
 pub(super) fn convert(bytes: &[u8]) -> Document {
-    let (text, notes) = super::text::decode(bytes);
+    let (text, notes) = crate::text::decode(bytes);
     Document {
         title: title(&text),
         ..super::plain(text, notes)

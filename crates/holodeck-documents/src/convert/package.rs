@@ -9,7 +9,7 @@ use zip::{ZipArchive, result::ZipError};
 
 use crate::{
     Format, Limit, Problem,
-    format::archive::{self, MOST_ENTRIES},
+    detect::archive::{self, MOST_ENTRIES},
 };
 
 use super::xml::{Step, Xml};

@@ -83,7 +83,7 @@ fn lines(pdf: &Pdf, number: u32) -> Result<Result<Vec<letters::Line>, String>, P
         Ok(Err(_)) if letters.too_many() => Err(Limit::Output(letters::MOST_TEXT as u64).into()),
         Ok(Err(error)) => Ok(Err(error.to_string())),
         Err(panic) => {
-            let reason = crate::child::panic_reason(panic.as_ref());
+            let reason = super::panic_reason(panic.as_ref());
             tracing::debug!(page = number, reason, "the PDF reader panicked");
             Ok(Err("its fonts or its contents cannot be understood".to_owned()))
         }
@@ -135,7 +135,7 @@ fn title(pdf: &Pdf) -> Option<String> {
 /// A text string, in either encoding.
 fn string(pdf: &Pdf, object: &Object) -> Option<String> {
     let bytes = pdf.dereference(object).ok()?.1.as_str().ok()?;
-    let (text, _) = super::text::decode(bytes);
+    let (text, _) = crate::text::decode(bytes);
     Some(blocks::one_line(&text))
 }
 

@@ -10,12 +10,12 @@ use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{McpSampling, McpTool, McpTransport, ServerNeed, reserved_server_keys, server_key};
 use rmcp::model::ServerPeerInfo;
 
-use crate::client::connection::Surroundings;
-use crate::client::listing::Offer;
 use crate::client::options::{McpOptions, ServerInfo};
 use crate::client::plan::Plan;
 use crate::client::sampler::Sampler;
 use crate::client::server::Server;
+use crate::client::server::connection::Surroundings;
+use crate::client::server::listing::Offer;
 
 /// The result of connecting to all servers of an agent.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use holodeck_http::{Headers, HttpUrl};
+use holodeck_http::{Headers, HttpError, HttpUrl};
 use holodeck_model::{Env, McpTool, McpTransport};
 use holodeck_process::{BASE_VARIABLES, ChildEnv, ProcessSpec};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -101,14 +101,14 @@ fn command(
 }
 
 fn remote(tool: &McpTool) -> Result<Remote, ConnectError> {
-    let wrong = |error: holodeck_http::HttpError| ConnectError::Config(error.to_string());
+    let wrong = |error: HttpError| ConnectError::Config(error.to_string());
     let missing = || ConnectError::Config("`url` is missing".to_owned());
     let mut headers = Headers::new();
     for (name, value) in &tool.headers {
         headers.insert_secret(name, value).map_err(wrong)?;
     }
     Ok(Remote {
-        url: HttpUrl::parse(tool.url.as_ref().ok_or_else(missing)?).map_err(wrong)?,
+        url: HttpUrl::parse(tool.url.as_ref().ok_or_else(missing)?).map_err(|error| wrong(error.into()))?,
         headers,
         silence: tool.sse_read_timeout.and_then(launch::seconds),
         at_close: match tool.terminate_on_close {

@@ -1,5 +1,11 @@
 //! A server across reconnections: its tools, and its calls, repeated only if they changed nothing.
 
+mod ask;
+pub(crate) mod connection;
+mod handler;
+pub(crate) mod listing;
+mod tools;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,14 +16,15 @@ use rmcp::service::ServiceError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::ask::{Ask, Repeat};
+use self::connection::{Connection, Surroundings};
+use self::handler::Handler;
+use self::listing::{ListError, Offer};
+use self::tools::ServerTool;
 use crate::client::calls::{RunningCall, RunningCalls};
-use crate::client::connection::{Connection, Surroundings};
 use crate::client::content;
-use crate::client::handler::Handler;
-use crate::client::listing::{ListError, Offer};
 use crate::client::plan::Plan;
 use crate::client::sampler::Sampler;
-use crate::client::tools::ServerTool;
 use crate::client::{ConnectError, McpOptions, ServerInfo, words};
 
 /// A server of the YAML, across all its connections.
@@ -52,29 +59,6 @@ struct Listed {
     revision: u64,
     tools: Vec<Arc<ServerTool>>,
     info: ServerInfo,
-}
-
-/// A request to a server.
-#[derive(Clone, Debug)]
-pub(crate) enum Ask {
-    /// A call of a tool.
-    Tool {
-        /// Its name on the server.
-        name: String,
-        repeat: Repeat,
-    },
-    /// A prompt.
-    Prompt {
-        /// Its name on the server.
-        name: String,
-    },
-}
-
-/// Whether a call may be sent again when its effect is unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repeat {
-    Harmless,
-    Unknown,
 }
 
 /// The connection, and why there was no answer.

@@ -47,7 +47,7 @@ impl SseTransport {
             if event.event != "endpoint" {
                 continue;
             }
-            let post_to = url.resolve(event.data.trim())?;
+            let post_to = url.resolve(event.data.trim()).map_err(HttpError::from)?;
             // The headers may contain a key.
             if post_to.origin() != url.origin() {
                 return Err(SseFailure::Elsewhere {

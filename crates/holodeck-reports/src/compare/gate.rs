@@ -3,39 +3,8 @@
 use holodeck_model::Decider;
 use serde::Serialize;
 
-use super::{Comparison, Outcome, format, phrases};
+use super::{Comparison, GateOptions, Outcome, format, phrases};
 use holodeck_runs::ExitCode;
-
-/// The tests of a comparison, and the changes that its gate allows.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "callers fill it in as a literal")]
-pub struct GateOptions {
-    /// Whether the gate decides about the exit code.
-    pub gate: bool,
-    /// The level of significance.
-    pub alpha: f64,
-    /// Whether cases of the earlier run may be missing from the later one.
-    pub allow_missing: bool,
-    /// Whether something else may be expected of cases; they are not compared.
-    pub allow_changed_expectations: bool,
-    /// Whether another judge or grader program may decide; what it decides is not compared.
-    pub allow_changed_judges: bool,
-    /// How many cases that passed may not pass now.
-    pub max_new_failures: Option<usize>,
-}
-
-impl Default for GateOptions {
-    fn default() -> Self {
-        Self {
-            gate: false,
-            alpha: 0.05,
-            allow_missing: false,
-            allow_changed_expectations: false,
-            allow_changed_judges: false,
-            max_new_failures: None,
-        }
-    }
-}
 
 /// The decision of the gate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -61,6 +30,17 @@ pub enum GateResult {
     /// The evidence of a regression could not be compared.
     #[default]
     NotComparable,
+}
+
+impl GateResult {
+    /// The decision in words.
+    pub(super) fn describe(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::NotComparable => "not comparable",
+        }
+    }
 }
 
 /// A reason not to pass.

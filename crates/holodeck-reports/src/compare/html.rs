@@ -80,7 +80,7 @@ pub fn write_comparison_html(comparison: &Comparison, out: &mut dyn Write) -> io
         script: SCRIPT,
         agent: &comparison.after.agent_name,
         tone,
-        verdict: phrases::gate(gate.result),
+        verdict: gate.result.describe(),
         headline: headline(comparison),
         runs: [
             ("A, before", describe_run(&comparison.before)),

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{
     CaseSide, Change, ChangeKind, Comparison, GateResult, describe_metric, describe_run, describe_side,
-    describe_verdicts, headline, phrases,
+    describe_verdicts, headline,
 };
 use crate::markdown::{fenced, html, inline};
 
@@ -21,11 +21,7 @@ pub fn write_comparison_markdown(comparison: &Comparison, out: &mut dyn Write) -
         GateResult::NotComparable => "⚠️",
     };
     let agent = inline(&comparison.after.agent_name);
-    writeln!(
-        out,
-        "## {mark} {agent}: comparison {}\n",
-        phrases::gate(gate.result)
-    )?;
+    writeln!(out, "## {mark} {agent}: comparison {}\n", gate.result.describe())?;
     writeln!(out, "**{}**\n", inline(&headline(comparison)))?;
     for reason in &gate.reasons {
         writeln!(out, "- ❗ {}", inline(&reason.text))?;

@@ -1,8 +1,7 @@
 //! The sentences of a comparison, the same in the terminal and in every report.
 
 use super::{
-    ChangeKind, ChangedDecider, Comparison, GateResult, MetricTest, Outcome, RunInfo, RunKind, TestMethod,
-    VerdictTest,
+    ChangeKind, ChangedDecider, Comparison, MetricTest, Outcome, RunInfo, RunKind, TestMethod, VerdictTest,
 };
 use crate::format;
 
@@ -301,15 +300,6 @@ pub(super) fn outcome(outcome: Outcome) -> &'static str {
         Outcome::Better => "significantly better",
         Outcome::Unclear => "no significant change",
         Outcome::NotTested => "not tested",
-    }
-}
-
-/// The decision of the gate, in a word.
-pub(super) fn gate(result: GateResult) -> &'static str {
-    match result {
-        GateResult::Passed => "passed",
-        GateResult::Failed => "failed",
-        GateResult::NotComparable => "not comparable",
     }
 }
 

@@ -22,7 +22,7 @@ pub(in crate::tidy) const RATCHETS: &[Ratchet] = &[
     },
     Ratchet {
         name: CIRCLES,
-        at: 20,
+        at: 1,
         what: "import circles among the modules of a crate",
         todo: "move what both sides need below them, or pass it as a parameter",
     },

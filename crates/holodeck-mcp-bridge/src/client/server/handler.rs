@@ -18,9 +18,9 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, RoleClient};
 use serde_json::{Map, Value};
 
+use super::Server;
 use crate::client::content::Parts;
 use crate::client::sampler::Sampler;
-use crate::client::server::Server;
 use crate::client::{Elicitation, ElicitationAnswer, ElicitationHost, SampledMessage, SamplingRequest};
 
 /// The protocol's code for "rejected by the user".

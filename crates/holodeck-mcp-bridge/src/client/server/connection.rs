@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::client::handler::Handler;
+use super::handler::Handler;
 use crate::client::plan::Reach;
 use crate::client::sse::SseTransport;
 use crate::client::stdio::Process;

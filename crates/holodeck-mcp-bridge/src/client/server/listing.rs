@@ -10,8 +10,9 @@ use rmcp::model::{JsonObject, PaginatedRequestParams, Prompt, Tool};
 use rmcp::service::{Peer, ServiceError};
 use serde_json::{Value, json};
 
-use crate::client::server::{Ask, Repeat, Server};
-use crate::client::tools::ServerTool;
+use super::Server;
+use super::ask::{Ask, Repeat};
+use super::tools::ServerTool;
 use crate::launch;
 
 /// Maximum pages of one list.

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use holodeck_backend_api::{CallRefusal, Tool, ToolCx, ToolError, ToolKind, ToolOutput, ToolSpec};
 use serde_json::Value;
 
-use crate::client::server::{Ask, Server};
+use super::Server;
+use super::ask::Ask;
 
 /// A tool or a prompt of a server.
 pub(crate) struct ServerTool {
