@@ -9,6 +9,7 @@ mod masking;
 mod request;
 mod run;
 mod service;
+mod service_options;
 
 #[doc(no_inline)]
 pub use {holodeck_backend_api as api, holodeck_events as events, holodeck_model as model};
@@ -21,4 +22,5 @@ pub use import::PastTurn;
 pub use masking::mask_events;
 pub use request::{Concurrency, FileSearch, LOCAL_USER, RunError, RunRequest};
 pub use run::RunHandle;
-pub use service::{AgentRunService, CheckArguments, ServiceOptions, run_graph};
+pub use service::{AgentRunService, run_graph};
+pub use service_options::{CheckArguments, ServiceOptions};

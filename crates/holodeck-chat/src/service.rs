@@ -2,115 +2,34 @@
 //!
 //! The only way in which `chat`, `serve` and stored runs execute a message. Start reading at [`AgentRunService`].
 
+mod run;
+
 use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
-use futures::StreamExt as _;
-use holodeck_backend_api::{
-    AgentBackend, Approver, BackendEvent, EventStream, HistoryItem, Spending, TurnRequest,
-};
-use holodeck_events::{
-    ApprovalAnswer, Clock, EventSink, EventStore, Ids, NewRun, RandomIds, Recording, Resolution, StoreError,
-    StoredEvent, SystemClock,
-};
-use holodeck_model::{
-    OnApprovalTimeout, Redactor,
-    events::{AgentExecutionResult, Attachment, EventBody, SessionStart},
-};
-use holodeck_turn::{TurnInput, TurnRunner};
-use serde_json::Value;
-use tokio::sync::{OwnedMutexGuard, watch};
+use holodeck_backend_api::{AgentBackend, HistoryItem, TurnRequest};
+use holodeck_events::{ApprovalAnswer, EventSink, EventStore, NewRun, Resolution, StoreError, StoredEvent};
+use holodeck_model::events::{AgentExecutionResult, Attachment};
+use holodeck_turn::TurnInput;
+use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use self::run::{Place, Question};
 use crate::{
-    Concurrency, Patience, RunError, RunHandle, RunRequest,
-    approvals::RunQuestions,
-    files::{Attachments, FileVault, StoredFile, TextEmbedder, index_file},
+    Concurrency, RunError, RunHandle, RunRequest, ServiceOptions,
+    files::{Attachments, StoredFile, index_file},
     import::{PastTurn, answered, exchanges, replayed},
-    live::{LiveSessions, Slot, Turn},
-    masking::mask_events,
+    live::LiveSessions,
     request::{SESSION_ID_FORM, is_id},
-    run::{RunOutcome, RunSink, Seen},
 };
 
 /// Messages that may wait in one conversation.
 const MAX_WAITING: usize = 16;
-
-/// Knows which arguments tools accept.
-pub trait CheckArguments: Send + Sync {
-    /// Says why a tool does not accept these arguments.
-    fn check(&self, tool: &str, arguments: &Value) -> Result<(), String>;
-
-    /// Says why an answer to the question of a server does not match its schema.
-    fn check_answer(&self, schema: &Value, answer: &Value) -> Result<(), String> {
-        let _ = (schema, answer);
-        Ok(())
-    }
-}
-
-/// How a service runs its agent.
-#[derive(Clone)]
-#[allow(
-    clippy::exhaustive_structs,
-    reason = "callers construct it as a literal with `..Default::default()`"
-)]
-pub struct ServiceOptions {
-    /// How new sessions begin.
-    pub session: SessionStart,
-    /// Files, prices, and the time limit of a turn.
-    pub turns: Option<TurnRunner>,
-    /// Decides about tool calls; what it leaves open, a person decides.
-    pub policy: Option<Arc<dyn Approver>>,
-    /// Checks the arguments that a person changed.
-    pub tools: Option<Arc<dyn CheckArguments>>,
-    /// The files of users; without it, only files of this machine can be attached.
-    pub files: Option<FileVault>,
-    /// Finds the files that match a message.
-    pub embedder: Option<Arc<dyn TextEmbedder>>,
-    /// How long a person has to decide.
-    pub patience: Patience,
-    /// How to handle a message while another one is answered.
-    pub concurrency: Concurrency,
-    /// Masks secrets before anything is stored or delivered.
-    pub redactor: Option<Arc<Redactor>>,
-    /// How long pieces of text are collected before they are stored and delivered together.
-    pub chunk_interval: Duration,
-    /// Conversations that the backend keeps open between turns.
-    pub live_sessions: usize,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
-    /// New ids.
-    pub ids: Arc<dyn Ids>,
-}
-
-impl Default for ServiceOptions {
-    fn default() -> Self {
-        Self {
-            session: SessionStart::default(),
-            turns: None,
-            policy: None,
-            tools: None,
-            files: None,
-            embedder: None,
-            patience: Patience {
-                limit: None,
-                then: OnApprovalTimeout::Reject,
-            },
-            concurrency: Concurrency::default(),
-            redactor: None,
-            chunk_interval: Duration::ZERO,
-            live_sessions: 4,
-            clock: Arc::new(SystemClock::default()),
-            ids: Arc::new(RandomIds),
-        }
-    }
-}
 
 /// Answers messages in conversations, and records every event in a store. Cheap to clone.
 ///
@@ -493,142 +412,7 @@ fn attachments(options: &ServiceOptions) -> Option<Attachments> {
     })
 }
 
-/// The question for the backend.
-struct Question {
-    turn: TurnRequest,
-    /// Remarks for the person about the answer.
-    warnings: Vec<String>,
-}
-
-/// The place of a message among those of its conversation.
-enum Place {
-    /// The store refuses it if the conversation is busy.
-    Any,
-    /// It is the next one.
-    Taken(#[expect(dead_code, reason = "held during the run")] OwnedMutexGuard<()>),
-    /// Others come first.
-    Waiting(Queue),
-}
-
 impl Inner {
-    async fn run(
-        &self,
-        handle: &RunHandle,
-        place: Place,
-        run: NewRun,
-        question: Question,
-        begun: watch::Sender<bool>,
-        client: Option<Arc<dyn EventSink>>,
-    ) -> RunOutcome {
-        let _place = match place {
-            Place::Waiting(queue) => {
-                let taken = tokio::select! {
-                    biased;
-                    () = handle.cancel.cancelled() => {
-                        return Err(RunError::refused("the message was withdrawn before it was answered"));
-                    }
-                    taken = queue.lock_owned() => taken,
-                };
-                Place::Taken(taken)
-            }
-            place => place,
-        };
-        let session_id = run.session_id.clone();
-        let policy = self.options.policy.clone();
-        let questions = RunQuestions::new(
-            handle.run_id.clone(),
-            Arc::clone(&self.store),
-            policy,
-            self.options.patience,
-        );
-        let questions = Arc::new(questions);
-        let sink = RunSink {
-            questions: Arc::clone(&questions),
-            client,
-            first: Arc::default(),
-            begun,
-            seen: Mutex::new(Seen::default()),
-        };
-        let Question { mut turn, warnings } = question;
-        turn.approver = Some(Arc::clone(&questions) as Arc<dyn Approver>);
-        let spending = turn.spending.clone();
-        let slot = Slot::default();
-        let events = Arc::clone(&self.live).turn(
-            Arc::clone(&self.store),
-            Turn {
-                session_id: session_id.clone(),
-                first: Arc::clone(&sink.first),
-                request: turn,
-                slot: Arc::clone(&slot),
-            },
-        );
-        let recording = Recording::new(&*self.store, &self.options.clock, &self.options.ids)
-            .with_sink(&sink)
-            .with_violations(&self.contract_violations)
-            .with_chunk_interval(self.options.chunk_interval);
-        let recording = match self.options.turns.as_ref().and_then(|turns| turns.timeout) {
-            Some(limit) => recording.with_limit(limit),
-            None => recording,
-        };
-        let owner = run.user_id.clone();
-        let start = self.options.session.clone();
-        recording.session(&session_id, owner.as_deref(), start).await?;
-        // Tools that are always approved count in a new session, too.
-        questions.remember(self.store.remembered_approvals(&session_id).await?);
-        let recorded = {
-            let notices = warnings
-                .into_iter()
-                .map(|message| Ok(BackendEvent::Notice { message }));
-            let events = Box::pin(futures::stream::iter(notices).chain(events));
-            let events = self.complete(events, spending);
-            let record = recording.record(run, events);
-            tokio::select! {
-                recorded = record => recorded,
-                never = watch_answers(&*self.store, &session_id, &sink) => match never {},
-            }
-        };
-        let ignored = recorded?.trajectory.ignored().count();
-        self.contract_violations
-            .fetch_add(u64::try_from(ignored).unwrap_or(u64::MAX), Ordering::Relaxed);
-        let (result, head, is_remembered) = {
-            let seen = sink.seen();
-            (seen.result(), seen.head, seen.is_remembered())
-        };
-        let session = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match session {
-            Some(session) if is_remembered => self.live.park(&session_id, session, head).await,
-            // It may know a message that the log leaves out; the next turn opens one from the log.
-            Some(mut session) => {
-                self.tasks.spawn(async move {
-                    // However it closes, it is not used again.
-                    let _ = session.close().await;
-                });
-            }
-            None => {}
-        }
-        match result {
-            Some(result) if result.success => Ok(result),
-            Some(result) => Err(RunError::Execution(Box::new(result))),
-            None => Err(RunError::refused("the run has no end")),
-        }
-    }
-
-    /// Adds what the tools used to the result, and masks secrets.
-    fn complete<'a>(&'a self, events: EventStream<'a>, spending: Spending) -> EventStream<'a> {
-        let totals = self.options.turns.as_ref();
-        let events: EventStream<'a> = Box::pin(events.map(move |event| match (event, totals) {
-            (Ok(BackendEvent::End(mut result)), Some(turns)) => {
-                turns.add_totals(&mut result, &spending.take());
-                Ok(BackendEvent::End(result))
-            }
-            (event, _) => event,
-        }));
-        match &self.options.redactor {
-            Some(redactor) => mask_events(events, redactor),
-            None => events,
-        }
-    }
-
     /// Removes a run that is over.
     fn forget(&self, run: &RunHandle) {
         self.runs().remove(&run.run_id);
@@ -648,24 +432,4 @@ impl Inner {
     fn queues(&self) -> MutexGuard<'_, HashMap<String, Queue>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Passes the answers of people to the run, also those that another process stored. Never ends.
-async fn watch_answers(store: &dyn EventStore, session_id: &str, sink: &RunSink) -> std::convert::Infallible {
-    let questions = &sink.questions;
-    questions.wait_for_question().await;
-    let first = *sink.first.lock().unwrap_or_else(PoisonError::into_inner);
-    let follow = async {
-        let mut events = store.subscribe(session_id, first).await?;
-        while let Some(event) = events.next().await? {
-            questions.observe(&event);
-            if let EventBody::ApprovalResolved(_) = event.event().body {
-                questions.remember(store.remembered_approvals(session_id).await?);
-            }
-        }
-        Ok::<_, StoreError>(())
-    };
-    // If the store fails, the run ends when its next event cannot be stored.
-    let _ = follow.await;
-    std::future::pending().await
 }

@@ -12,6 +12,9 @@ use serde::Serialize;
 use crate::Draft;
 
 mod approvals;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod columns;
+mod error;
 mod fork;
 mod hub;
 mod interrupted;
@@ -20,14 +23,18 @@ mod memory;
 mod postgres;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod request;
+mod session;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 pub use approvals::{ApprovalAnswer, ApprovalInfo, Resolution, approval_decision};
+pub use error::StoreError;
+use error::repeated;
 pub use hub::Subscription;
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
+pub use session::{Retention, RunInfo, SessionCursor, SessionInfo, Swept};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
 
@@ -168,221 +175,6 @@ pub trait EventStore: Send + Sync {
 const PAGE: usize = 256;
 /// Bytes of a page's JSON, unless its first event is larger.
 const PAGE_BYTES: usize = 1 << 20;
-
-/// A session as its store describes it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct SessionInfo {
-    /// Its id.
-    pub session_id: String,
-    /// The user it belongs to, if one was named.
-    pub owner: Option<String>,
-    /// The index of its last event.
-    #[serde(rename = "headIndex")]
-    pub head: Option<u64>,
-    /// The run that is open.
-    pub open_run: Option<String>,
-    /// The agent, if its beginning names it.
-    pub agent: Option<String>,
-    /// The person's first message.
-    pub first_message: Option<String>,
-    /// Its runs.
-    pub runs: u64,
-    /// The messages of the person and of the agent, without those of nested agents.
-    pub messages: u64,
-    /// When its first event was recorded.
-    pub created_at: Timestamp,
-    /// When its latest event was recorded.
-    pub last_at: Timestamp,
-}
-
-/// A run as its store describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RunInfo {
-    /// Its id.
-    pub run_id: String,
-    /// The session.
-    pub session_id: String,
-    /// The user whose session it is, if one was named.
-    pub owner: Option<String>,
-    /// The index of its first event, the person's message.
-    pub first_index: u64,
-    /// The index of its last event, once it is over.
-    pub last_index: Option<u64>,
-    /// The process of this machine that runs it, if it is open and the store knows.
-    pub process: Option<u32>,
-}
-
-/// A place in the list of sessions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "the order of the list")]
-pub struct SessionCursor {
-    /// When the latest event of the session was recorded, as precise as a millisecond.
-    pub last_at: Timestamp,
-    /// The session.
-    pub session_id: String,
-}
-
-impl SessionInfo {
-    /// Its place in the list.
-    pub fn cursor(&self) -> SessionCursor {
-        SessionCursor {
-            last_at: self.last_at,
-            session_id: self.session_id.clone(),
-        }
-    }
-}
-
-/// How long events are kept, by the time of day at which they were recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "the two settings of the design")]
-pub struct Retention {
-    /// Pieces of text are kept this long after their run is over.
-    pub resume_window: Duration,
-    /// Sessions without an open run are kept this long after their last event; `None`: for ever.
-    pub sessions: Option<Duration>,
-}
-
-/// The numbers of sessions and pieces of text that a sweep deleted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Swept {
-    /// Pieces of text.
-    pub pieces: usize,
-    /// Sessions.
-    pub sessions: usize,
-}
-
-/// Why a store refused or failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// The session has a run that is not over.
-    #[error("session `{session_id}` has a run that is not over{}", in_process(*.process))]
-    RunInProgress {
-        /// The session.
-        session_id: String,
-        /// The process that runs it, if it is another one.
-        process: Option<u32>,
-    },
-    /// The run is over, or never began.
-    #[error("run `{run_id}` is not open")]
-    RunNotOpen {
-        /// The run.
-        run_id: String,
-    },
-    /// The run is another writer's: it never was this one's, or this one was taken for dead.
-    #[error("run `{run_id}` is no longer owned by this process")]
-    StaleOwner {
-        /// The run.
-        run_id: String,
-    },
-    /// A run with this id exists.
-    #[error("run `{run_id}` exists already")]
-    RunExists {
-        /// The run.
-        run_id: String,
-    },
-    /// The message was sent before, and this run answers it.
-    #[error("the message was already sent; run `{run_id}` answers it")]
-    AlreadySent {
-        /// The run.
-        run_id: String,
-    },
-    /// The client's id belongs to another message of the session.
-    #[error("the client message id is used by another message, of run `{run_id}`")]
-    MessageIdReused {
-        /// The run of the other message.
-        run_id: String,
-    },
-    /// The session does not exist, or belongs to another user.
-    #[error("session `{session_id}` does not exist")]
-    SessionNotFound {
-        /// The session.
-        session_id: String,
-    },
-    /// The session was deleted.
-    #[error("session `{session_id}` was deleted; use another id")]
-    SessionDeleted {
-        /// The session.
-        session_id: String,
-    },
-    /// A session with this id exists.
-    #[error("session `{session_id}` exists already")]
-    SessionExists {
-        /// The session.
-        session_id: String,
-    },
-    /// A session is copied only up to the end of a run.
-    #[error("session `{session_id}` can be forked only after a finished run")]
-    NotAfterARun {
-        /// The session.
-        session_id: String,
-    },
-    /// The approval does not exist, or is another user's or session's.
-    #[error("approval `{approval_id}` does not exist")]
-    ApprovalNotFound {
-        /// The approval.
-        approval_id: String,
-    },
-    /// The approval has another answer.
-    #[error("approval `{approval_id}` was already resolved: {decision}{}", by_user(.by.as_deref()))]
-    AlreadyResolved {
-        /// The approval.
-        approval_id: String,
-        /// The answer.
-        decision: Decision,
-        /// Who gave it, if it was a person with a name.
-        by: Option<String>,
-    },
-    /// The time for an answer is over.
-    #[error("approval `{approval_id}` has expired")]
-    Expired {
-        /// The approval.
-        approval_id: String,
-    },
-    /// A reader asks for what follows an event that the session does not have.
-    #[error("the cursor {cursor} is beyond the last event of the session")]
-    CursorAhead {
-        /// The cursor.
-        cursor: u64,
-        /// The index of the last event.
-        head: Option<u64>,
-    },
-    /// There is no more space.
-    #[error("events could not be stored: the disk or the store is full")]
-    Full,
-    /// The store has tables of a newer version.
-    #[error("`{path}` was written by a newer version of HoloDeck; use that version")]
-    Newer {
-        /// The file, or the database.
-        path: String,
-    },
-    /// The storage failed.
-    #[error("events could not be stored: {reason}")]
-    Failed {
-        /// Why.
-        reason: String,
-    },
-}
-
-impl StoreError {
-    fn failed(error: impl std::fmt::Display) -> Self {
-        Self::Failed {
-            reason: error.to_string(),
-        }
-    }
-}
-
-fn in_process(process: Option<u32>) -> String {
-    process.map_or_else(String::new, |id| format!("; process {id} runs it"))
-}
-
-fn by_user(user: Option<&str>) -> String {
-    user.map_or_else(String::new, |user| format!(" by {user}"))
-}
 
 /// An event that is stored. Only a store creates one, so it may be delivered, and nothing else can be:
 ///
@@ -567,60 +359,10 @@ fn owner_of(
     })
 }
 
-/// Why a message is refused whose client's id is that of `sent`, which `run_id` answers.
-fn repeated(sent: &UserMessage, again: &UserMessage, run_id: String) -> StoreError {
-    // Each attempt to send a message has its own id.
-    let again = UserMessage {
-        message_id: sent.message_id.clone(),
-        ..again.clone()
-    };
-    if *sent == again {
-        StoreError::AlreadySent { run_id }
-    } else {
-        StoreError::MessageIdReused { run_id }
-    }
-}
-
 /// Refuses a cursor beyond the last event.
 fn check_cursor(cursor: Option<u64>, head: Option<u64>) -> Result<(), StoreError> {
     match cursor {
         Some(cursor) if Some(cursor) > head => Err(StoreError::CursorAhead { cursor, head }),
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use holodeck_model::events::UserMessage;
-
-    use super::{StoreError, repeated};
-
-    #[test]
-    fn a_message_is_the_same_only_with_all_of_its_fields() {
-        let sent = UserMessage {
-            message_id: "m-1".to_owned(),
-            content: "go".to_owned(),
-            user_id: Some("alice".to_owned()),
-            client_message_id: Some("c".to_owned()),
-            attachments: Vec::new(),
-        };
-        let is_same = |again: UserMessage| {
-            matches!(
-                repeated(&sent, &again, String::new()),
-                StoreError::AlreadySent { .. }
-            )
-        };
-        assert!(is_same(UserMessage {
-            message_id: "m-2".to_owned(),
-            ..sent.clone()
-        }));
-        assert!(!is_same(UserMessage {
-            content: "stop".to_owned(),
-            ..sent.clone()
-        }));
-        assert!(!is_same(UserMessage {
-            user_id: None,
-            ..sent.clone()
-        }));
     }
 }

@@ -1,107 +1,27 @@
 //! Whether a tool call may run, as far as that can be decided without asking a person.
 
+mod rule;
+mod ruling;
+
 use std::{collections::HashSet, time::Duration};
 
-use indexmap::IndexMap;
 use serde_json::Value;
 
 use crate::{
-    Agent, AgentFolders, ApprovalPriority, ApprovalRule, ApprovalsConfig, ArgMatcher, AskReason, CallPath,
-    CallPattern, ClaudeConfig, NonInteractive, Occasion, OnApprovalTimeout, PathAccess, PermissionMode,
-    Provider, RuleDecision, ToolIdentity, ToolKind, ToolNames, ToolOrigin, ToolPattern, Zone, path_access,
+    Agent, AgentFolders, ApprovalPriority, ApprovalsConfig, CallPath, CallPattern, ClaudeConfig,
+    NonInteractive, Occasion, OnApprovalTimeout, PathAccess, PermissionMode, Provider, RuleDecision,
+    ToolIdentity, ToolKind, ToolNames, ToolOrigin, ToolPattern, Zone, path_access,
     tool_pattern::{matches_any, matches_real},
-    value::{CliText, Glob, PathBases, PathGlob, is_within},
-    without_pattern,
+    value::{CliText, PathGlob, is_within},
+};
+
+use rule::{Entry, Rule, Verdict};
+pub use ruling::{
+    ApprovalContext, PolicyCall, PolicyDecision, PolicyRuling, Presence, RulingBasis, SideEffectGate,
 };
 
 /// Built-in tools that change files.
 const EDITS: [&str; 4] = ["Edit", "MultiEdit", "NotebookEdit", "Write"];
-
-/// Who can be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// A person.
-    Person,
-    /// No person.
-    None,
-}
-
-/// Whether a test may use the built-in tools that change files or run programs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SideEffectGate {
-    /// It may: `--allow-side-effects` was given.
-    Open,
-    /// It may not.
-    #[default]
-    Closed,
-}
-
-/// The circumstances of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ApprovalContext {
-    /// The occasion on which the agent runs.
-    pub occasion: Occasion,
-    /// Who can be asked.
-    pub presence: Presence,
-    /// Applies only to tests.
-    pub side_effects: SideEffectGate,
-}
-
-/// The decision of a policy about a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PolicyDecision {
-    /// It runs.
-    Approve,
-    /// It does not run.
-    Reject {
-        /// The reason that is sent to the model.
-        reason: String,
-    },
-    /// A person decides.
-    AskPerson {
-        /// How urgent the question is.
-        priority: ApprovalPriority,
-    },
-}
-
-/// A call about which a policy decides.
-#[derive(Clone, Copy, Debug)]
-pub struct PolicyCall<'a> {
-    /// The tool, as the model or the CLI names it.
-    pub tool: &'a str,
-    /// Its arguments.
-    pub arguments: &'a Value,
-    /// The paths that they name.
-    pub paths: &'a [CallPath],
-    /// Why the backend asks.
-    pub reason: Option<&'a AskReason>,
-}
-
-/// The basis of a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RulingBasis {
-    /// A rule of `approvals:`, or an entry of a list.
-    Rule,
-    /// The origin of the tool and the permission mode.
-    Mode,
-    /// `approvals.non_interactive`.
-    NonInteractive,
-    /// Where the files are that the call touches.
-    Folders,
-}
-
-/// A decision with its basis.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyRuling {
-    /// The decision.
-    pub decision: PolicyDecision,
-    /// Its basis.
-    pub basis: RulingBasis,
-    /// The rule that decided, in words or as in `approvals.rules[0]`.
-    pub rule: String,
-    /// Where the most critical path of the call is.
-    pub zone: Zone,
-}
 
 /// Decides about tool calls: first lists and rules that name the tool, then where the files of the call are, then where
 /// the tool comes from and `claude.permission_mode`.
@@ -119,30 +39,6 @@ pub struct ApprovalPolicy {
     /// The entries of `claude.disallowed_tools` and `claude.allowed_tools`.
     denied: Vec<Entry>,
     allowed: Vec<Entry>,
-}
-
-#[derive(Clone, Debug)]
-struct Rule {
-    tools: Vec<Glob>,
-    /// `None` for a rule without `paths`; a pattern that cannot be applied is absent.
-    paths: Option<Vec<PathGlob>>,
-    arguments: IndexMap<String, ArgMatcher>,
-    verdict: Verdict,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Verdict {
-    Fixed(RuleDecision),
-    Person(Option<ApprovalPriority>),
-}
-
-/// An entry of an allow or deny list.
-#[derive(Clone, Debug)]
-struct Entry {
-    written: String,
-    tool: String,
-    /// `None` if the entry cannot be applied: then it denies, and allows nothing.
-    pattern: Option<ToolPattern>,
 }
 
 impl ApprovalPolicy {
@@ -610,58 +506,6 @@ impl ApprovalPolicy {
             shown_to_model: tool.to_owned(),
             on_the_wire: tool.to_owned(),
         })
-    }
-}
-
-impl ApprovalContext {
-    fn is_attended(self) -> bool {
-        self.presence == Presence::Person && self.occasion != Occasion::Test
-    }
-
-    /// Whether the person is at this machine: a client of a server is not.
-    fn is_local(self) -> bool {
-        self.is_attended() && self.occasion != Occasion::Serve
-    }
-}
-
-impl Entry {
-    fn new(written: &str) -> Self {
-        Self {
-            written: written.trim().to_owned(),
-            tool: without_pattern(written).to_owned(),
-            pattern: None,
-        }
-    }
-
-    fn has_pattern(&self) -> bool {
-        self.written.contains('(')
-    }
-}
-
-impl Rule {
-    fn new(rule: &ApprovalRule, bases: &PathBases, resolve: impl Fn(PathGlob) -> PathGlob) -> Self {
-        let verdict = match rule.decision {
-            Some(decision) => Verdict::Fixed(decision),
-            None => Verdict::Person(rule.priority),
-        };
-        let paths = rule.paths.as_ref().map(|paths| {
-            let globs = paths.as_slice().iter();
-            let globs = globs.filter_map(|text| PathGlob::parse(text, bases).ok());
-            globs.map(resolve).collect()
-        });
-        Self {
-            tools: rule.tools.as_slice().iter().map(|glob| Glob::new(glob)).collect(),
-            paths,
-            arguments: rule.arguments.clone(),
-            verdict,
-        }
-    }
-
-    fn fits_arguments(&self, arguments: &Value) -> bool {
-        let fits = |(name, matcher): (&String, &ArgMatcher)| {
-            arguments.get(name).is_some_and(|found| matcher.matches(found))
-        };
-        self.arguments.iter().all(fits)
     }
 }
 

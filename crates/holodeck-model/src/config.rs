@@ -19,6 +19,7 @@ mod files;
 mod global;
 mod goal_success;
 mod instructions;
+mod judged_metric;
 mod judging;
 mod matrix;
 mod mock;

@@ -29,6 +29,9 @@ pub const MASK: &str = "***";
 /// Shorter values would mask ordinary words of a text.
 const MIN_SECRET: usize = 8;
 
+/// Only texts constructed for that purpose need more passes.
+const MAX_PASSES: usize = 8;
+
 /// The same limit in configuration, which is not prose.
 const MIN_CONFIGURED: usize = 4;
 
@@ -160,13 +163,54 @@ impl Redactor {
         self.mask_value(value);
     }
 
-    /// The places of secrets in `text`, in order and without overlap.
+    /// The places of secrets in `text`, in order and without overlap. A mask is a boundary: what has the shape of a key
+    /// only once the secret beside it is masked is found, too, so that masking twice changes nothing.
     pub fn find(&self, text: &str) -> Vec<Range<usize>> {
+        let mut found = self.find_once(text);
+        for _ in 0..MAX_PASSES {
+            if found.is_empty() {
+                break;
+            }
+            let masked = replace_ranges(text, found.clone());
+            let again = self.find_once(&masked).into_iter();
+            let again: Vec<_> = again.map(|range| unmask_range(&range, &found)).collect();
+            let all = merge_ranges([found.as_slice(), &again].concat());
+            if all == found {
+                break;
+            }
+            found = all;
+        }
+        found
+    }
+
+    fn find_once(&self, text: &str) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         self.known.find(text, &mut found);
         shapes::find(text, &mut found);
         merge_ranges(found)
     }
+}
+
+/// The place in a text of a range in that text with masks at `masks`. A part of a mask is all that it hides.
+fn unmask_range(range: &Range<usize>, masks: &[Range<usize>]) -> Range<usize> {
+    let unmask = |at: usize, is_end: bool| {
+        // By how much the masked text is longer and shorter than the other one before this mask.
+        let (mut longer, mut shorter) = (0, 0);
+        for mask in masks {
+            let start = mask.start + longer - shorter;
+            let end = start + MASK.len();
+            if at < start || is_end && at == start {
+                break;
+            }
+            if at < end || is_end && at == end {
+                return if is_end { mask.end } else { mask.start };
+            }
+            longer += MASK.len();
+            shorter += mask.len();
+        }
+        at + shorter - longer
+    };
+    unmask(range.start, false)..unmask(range.end, true)
 }
 
 /// The secrets in the value of a variable: all of it if its name indicates a secret, else the credentials of URLs.

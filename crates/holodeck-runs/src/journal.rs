@@ -4,9 +4,12 @@
 //! is cut off; from another line that does not fit on, nothing gives a verdict. Memory holds the positions of lines, never
 //! the records.
 
+mod base;
 mod chain;
 mod copy;
+mod error;
 mod header;
+mod lines;
 mod place;
 mod scan;
 mod sync;
@@ -28,9 +31,13 @@ use std::{
     },
 };
 
+use base::BaseRun;
 use chain::Chain;
 pub(crate) use chain::fits_as_first;
+use error::io_error;
+pub use error::{JOURNAL_VERSION, JournalError};
 pub use header::{JournalHeader, StoredCombination, StoredSelection, StoredShard, changed_parts};
+use lines::{GradeLine, UnitLine, UnitLineRef};
 use place::{Line, LinePosition, Place};
 use sync::Syncer;
 use units::Units;
@@ -40,71 +47,6 @@ use crate::{
     record::{Grade, UnitRecord},
     trials::{CaseTrials, TrialCounts},
 };
-
-/// The format that this version writes. Of version 2, whose lines have no digests, it only shows verdicts.
-pub const JOURNAL_VERSION: u64 = 3;
-
-/// The format before lines had digests.
-const WITHOUT_CHAIN: u64 = 2;
-
-/// Why a journal cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum JournalError {
-    /// The file cannot be read or written.
-    #[error("journal `{path}`: {source}")]
-    Io {
-        /// The file.
-        path: String,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// A line is not valid.
-    #[error("journal `{path}`, line {line}: {reason}")]
-    Malformed {
-        /// The file.
-        path: String,
-        /// Line, from 1.
-        line: usize,
-        /// The problem.
-        reason: String,
-    },
-    /// The format version is not supported.
-    #[error(
-        "journal `{path}` has format version {found}; this holodeck reads versions {WITHOUT_CHAIN} and {JOURNAL_VERSION}"
-    )]
-    Version {
-        /// The file.
-        path: String,
-        /// The version in the header.
-        found: u64,
-    },
-    /// A line does not fit to the lines before it.
-    #[error(
-        "journal `{path}`: line {line} does not fit to the lines before it: the file was changed or damaged, and nothing \
-         from there on counts"
-    )]
-    Broken {
-        /// The file.
-        path: String,
-        /// Line, from 1.
-        line: usize,
-    },
-    /// A line is not the one that was read or written before.
-    #[error("journal `{path}` was changed by another program")]
-    Changed {
-        /// The file.
-        path: String,
-    },
-    /// Its lines have no digests, so that it cannot be known whether they were changed.
-    #[error("an earlier version of holodeck recorded run `{run_id}`, whose lines have no digests (`{path}`)")]
-    WithoutChain {
-        /// The run.
-        run_id: String,
-        /// The file.
-        path: String,
-    },
-}
 
 /// The first line that does not fit to the lines before it. From there on, nothing gives a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,37 +96,34 @@ pub struct Journal {
     syncer: Option<Syncer>,
 }
 
-/// The run that a regrade grades, which has the records.
-#[derive(Debug)]
-struct BaseRun {
-    journal: Box<Journal>,
-    /// The place of each case in that journal's plan.
-    places: Vec<Option<usize>>,
-}
-
-/// The payload of a line `ran`: a unit, and its checks where they had to see it before it was masked. They are no verdict.
-#[derive(Deserialize)]
-struct UnitLine {
-    unit: UnitRecord,
-    #[serde(default, alias = "grade")]
-    checks: Option<Grade>,
-}
-
-#[derive(Serialize)]
-struct UnitLineRef<'a> {
-    unit: &'a UnitRecord,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    checks: Option<&'a Grade>,
-}
-
-/// The payload of a line `graded`.
-#[derive(Serialize, Deserialize)]
-struct GradeLine<G> {
-    key: UnitKey,
-    grade: G,
-}
-
 impl Journal {
+    /// A journal without any line.
+    fn empty(path: &Path, version: u64, header: JournalHeader, file: Arc<File>) -> Self {
+        let units = Units::new(header.plan.len(), &header.trials);
+        Self {
+            path: path.to_owned(),
+            places: vec![Place::default(); units.count()],
+            units,
+            finished: 0,
+            finished_cases: 0,
+            version,
+            warnings: Vec::new(),
+            ended: None,
+            base: None,
+            verdicts: None,
+            judgements: HashMap::new(),
+            shared_judgements: Vec::new(),
+            end: 0,
+            lines: 0,
+            chain: Chain::default(),
+            broken: None,
+            foreign: AtomicBool::new(false),
+            syncer: None,
+            file,
+            header,
+        }
+    }
+
     /// Starts a journal.
     pub fn create(path: &Path, header: JournalHeader) -> Result<Self, JournalError> {
         let io = |source| io_error(path, source);
@@ -201,28 +140,9 @@ impl Journal {
             .open(&unnamed)
             .map_err(io)?;
         let file = Arc::new(file);
-        let units = Units::new(header.plan.len(), &header.trials);
         let mut journal = Self {
-            path: path.to_owned(),
-            places: vec![Place::default(); units.count()],
-            units,
-            finished: 0,
-            finished_cases: 0,
-            version: JOURNAL_VERSION,
-            warnings: Vec::new(),
-            ended: None,
-            base: None,
-            verdicts: None,
-            judgements: HashMap::new(),
-            shared_judgements: Vec::new(),
-            end: 0,
-            lines: 0,
-            chain: Chain::default(),
-            broken: None,
-            foreign: AtomicBool::new(false),
             syncer: Some(Syncer::start(Arc::clone(&file))),
-            file,
-            header,
+            ..Self::empty(path, JOURNAL_VERSION, header, file)
         };
         let line = serde_json::to_vec(&journal.header).map_err(|error| io(error.into()))?;
         journal.append(&line)?;
@@ -654,29 +574,6 @@ impl Journal {
             syncer.notify()?;
         }
         Ok(())
-    }
-}
-
-impl BaseRun {
-    fn new(journal: Journal, plan: &[CaseIdentity]) -> Self {
-        Self {
-            places: match_cases(&journal.header.plan, plan),
-            journal: Box::new(journal),
-        }
-    }
-
-    /// The same trial of the same case in the graded run.
-    fn unit_of(&self, units: &Units, unit: usize) -> Option<usize> {
-        let (case, trial) = units.case_of(unit);
-        let place = self.places.get(case).copied().flatten()?;
-        self.journal.units_of(place).nth(trial)
-    }
-}
-
-fn io_error(path: &Path, source: std::io::Error) -> JournalError {
-    JournalError::Io {
-        path: path.display().to_string(),
-        source,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which files there are, how long, under which names.
 
-use super::rules::{EMPTY_NAMES, HARD_LINES, README_LINES, SOFT_LINES};
-use super::{Finding, crate_of, is_rust};
+use super::rules::{EMPTY_NAMES, PRODUCT_LINES, README_LINES, SOFT_LINES, TEST_LINES};
+use super::{Finding, crate_of, is_rust, size};
 use crate::workspace::File;
 
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
@@ -10,10 +10,11 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
         findings.extend(check_name(&file.path));
         let Some(text) = &file.text else { continue };
         let lines = text.lines().count();
-        if is_rust(&file.path) && lines > HARD_LINES {
+        let limit = most_lines(&file.path);
+        if is_rust(&file.path) && lines > limit {
             let todo = "split it by what it does; long tests move to foo/tests.rs";
-            let what = format!("{lines} lines, the limit is {HARD_LINES}");
-            findings.push(Finding::new(&file.path, HARD_LINES + 1, what, todo));
+            let what = format!("{lines} lines, the limit is {limit}");
+            findings.push(Finding::new(&file.path, limit + 1, what, todo));
         }
         if is_member(&file.path, "README.md") {
             findings.extend(check_readme(&file.path, text));
@@ -29,12 +30,21 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
     findings
 }
 
+/// The most lines of a Rust file; tests are lists of cases, and may be longer.
+fn most_lines(path: &str) -> usize {
+    if size::is_product(path) {
+        PRODUCT_LINES
+    } else {
+        TEST_LINES
+    }
+}
+
 /// Files that grow towards the limit.
 pub(super) fn notes(files: &[File]) -> Vec<String> {
     let rust = files.iter().filter(|file| is_rust(&file.path));
     rust.filter_map(|file| {
         let lines = file.text.as_deref()?.lines().count();
-        let long = lines > SOFT_LINES && lines <= HARD_LINES;
+        let long = lines > SOFT_LINES && lines <= most_lines(&file.path);
         long.then(|| {
             format!(
                 "{} has {lines} lines; above {SOFT_LINES} a file is worth splitting",
@@ -123,12 +133,20 @@ mod tests {
     #[test]
     fn long_files() {
         let files = [
-            file("crates/x/src/a.rs", &"\n".repeat(801)),
+            file("crates/x/src/a.rs", &"\n".repeat(601)),
+            file("crates/x/src/a/tests.rs", &"\n".repeat(800)),
+            file("crates/x/tests/it/a.rs", &"\n".repeat(801)),
             file("crates/x/src/b.rs", &"\n".repeat(500)),
             file("crates/x/src/c.json", &"\n".repeat(900)),
         ];
-        assert_eq!(found(&files), ["crates/x/src/a.rs: 801 lines, the limit is 800"]);
-        assert_eq!(notes(&files).len(), 1);
+        assert_eq!(
+            found(&files),
+            [
+                "crates/x/src/a.rs: 601 lines, the limit is 600",
+                "crates/x/tests/it/a.rs: 801 lines, the limit is 800"
+            ]
+        );
+        assert_eq!(notes(&files).len(), 2);
     }
 
     #[test]

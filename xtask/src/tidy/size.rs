@@ -52,7 +52,7 @@ fn count(files: &[File]) -> BTreeMap<&str, Lines> {
     crates
 }
 
-fn is_product(path: &str) -> bool {
+pub(super) fn is_product(path: &str) -> bool {
     let in_source = path.contains("/src/") && !path.contains("/tests/");
     (in_source || path.ends_with("/build.rs")) && !path.ends_with("/tests.rs")
 }

@@ -6,20 +6,10 @@ use holodeck_testkit::{ModelServer, ReceivedRequest, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::project::{CommandOutput, Project};
-
-const REPORTS: [&str; 10] = [
-    "--report",
-    "json=r.json",
-    "--report",
-    "jsonl=r.jsonl",
-    "--report",
-    "junit=r.xml",
-    "--report",
-    "html=r.html",
-    "--report",
-    "markdown=r.md",
-];
+use crate::{
+    project::{CommandOutput, Project},
+    run_records::REPORTS,
+};
 
 macro_rules! dialect {
     ($file:literal) => {

@@ -25,7 +25,8 @@ struct Reports {
     markdown: String,
 }
 
-const REPORTS: [&str; 10] = [
+/// The flags that write every report.
+pub(crate) const REPORTS: [&str; 10] = [
     "--report",
     "json=r.json",
     "--report",

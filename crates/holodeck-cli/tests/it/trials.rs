@@ -6,7 +6,10 @@ use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::Value;
 
-use crate::project::{Project, agent};
+use crate::{
+    project::{Project, agent},
+    secrets::REPORTS,
+};
 
 const CASE: &str = "  - name: capital\n    input: The capital of France?\n    ground_truth: Paris\n";
 
@@ -18,8 +21,6 @@ fn fickle_server() -> ModelServer {
         _ => Reply::text("Rome."),
     })
 }
-
-const REPORTS: [&str; 5] = ["json", "markdown", "junit", "html", "jsonl"];
 
 #[test]
 fn a_flaky_case_is_flaky_everywhere() {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Aggregate, CalibrationMinimum, GoalSuccessMetric, MetricCondition, ModelConfig, OnMasked,
-    OptimizerConfig, RequireCalibrated, StandardMetric,
+    OptimizerConfig, StandardMetric, judged_metric::judged_metric,
 };
 use crate::value::{PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets};
 
@@ -50,6 +50,19 @@ tagged_enum!(MetricConfig {
     Code => "code",
     GoalSuccess => "goal_success",
 });
+
+/// The same expression for every kind of metric.
+macro_rules! of_each {
+    ($config:expr, $metric:ident => $value:expr) => {
+        match $config {
+            MetricConfig::Standard($metric) => $value,
+            MetricConfig::Geval($metric) => $value,
+            MetricConfig::Rag($metric) => $value,
+            MetricConfig::Code($metric) => $value,
+            MetricConfig::GoalSuccess($metric) => $value,
+        }
+    };
+}
 
 impl MetricConfig {
     /// Which key names the type of a metric that does not state it.
@@ -96,13 +109,7 @@ impl MetricConfig {
 
     /// Whether the metric is enabled.
     pub fn enabled(&self) -> bool {
-        match self {
-            Self::Standard(metric) => metric.enabled,
-            Self::Geval(metric) => metric.enabled,
-            Self::Rag(metric) => metric.enabled,
-            Self::Code(metric) => metric.enabled,
-            Self::GoalSuccess(metric) => metric.enabled,
-        }
+        of_each!(self, metric => metric.enabled)
     }
 
     /// Whether the answer is compared with the `ground_truth` of the case.
@@ -132,35 +139,17 @@ impl MetricConfig {
 
     /// Whether an error of the metric fails the case.
     pub fn fail_on_error(&self) -> bool {
-        match self {
-            Self::Standard(metric) => metric.fail_on_error,
-            Self::Geval(metric) => metric.fail_on_error,
-            Self::Rag(metric) => metric.fail_on_error,
-            Self::Code(metric) => metric.fail_on_error,
-            Self::GoalSuccess(metric) => metric.fail_on_error,
-        }
+        of_each!(self, metric => metric.fail_on_error)
     }
 
     /// When the metric is computed; `None` for always.
     pub fn when(&self) -> Option<MetricCondition> {
-        match self {
-            Self::Standard(metric) => metric.when,
-            Self::Geval(metric) => metric.when,
-            Self::Rag(metric) => metric.when,
-            Self::Code(metric) => metric.when,
-            Self::GoalSuccess(metric) => metric.when,
-        }
+        of_each!(self, metric => metric.when)
     }
 
     /// How to handle the metric if a text that it reads was masked, where it says that itself.
     pub fn on_masked(&self) -> Option<OnMasked> {
-        match self {
-            Self::Standard(metric) => metric.on_masked,
-            Self::Geval(metric) => metric.on_masked,
-            Self::Rag(metric) => metric.on_masked,
-            Self::Code(metric) => metric.on_masked,
-            Self::GoalSuccess(metric) => metric.on_masked,
-        }
+        of_each!(self, metric => metric.on_masked)
     }
 
     /// How the metric asks its judges; `None` if it needs none.
@@ -204,71 +193,47 @@ impl MetricConfig {
     }
 }
 
-/// A judge with criteria of your own.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct GevalMetric {
-    /// Name under which scores are reported.
-    #[schemars(regex(pattern = r"\S"))]
-    pub name: String,
-    /// The criteria that the judge applies.
-    #[schemars(regex(pattern = r"\S"))]
-    pub criteria: String,
-    /// The steps of the judge; derived from the criteria if absent.
-    pub evaluation_steps: Option<Vec<String>>,
-    /// The parts of a turn that the judge sees.
-    #[serde(default = "actual_output")]
-    #[schemars(length(min = 1))]
-    pub evaluation_params: Vec<EvalParam>,
-    /// The meaning of ranges of the score, from 0 to 10.
-    #[schemars(length(min = 1))]
-    pub rubric: Option<Vec<RubricLevel>>,
-    /// A prompt instead of the built-in one, with the placeholders `{{input}}`, `{{response}}`, `{{ground_truth}}`,
-    /// `{{context}}` and `{{criteria}}`.
-    #[schemars(regex(pattern = r"\S"))]
-    pub custom_prompt: Option<String>,
-    /// How often the score is sampled where the endpoint returns no log-probabilities; the mean counts. 1 if absent.
-    #[schemars(range(min = 1, max = 20))]
-    pub samples: Option<u32>,
-    /// Score 1 or 0, nothing between.
-    #[serde(default)]
-    pub strict_mode: bool,
-    /// Minimum score to pass; 0.5 if absent.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub threshold: Option<f64>,
-    /// The judge, instead of `evaluations.model`.
-    pub model: Option<ModelConfig>,
-    /// Whether the metric is enabled.
-    #[serde(default = "yes")]
-    pub enabled: bool,
-    /// Whether an error of the metric fails the case instead of leaving it without a verdict.
-    #[serde(default)]
-    pub fail_on_error: bool,
-    /// How often a judge that returned no verdict is asked again.
-    #[schemars(range(min = 1, max = 3))]
-    pub retry_on_failure: Option<u32>,
-    /// Milliseconds that one call of the judge may take; `execution.llm_timeout` if absent.
-    #[schemars(range(min = 1))]
-    pub timeout_ms: Option<u64>,
-    /// Several judges instead of one: the majority decides, and the score is their median.
-    #[schemars(length(min = 1))]
-    pub judges: Option<Vec<ModelConfig>>,
-    /// How many of the `judges` must return a verdict; all but one if absent, at least one.
-    #[schemars(range(min = 1))]
-    pub min_judges: Option<u32>,
-    /// How the scores of several judges are combined.
-    pub aggregate: Option<Aggregate>,
-    /// How often each judge judges the same answer, to measure its noise.
-    #[schemars(range(min = 1, max = 20))]
-    pub judge_repeats: Option<u32>,
-    /// When the metric is computed; always if absent.
-    pub when: Option<MetricCondition>,
-    /// Whether a run needs a stored calibration of the judge: `true`, or the lowest `min_kappa` and `min_labels`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub require_calibrated: Option<RequireCalibrated>,
-    /// How to handle it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub on_masked: Option<OnMasked>,
+judged_metric! {
+    /// A judge with criteria of your own.
+    #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct GevalMetric {
+        /// Name under which scores are reported.
+        #[schemars(regex(pattern = r"\S"))]
+        pub name: String,
+        /// The criteria that the judge applies.
+        #[schemars(regex(pattern = r"\S"))]
+        pub criteria: String,
+        /// The steps of the judge; derived from the criteria if absent.
+        pub evaluation_steps: Option<Vec<String>>,
+        /// The parts of a turn that the judge sees.
+        #[serde(default = "actual_output")]
+        #[schemars(length(min = 1))]
+        pub evaluation_params: Vec<EvalParam>,
+        /// The meaning of ranges of the score, from 0 to 10.
+        #[schemars(length(min = 1))]
+        pub rubric: Option<Vec<RubricLevel>>,
+        /// A prompt instead of the built-in one, with the placeholders `{{input}}`, `{{response}}`, `{{ground_truth}}`,
+        /// `{{context}}` and `{{criteria}}`.
+        #[schemars(regex(pattern = r"\S"))]
+        pub custom_prompt: Option<String>,
+        /// How often the score is sampled where the endpoint returns no log-probabilities; the mean counts. 1 if absent.
+        #[schemars(range(min = 1, max = 20))]
+        pub samples: Option<u32>,
+        /// Score 1 or 0, nothing between.
+        #[serde(default)]
+        pub strict_mode: bool,
+        /// Minimum score to pass; 0.5 if absent.
+        #[schemars(range(min = 0.0, max = 1.0))]
+        pub threshold: Option<f64>,
+        /// The judge, instead of `evaluations.model`.
+        pub model: Option<ModelConfig>,
+        /// Whether the metric is enabled.
+        #[serde(default = "yes")]
+        pub enabled: bool,
+    }
+    judging "answer"
+    {}
 }
 
 /// The meaning of a range of scores.
@@ -316,55 +281,31 @@ pub enum EvalParam {
     RetrievalContext,
 }
 
-/// A judge of retrieval and grounding.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RagMetric {
-    /// Name of the metric.
-    pub metric_type: RagMetricType,
-    /// Minimum score to pass.
-    #[serde(default = "one_half")]
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub threshold: f64,
-    /// Whether the judge gives a reason.
-    #[serde(default = "yes")]
-    pub include_reason: bool,
-    /// Score 1 or 0: an answer that is not perfect scores 0.
-    #[serde(default)]
-    pub strict_mode: bool,
-    /// The judge, instead of `evaluations.model`.
-    pub model: Option<ModelConfig>,
-    /// Whether the metric is enabled.
-    #[serde(default = "yes")]
-    pub enabled: bool,
-    /// Whether an error of the metric fails the case instead of leaving it without a verdict.
-    #[serde(default)]
-    pub fail_on_error: bool,
-    /// How often a judge that returned no verdict is asked again.
-    #[schemars(range(min = 1, max = 3))]
-    pub retry_on_failure: Option<u32>,
-    /// Milliseconds that one call of the judge may take; `execution.llm_timeout` if absent.
-    #[schemars(range(min = 1))]
-    pub timeout_ms: Option<u64>,
-    /// Several judges instead of one: the majority decides, and the score is their median.
-    #[schemars(length(min = 1))]
-    pub judges: Option<Vec<ModelConfig>>,
-    /// How many of the `judges` must return a verdict; all but one if absent, at least one.
-    #[schemars(range(min = 1))]
-    pub min_judges: Option<u32>,
-    /// How the scores of several judges are combined.
-    pub aggregate: Option<Aggregate>,
-    /// How often each judge judges the same answer, to measure its noise.
-    #[schemars(range(min = 1, max = 20))]
-    pub judge_repeats: Option<u32>,
-    /// When the metric is computed; always if absent.
-    pub when: Option<MetricCondition>,
-    /// Whether a run needs a stored calibration of the judge: `true`, or the lowest `min_kappa` and `min_labels`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub require_calibrated: Option<RequireCalibrated>,
-    /// How to handle it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub on_masked: Option<OnMasked>,
+judged_metric! {
+    /// A judge of retrieval and grounding.
+    #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct RagMetric {
+        /// Name of the metric.
+        pub metric_type: RagMetricType,
+        /// Minimum score to pass.
+        #[serde(default = "one_half")]
+        #[schemars(range(min = 0.0, max = 1.0))]
+        pub threshold: f64,
+        /// Whether the judge gives a reason.
+        #[serde(default = "yes")]
+        pub include_reason: bool,
+        /// Score 1 or 0: an answer that is not perfect scores 0.
+        #[serde(default)]
+        pub strict_mode: bool,
+        /// The judge, instead of `evaluations.model`.
+        pub model: Option<ModelConfig>,
+        /// Whether the metric is enabled.
+        #[serde(default = "yes")]
+        pub enabled: bool,
+    }
+    judging "answer"
+    {}
 }
 
 /// The names of the retrieval metrics.

@@ -3,106 +3,83 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Aggregate, MetricCondition, ModelConfig, OnMasked, RequireCalibrated, SchemaRef};
+use super::{ModelConfig, SchemaRef, judged_metric::judged_metric};
 use crate::value::{Decimal, OneOrMany, is_space, without_grouping};
 
-/// A check, a text metric, or a ready-made judge.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StandardMetric {
-    /// Name of the metric.
-    pub metric: StandardMetricName,
-    /// Minimum score to pass.
-    #[schemars(range(min = 0.0))]
-    pub threshold: Option<f64>,
-    /// Whether the metric is enabled.
-    #[serde(default = "yes")]
-    pub enabled: bool,
-    /// The highest score of the judge, which answers from 1 to this; 5 if absent. The score is its answer divided by it.
-    #[schemars(range(min = 1))]
-    pub scale: Option<u32>,
-    /// The judge, instead of `evaluations.model`.
-    pub model: Option<ModelConfig>,
-    /// Whether an error of the metric fails the case instead of leaving it without a verdict.
-    #[serde(default)]
-    pub fail_on_error: bool,
-    /// How often a judge that returned no verdict is asked again.
-    #[schemars(range(min = 1, max = 3))]
-    pub retry_on_failure: Option<u32>,
-    /// Milliseconds that one call of the judge may take; `execution.llm_timeout` if absent.
-    #[schemars(range(min = 1))]
-    pub timeout_ms: Option<u64>,
-    /// Several judges instead of one: the majority decides, and the score is their median.
-    #[schemars(length(min = 1))]
-    pub judges: Option<Vec<ModelConfig>>,
-    /// How many of the `judges` must return a verdict; all but one if absent, at least one.
-    #[schemars(range(min = 1))]
-    pub min_judges: Option<u32>,
-    /// How the scores of several judges are combined.
-    pub aggregate: Option<Aggregate>,
-    /// How often each judge judges the same answer, to measure its noise.
-    #[schemars(range(min = 1, max = 20))]
-    pub judge_repeats: Option<u32>,
-    /// When the metric is computed; always if absent.
-    pub when: Option<MetricCondition>,
-    /// Whether a run needs a stored calibration of the judge: `true`, or the lowest `min_kappa` and `min_labels`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub require_calibrated: Option<RequireCalibrated>,
-    /// How to handle it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub on_masked: Option<OnMasked>,
-    /// A prompt for the judge instead of the built-in one, with the placeholders `{{input}}`, `{{response}}`,
-    /// `{{ground_truth}}`, `{{context}}` and `{{criteria}}`.
-    #[schemars(regex(pattern = r"\S"))]
-    pub custom_prompt: Option<String>,
-    /// Ignore case when comparing.
-    #[serde(default)]
-    pub case_insensitive: bool,
-    /// Ignore surrounding and repeated whitespace when comparing.
-    #[serde(default)]
-    pub strip_whitespace: bool,
-    /// Ignore punctuation when comparing.
-    #[serde(default)]
-    pub strip_punctuation: bool,
-    /// Maximum absolute difference between numbers.
-    #[serde(default = "one_millionth")]
-    #[schemars(range(min = 0.0))]
-    pub absolute_tolerance: f64,
-    /// Maximum difference between numbers, relative to the expected one.
-    #[serde(default)]
-    #[schemars(range(min = 0.0))]
-    pub relative_tolerance: f64,
-    /// Read `12%` as 0.12.
-    #[serde(default)]
-    pub accept_percent: bool,
-    /// Read `1,000` as 1000.
-    #[serde(default)]
-    pub accept_thousands_separators: bool,
-    /// The part of a JSON answer to check, as in `order.lines[0].price`.
-    #[schemars(regex(
-        pattern = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[0-9]+\])*(\.[A-Za-z_][A-Za-z0-9_-]*(\[[0-9]+\])*)*$"
-    ), extend("x-form" = "a path such as `order.lines[0].price`"))]
-    pub response_path: Option<String>,
-    /// The text to look for: a string or a list. Default: the `ground_truth` of the case.
-    pub value: Option<OneOrMany>,
-    /// Pass when the check fails, and vice versa.
-    #[serde(default)]
-    pub negate: bool,
-    /// The ROUGE variant.
-    pub variant: Option<RougeVariant>,
-    /// Use tokenisers that support languages other than English.
-    #[serde(default)]
-    pub unicode: bool,
-    /// Maximum number of edits between the answer and the ground truth.
-    pub max_distance: Option<u64>,
-    /// How long the answer may take.
-    #[schemars(range(min = 1))]
-    pub max_ms: Option<u64>,
-    /// The highest cost of the answer.
-    #[schemars(range(min = 0.0))]
-    pub max_usd: Option<f64>,
-    /// The JSON Schema that the answer must match, inline or as a path.
-    pub schema: Option<SchemaRef>,
+judged_metric! {
+    /// A check, a text metric, or a ready-made judge.
+    #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct StandardMetric {
+        /// Name of the metric.
+        pub metric: StandardMetricName,
+        /// Minimum score to pass.
+        #[schemars(range(min = 0.0))]
+        pub threshold: Option<f64>,
+        /// Whether the metric is enabled.
+        #[serde(default = "yes")]
+        pub enabled: bool,
+        /// The highest score of the judge, which answers from 1 to this; 5 if absent. The score is its answer divided by it.
+        #[schemars(range(min = 1))]
+        pub scale: Option<u32>,
+        /// The judge, instead of `evaluations.model`.
+        pub model: Option<ModelConfig>,
+    }
+    judging "answer"
+    {
+        /// A prompt for the judge instead of the built-in one, with the placeholders `{{input}}`, `{{response}}`,
+        /// `{{ground_truth}}`, `{{context}}` and `{{criteria}}`.
+        #[schemars(regex(pattern = r"\S"))]
+        pub custom_prompt: Option<String>,
+        /// Ignore case when comparing.
+        #[serde(default)]
+        pub case_insensitive: bool,
+        /// Ignore surrounding and repeated whitespace when comparing.
+        #[serde(default)]
+        pub strip_whitespace: bool,
+        /// Ignore punctuation when comparing.
+        #[serde(default)]
+        pub strip_punctuation: bool,
+        /// Maximum absolute difference between numbers.
+        #[serde(default = "one_millionth")]
+        #[schemars(range(min = 0.0))]
+        pub absolute_tolerance: f64,
+        /// Maximum difference between numbers, relative to the expected one.
+        #[serde(default)]
+        #[schemars(range(min = 0.0))]
+        pub relative_tolerance: f64,
+        /// Read `12%` as 0.12.
+        #[serde(default)]
+        pub accept_percent: bool,
+        /// Read `1,000` as 1000.
+        #[serde(default)]
+        pub accept_thousands_separators: bool,
+        /// The part of a JSON answer to check, as in `order.lines[0].price`.
+        #[schemars(regex(
+            pattern = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[0-9]+\])*(\.[A-Za-z_][A-Za-z0-9_-]*(\[[0-9]+\])*)*$"
+        ), extend("x-form" = "a path such as `order.lines[0].price`"))]
+        pub response_path: Option<String>,
+        /// The text to look for: a string or a list. Default: the `ground_truth` of the case.
+        pub value: Option<OneOrMany>,
+        /// Pass when the check fails, and vice versa.
+        #[serde(default)]
+        pub negate: bool,
+        /// The ROUGE variant.
+        pub variant: Option<RougeVariant>,
+        /// Use tokenisers that support languages other than English.
+        #[serde(default)]
+        pub unicode: bool,
+        /// Maximum number of edits between the answer and the ground truth.
+        pub max_distance: Option<u64>,
+        /// How long the answer may take.
+        #[schemars(range(min = 1))]
+        pub max_ms: Option<u64>,
+        /// The highest cost of the answer.
+        #[schemars(range(min = 0.0))]
+        pub max_usd: Option<f64>,
+        /// The JSON Schema that the answer must match, inline or as a path.
+        pub schema: Option<SchemaRef>,
+    }
 }
 
 /// Comma, underscore, no-break space, narrow no-break space.

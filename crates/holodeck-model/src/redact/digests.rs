@@ -8,13 +8,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::hex_prefix;
 
-use super::{MASK, Redactor, merge_ranges, replace_ranges, replace_strings, shapes};
+use super::{MASK, MAX_PASSES, Redactor, merge_ranges, replace_ranges, replace_strings};
 
 /// Bytes of a digest: enough to detect another secret, too few to verify guesses of a weak one.
 const DIGEST: usize = 2;
-
-/// Only texts constructed for that purpose need more passes.
-const MAX_PASSES: usize = 8;
 
 static DIGESTS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\*\*\*\.[0-9a-f]{4}").ok());
 
@@ -55,9 +52,7 @@ impl Redactor {
         let mut known = Vec::new();
         self.known.find(text, &mut known);
         let known = merge_ranges(known);
-        let mut all = known.clone();
-        shapes::find(text, &mut all);
-        let masks = merge_ranges(all).into_iter().filter_map(|range| {
+        let masks = self.find(text).into_iter().filter_map(|range| {
             let found = text.get(range.clone())?;
             let inside = known
                 .iter()
@@ -161,6 +156,35 @@ mod tests {
     }
 
     #[test]
+    fn a_key_directly_after_a_secret_is_masked_with_it() {
+        let redactor = Redactor::new([KNOWN.to_owned()]);
+        let private = concat!("-----BEGIN PRIVATE", " KEY----------END PRIVATE", " KEY-----");
+        let key = key("a1B2");
+        for secrets in [
+            format!("{KNOWN}{key}"),
+            format!("{KNOWN}{KNOWN}{key}"),
+            format!("{private}{KNOWN}{key}"),
+            format!("{KNOWN}{private}{KNOWN}{key}{KNOWN}"),
+            format!("{KNOWN}https://me:pw@host/?api_key=a1B2a1B2"),
+            format!("{KNOWN}Authorization: Bearer {key}"),
+        ] {
+            for text in [secrets.clone(), format!("é {secrets} é")] {
+                let clean = redactor.text(&text).into_owned();
+                let with_digests = masked(&redactor, &text);
+                for shown in [&clean, &with_digests] {
+                    assert!(
+                        !shown.contains("a1B2") && !shown.contains(KNOWN),
+                        "{text}: {shown}"
+                    );
+                }
+                assert_eq!(redactor.text(&clean), clean, "{text}");
+                assert_eq!(masked(&redactor, &with_digests), with_digests, "{text}");
+                assert_eq!(without_digests(&with_digests), clean, "{text}");
+            }
+        }
+    }
+
+    #[test]
     fn existing_masks_are_not_masked_again() {
         let redactor = Redactor::default();
         for text in ["***", "a *** b", "***.4f2a", "https://***@host/"] {
@@ -184,6 +208,8 @@ mod tests {
             let text = parts.concat();
             let once = masked(&redactor, &text);
             prop_assert_eq!(&masked(&redactor, &once), &once);
+            let clean = redactor.text(&text).into_owned();
+            prop_assert_eq!(redactor.text(&clean), clean.as_str());
             let plain = without_digests(&once);
             // Two adjacent masks may become one.
             prop_assert_eq!(redactor.text(&plain).replace(MASK, ""), plain.replace(MASK, ""));

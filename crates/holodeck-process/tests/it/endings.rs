@@ -192,7 +192,7 @@ fn what_is_kept_for_a_child_is_dropped_after_its_end_wherever_the_child_is_dropp
             .build()
             .unwrap()
     };
-    // In a runtime that goes on.
+    // Dropped inside a runtime that continues to run.
     let running = runtime();
     let (child, reported, _script) = running.block_on(witnessed());
     running.block_on(async {

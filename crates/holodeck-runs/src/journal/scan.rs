@@ -5,18 +5,17 @@ use std::{
     fs::File,
     io::{BufRead, BufReader},
     path::Path,
-    sync::{Arc, atomic::AtomicBool},
+    sync::Arc,
 };
 
 use holodeck_model::{CaseId, UnitKey};
 use serde::Deserialize;
 
 use super::{
-    BaseRun, Break, JOURNAL_VERSION, Journal, JournalError, JournalHeader, WITHOUT_CHAIN,
+    BaseRun, Break, JOURNAL_VERSION, Journal, JournalError, JournalHeader,
     chain::{self, Chain, LineDigest},
-    io_error,
+    error::{WITHOUT_CHAIN, io_error},
     place::{self, Line, LinePosition, Place},
-    units::Units,
 };
 
 /// The parts of a line `ran` that assign it to a unit.
@@ -90,28 +89,11 @@ fn open_file(path: &Path) -> Result<Journal, JournalError> {
     let header: JournalHeader =
         serde_json::from_slice(&lines.line).map_err(|error| malformed(error.to_string()))?;
     check_trials(&header).map_err(|reason| malformed(reason.to_owned()))?;
-    let units = Units::new(header.plan.len(), &header.trials);
     let mut journal = Journal {
-        path: path.to_owned(),
-        places: vec![Place::default(); units.count()],
-        units,
-        finished: 0,
-        finished_cases: 0,
-        version,
-        header,
-        file: Arc::new(file),
         end: lines.offset,
         lines: 1,
         chain,
-        broken: None,
-        foreign: AtomicBool::new(false),
-        warnings: Vec::new(),
-        ended: None,
-        base: None,
-        verdicts: None,
-        judgements: HashMap::new(),
-        shared_judgements: Vec::new(),
-        syncer: None,
+        ..Journal::empty(path, version, header, Arc::new(file))
     };
     journal.scan(&mut lines).map_err(io)?;
     journal.count_finished();

@@ -12,7 +12,10 @@ use holodeck::{
 };
 use serde_json::json;
 
-use super::{Finished, Kind, Session};
+use super::{
+    finish::Finished,
+    session::{Kind, Session},
+};
 use crate::{
     command::{build_runtime, load_combination},
     failure::{Failure, Problem},

@@ -1,6 +1,6 @@
 //! The rows of the tables: how they are read and written.
 
-use holodeck_model::events::{AgentEvent, EventBody, EventClass, UserMessage};
+use holodeck_model::events::{EventClass, UserMessage};
 use jiff::Timestamp;
 use tokio_postgres::Row;
 
@@ -11,13 +11,13 @@ use super::{
 use crate::{
     Draft,
     store::{
-        Counts, PAGE_BYTES, RunInfo, SessionInfo, StoredEvent, agent_of, fill_page, repeated, request::Done,
-        session_of, user_message,
+        Counts, PAGE_BYTES, RunInfo, SessionInfo, StoredEvent, agent_of,
+        columns::{class_code, class_of, message_in, raise, repeated_in, time, tool_use_of},
+        fill_page,
+        request::Done,
+        session_of,
     },
 };
-
-/// Indices between two durable ceilings.
-const BLOCK: u64 = 1024;
 
 /// The row of a session, locked until the end of the transaction.
 pub(super) struct Session {
@@ -135,10 +135,7 @@ pub(super) async fn add(
         stored.push(event.clone());
         new.push(event);
     }
-    if session.next_index > session.ceiling {
-        session.ceiling = session.next_index.saturating_add(BLOCK);
-        done.raised = true;
-    }
+    done.raised |= raise(&mut session.ceiling, session.next_index);
     db.execute(
         "UPDATE holodeck_sessions SET next_index = $1, next_sequence = $2, ceiling = $3, last_at = $4,
              runs = runs + $5, messages = messages + $6,
@@ -190,14 +187,6 @@ async fn insert(db: &Db, session: i64, run: Option<i64>, new: &[StoredEvent]) ->
     )
     .await?;
     Ok(())
-}
-
-fn tool_use_of(event: &AgentEvent) -> Option<&str> {
-    match &event.body {
-        EventBody::ToolUse(call) => Some(&call.tool_use_id),
-        EventBody::ToolResult(result) => Some(&result.tool_use_id),
-        _ => None,
-    }
 }
 
 /// Inserts a run that begins with the next event of the session.
@@ -331,29 +320,12 @@ pub(super) async fn refuse_repeated(
         return Ok(());
     };
     let run_id: String = row.try_get(0)?;
-    let event: AgentEvent = serde_json::from_str(row.try_get(1)?).map_err(StoreError::failed)?;
-    let error = match &event.body {
-        EventBody::UserMessageConfirmed(sent) => repeated(sent, message, run_id),
-        _ => StoreError::MessageIdReused { run_id },
-    };
-    Err(error.into())
-}
-
-pub(super) fn class_code(class: EventClass) -> i16 {
-    match class {
-        EventClass::Stored => 0,
-        EventClass::Durable => 1,
-        EventClass::Journaled => 2,
-    }
+    Err(repeated_in(row.try_get(1)?, message, run_id)?.into())
 }
 
 /// An event of `payload, event_index, class`.
 pub(super) fn read_event(row: &Row) -> Result<StoredEvent, Failure> {
-    let class = match row.try_get::<_, i16>(2)? {
-        0 => EventClass::Stored,
-        1 => EventClass::Durable,
-        _ => EventClass::Journaled,
-    };
+    let class = class_of(row.try_get(2)?);
     Ok(StoredEvent::read(row.try_get(0)?, unsigned(row, 1)?, class)?)
 }
 
@@ -434,21 +406,16 @@ pub(super) async fn sessions(
 
 fn read_session(row: &Row) -> Result<SessionInfo, Failure> {
     let first: Option<&str> = row.try_get(5)?;
-    let first = first.and_then(|payload| serde_json::from_str::<AgentEvent>(payload).ok());
     Ok(SessionInfo {
         session_id: row.try_get(0)?,
         owner: row.try_get(1)?,
         head: unsigned(row, 2)?.checked_sub(1),
         open_run: row.try_get(3)?,
         agent: row.try_get(4)?,
-        first_message: first.as_ref().and_then(user_message),
+        first_message: first.and_then(message_in),
         runs: unsigned(row, 6)?,
         messages: unsigned(row, 7)?,
         created_at: time(row.try_get(8)?),
         last_at: time(row.try_get(9)?),
     })
-}
-
-fn time(milliseconds: i64) -> Timestamp {
-    Timestamp::from_millisecond(milliseconds).unwrap_or_default()
 }

@@ -8,8 +8,8 @@ use super::{
     connection::{Db, Failure},
     lease,
     rows::{
-        Run, Session, add, class_code, create_session, delete_session, end_run, find_run, insert_run,
-        lock_session, open_run, read_event, refuse_repeated, session_info,
+        Run, Session, add, create_session, delete_session, end_run, find_run, insert_run, lock_session,
+        open_run, read_event, refuse_repeated, session_info,
     },
 };
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     store::{
         ApprovalAnswer, StoredEvent,
         approvals::{Answered, remembered},
+        columns::class_code,
         fork::{check_owner, fork},
         interrupted::end_interrupted,
         owner_of,

@@ -1,6 +1,6 @@
 //! The rows of the tables: how they are read and written.
 
-use holodeck_model::events::{AgentEvent, EventBody, EventClass, UserMessage};
+use holodeck_model::events::{EventClass, UserMessage};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
@@ -8,13 +8,12 @@ use super::approvals;
 use crate::{
     Draft,
     store::{
-        Counts, RunInfo, SessionInfo, StoreError, StoredEvent, agent_of, repeated, request::Done, session_of,
-        user_message,
+        Counts, RunInfo, SessionInfo, StoreError, StoredEvent, agent_of,
+        columns::{class_code, class_of, message_in, raise, repeated_in, time, tool_use_of},
+        request::Done,
+        session_of,
     },
 };
-
-/// Indices between two durable ceilings.
-const BLOCK: u64 = 1024;
 
 /// The row of a session.
 pub(super) struct Session {
@@ -64,10 +63,7 @@ pub(super) fn add(
         stored.push(event.clone());
         new.push(event);
     }
-    if session.next_index > session.ceiling {
-        session.ceiling = session.next_index.saturating_add(BLOCK);
-        done.raised = true;
-    }
+    done.raised |= raise(&mut session.ceiling, session.next_index);
     transaction
         .prepare_cached(
             "UPDATE sessions SET next_index = ?, next_sequence = ?, ceiling = ?, last_at = ?,
@@ -90,18 +86,13 @@ pub(super) fn add(
     )?;
     for event in &new {
         let body = &event.event().body;
-        let tool_use_id = match body {
-            EventBody::ToolUse(call) => Some(&call.tool_use_id),
-            EventBody::ToolResult(result) => Some(&result.tool_use_id),
-            _ => None,
-        };
         insert.execute(params![
             session.number,
             event.index(),
             event.event().meta.sequence_number,
             event.event().meta.event_id.as_bytes(),
             run,
-            tool_use_id,
+            tool_use_of(event.event()),
             class_code(event.class()),
             body.kind(),
             event.json()
@@ -283,11 +274,7 @@ pub(super) fn refuse_repeated(
     let Some((run_id, payload)) = sent else {
         return Ok(());
     };
-    let event: AgentEvent = serde_json::from_str(&payload).map_err(StoreError::failed)?;
-    Err(match &event.body {
-        EventBody::UserMessageConfirmed(sent) => repeated(sent, message, run_id),
-        _ => StoreError::MessageIdReused { run_id },
-    })
+    Err(repeated_in(&payload, message, run_id)?)
 }
 
 pub(super) fn open_runs(
@@ -322,22 +309,9 @@ pub(super) fn process_of(transaction: &Transaction<'_>, writer: &str) -> Result<
     Ok(process)
 }
 
-pub(super) fn class_code(class: EventClass) -> i64 {
-    match class {
-        EventClass::Stored => 0,
-        EventClass::Durable => 1,
-        EventClass::Journaled => 2,
-    }
-}
-
 /// An event of `payload, event_index, class`.
 pub(super) fn read_event(row: &Row<'_>) -> rusqlite::Result<Result<StoredEvent, StoreError>> {
-    let class = match row.get(2)? {
-        0 => EventClass::Stored,
-        1 => EventClass::Durable,
-        _ => EventClass::Journaled,
-    };
-    Ok(StoredEvent::read(row.get(0)?, row.get(1)?, class))
+    Ok(StoredEvent::read(row.get(0)?, row.get(1)?, class_of(row.get(2)?)))
 }
 
 /// The columns that [`read_session`] reads.
@@ -362,7 +336,6 @@ pub(super) fn session_info(
 pub(super) fn read_session(row: &Row<'_>) -> rusqlite::Result<SessionInfo> {
     let next_index: u64 = row.get(2)?;
     let first: Option<String> = row.get(5)?;
-    let first = first.and_then(|payload| serde_json::from_str::<AgentEvent>(&payload).ok());
     let last_at = row.get(9)?;
     let created_at: Option<i64> = row.get(8)?;
     Ok(SessionInfo {
@@ -371,14 +344,10 @@ pub(super) fn read_session(row: &Row<'_>) -> rusqlite::Result<SessionInfo> {
         head: next_index.checked_sub(1),
         open_run: row.get(3)?,
         agent: row.get(4)?,
-        first_message: first.as_ref().and_then(user_message),
+        first_message: first.as_deref().and_then(message_in),
         runs: row.get(6)?,
         messages: row.get(7)?,
         created_at: time(created_at.unwrap_or(last_at)),
         last_at: time(last_at),
     })
-}
-
-fn time(milliseconds: i64) -> Timestamp {
-    Timestamp::from_millisecond(milliseconds).unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension as _, Transaction, params};
 use super::{
     approvals, lease,
     rows::{
-        OpenRun, add, class_code, create_session, delete_session, end_run, open_runs, process_of, read_event,
+        OpenRun, add, create_session, delete_session, end_run, open_runs, process_of, read_event,
         refuse_repeated, run_row, session_row,
     },
     writer::State,
@@ -17,6 +17,7 @@ use crate::{
         ApprovalAnswer, Retention, StoreError, Swept,
         approvals::{Answered, remembered},
         before,
+        columns::class_code,
         interrupted::end_interrupted,
         owner_of,
         request::{Done, Reply, Request},

@@ -1,0 +1,84 @@
+//! The options of a service that answers messages.
+
+use std::{sync::Arc, time::Duration};
+
+use holodeck_backend_api::Approver;
+use holodeck_events::{Clock, Ids, RandomIds, SystemClock};
+use holodeck_model::{OnApprovalTimeout, Redactor, events::SessionStart};
+use holodeck_turn::TurnRunner;
+use serde_json::Value;
+
+use crate::{
+    Concurrency, Patience,
+    files::{FileVault, TextEmbedder},
+};
+
+/// Knows which arguments tools accept.
+pub trait CheckArguments: Send + Sync {
+    /// Says why a tool does not accept these arguments.
+    fn check(&self, tool: &str, arguments: &Value) -> Result<(), String>;
+
+    /// Says why an answer to the question of a server does not match its schema.
+    fn check_answer(&self, schema: &Value, answer: &Value) -> Result<(), String> {
+        let _ = (schema, answer);
+        Ok(())
+    }
+}
+
+/// How a service runs its agent.
+#[derive(Clone)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "callers construct it as a literal with `..Default::default()`"
+)]
+pub struct ServiceOptions {
+    /// How new sessions begin.
+    pub session: SessionStart,
+    /// Files, prices, and the time limit of a turn.
+    pub turns: Option<TurnRunner>,
+    /// Decides about tool calls; what it leaves open, a person decides.
+    pub policy: Option<Arc<dyn Approver>>,
+    /// Checks the arguments that a person changed.
+    pub tools: Option<Arc<dyn CheckArguments>>,
+    /// The files of users; without it, only files of this machine can be attached.
+    pub files: Option<FileVault>,
+    /// Finds the files that match a message.
+    pub embedder: Option<Arc<dyn TextEmbedder>>,
+    /// How long a person has to decide.
+    pub patience: Patience,
+    /// How to handle a message while another one is answered.
+    pub concurrency: Concurrency,
+    /// Masks secrets before anything is stored or delivered.
+    pub redactor: Option<Arc<Redactor>>,
+    /// How long pieces of text are collected before they are stored and delivered together.
+    pub chunk_interval: Duration,
+    /// Conversations that the backend keeps open between turns.
+    pub live_sessions: usize,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// New ids.
+    pub ids: Arc<dyn Ids>,
+}
+
+impl Default for ServiceOptions {
+    fn default() -> Self {
+        Self {
+            session: SessionStart::default(),
+            turns: None,
+            policy: None,
+            tools: None,
+            files: None,
+            embedder: None,
+            patience: Patience {
+                limit: None,
+                then: OnApprovalTimeout::Reject,
+            },
+            concurrency: Concurrency::default(),
+            redactor: None,
+            chunk_interval: Duration::ZERO,
+            live_sessions: 4,
+            clock: Arc::new(SystemClock::default()),
+            ids: Arc::new(RandomIds),
+        }
+    }
+}
