@@ -12,8 +12,10 @@ use std::{
     },
 };
 
-use holodeck_backend_api::{AgentBackend, HistoryItem, TurnRequest};
-use holodeck_events::{ApprovalAnswer, EventSink, EventStore, NewRun, Resolution, StoreError, StoredEvent};
+use holodeck_backend_api::{AgentBackend, EventStream, HistoryItem, TurnRequest};
+use holodeck_events::{
+    ApprovalAnswer, EventSink, EventStore, NewRun, Recording, Resolution, StoreError, StoredEvent,
+};
 use holodeck_model::events::{AgentExecutionResult, Attachment};
 use holodeck_turn::TurnInput;
 use tokio::sync::watch;
@@ -22,9 +24,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::run::{Place, Question};
 use crate::{
     Concurrency, RunError, RunHandle, RunRequest, ServiceOptions,
-    files::{Attachments, StoredFile, index_file},
+    files::{Attachments, FileVault, StoredFile, index_file},
     import::{PastTurn, answered, exchanges, replayed},
     live::LiveSessions,
+    masking::mask_events,
     request::{SESSION_ID_FORM, is_id},
 };
 

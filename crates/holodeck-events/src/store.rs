@@ -5,9 +5,8 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use holodeck_model::events::{AgentEvent, Decision, EventBody, EventClass, EventMeta, UserMessage};
+use holodeck_model::events::{AgentEvent, EventBody, EventClass, EventMeta};
 use jiff::Timestamp;
-use serde::Serialize;
 
 use crate::Draft;
 

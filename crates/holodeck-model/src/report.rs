@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use crate::{Combination, Partial, ShardPart, Spent, TokenUsage};
 
-pub use case::*;
-pub use failure::*;
-pub use metric::*;
-pub use quality::*;
+pub use case::{ApprovalDetail, ArgMatchDetail, TestResult, ToolInvocation, TrialResult, TurnResult};
+pub use failure::{ExecutionState, Failure, FailureKind};
+pub use metric::{JudgeFailure, Juror, MetricResult, MissingVote};
+pub use quality::{LoopSummary, LoopTotals};
 
 /// Version of the run file; see [`ReportHead::schema_version`].
 pub const REPORT_SCHEMA_VERSION: u32 = 1;

@@ -17,8 +17,8 @@ mod units;
 mod written;
 
 use holodeck_eval::JudgedLine;
-use holodeck_model::{CaseIdentity, CaseState, UnitKey, match_cases};
-use serde::{Deserialize, Serialize};
+use holodeck_model::{CaseIdentity, CaseState, UnitKey};
+use serde::Serialize;
 use std::{
     collections::HashMap,
     fs::{File, OpenOptions},

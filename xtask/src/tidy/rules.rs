@@ -3,7 +3,7 @@
 mod crates;
 mod ratchets;
 
-pub(super) use crates::{CRATES, Crate, FOR_TESTS, LANGUAGE, TESTKIT};
+pub(super) use crates::{CRATES, Crate, FOR_TESTS, LANGUAGE};
 pub(super) use ratchets::{CIRCLES, EXPORTS, MODULE_DOCS, NOMINAL_WHAT, RATCHETS, Ratchet};
 
 /// A third-party crate that only these crates may depend on; including tests unless `tests` is set.

@@ -30,7 +30,6 @@ use super::{as_argument, build_runtime, load, load_combination};
 use crate::{
     args::AgentArg,
     failure::{Failure, Problem, Subject},
-    render,
     terminal::Terminal,
 };
 

@@ -116,7 +116,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    fn failed(error: impl std::fmt::Display) -> Self {
+    pub(super) fn failed(error: impl std::fmt::Display) -> Self {
         Self::Failed {
             reason: error.to_string(),
         }

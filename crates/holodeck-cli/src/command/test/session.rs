@@ -25,7 +25,7 @@ use crate::{
     terminal::Terminal,
 };
 
-/// What a session runs.
+/// The kind of run that a session starts.
 #[derive(Clone, Copy)]
 pub(super) enum Kind<'a> {
     Run,
@@ -89,7 +89,7 @@ impl<'a> Session<'a> {
     }
 
     /// Refuses targets that must not be overwritten, before anything runs.
-    fn check_targets(&self) -> Result<(), Failure> {
+    pub(super) fn check_targets(&self) -> Result<(), Failure> {
         let inputs = RunInputs::new(&self.agent, &self.env, &self.options);
         let overwrite = self.output.overwrite();
         self.reports.check(&inputs, overwrite)?;

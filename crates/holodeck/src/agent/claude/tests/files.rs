@@ -8,18 +8,14 @@ use std::{
 };
 
 use async_trait::async_trait;
-use holodeck_backend_api::{
-    ApprovalAsk, ApprovalDecision, Approver, CallPath, DecidedBy, Occasion, PathAccess, Ruling, Zone,
-};
-use holodeck_model::{
-    ApprovalContext, CliVersion, PathRef, PolicyCall, Presence, RulingBasis, SideEffectGate,
-};
+use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, DecidedBy, Occasion, Ruling, Zone};
+use holodeck_model::{CliVersion, PathRef};
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use super::setup::{OLDER, PINNED, Yaml, agent_at, ask, installed};
+use super::setup::{OLDER, PINNED, Yaml, agent_at, ask, denies, installed};
 use crate::{PolicyApprover, approval_policy};
 
 const MODES: [&str; 4] = ["", "manual", "acceptEdits", "acceptAll"];
@@ -683,26 +679,7 @@ async fn check_patterns(version: CliVersion, is_chosen: impl Fn(usize) -> bool) 
         let results = server.finish()[1].last_results();
         let found = &results[files.len()].0;
         for (file, (text, _)) in files.iter().zip(&results) {
-            let real = disk.at(file).canonicalize().unwrap().display().to_string();
-            let paths = [CallPath {
-                path: Some(real.clone()),
-                named: real,
-                access: PathAccess::Read,
-                is_own_result: false,
-            }];
-            let arguments = json!({});
-            let call = PolicyCall {
-                tool: "Read",
-                arguments: &arguments,
-                paths: &paths,
-                reason: None,
-            };
-            let context = ApprovalContext {
-                occasion: Occasion::Chat,
-                presence: Presence::Person,
-                side_effects: SideEffectGate::Open,
-            };
-            if policy.decide_call(&call, context).basis != RulingBasis::Rule {
+            if !denies(&policy, &disk.at(file)) {
                 continue;
             }
             denied += 1;

@@ -7,17 +7,14 @@ use std::{
     sync::Arc,
 };
 
-use holodeck_backend_api::{CallPath, Occasion, PathAccess};
-use holodeck_model::{
-    ApprovalContext, ApprovalPolicy, CliVersion, PathBases, PolicyCall, Presence, RulingBasis,
-    SideEffectGate, ToolPattern,
-};
+use holodeck_backend_api::Occasion;
+use holodeck_model::{CliVersion, PathBases, ToolPattern};
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use serde_json::json;
 
 use super::{
     files::ApproveAll,
-    setup::{PINNED, Yaml, agent_at, ask, installed},
+    setup::{PINNED, Yaml, agent_at, ask, denies, installed},
 };
 use crate::approval_policy;
 
@@ -118,29 +115,6 @@ fn files_for(root: &Path, generated: &Generated) -> Vec<PathBuf> {
     files
 }
 
-fn denies(policy: &ApprovalPolicy, file: &Path) -> bool {
-    let real = file.canonicalize().unwrap().display().to_string();
-    let paths = [CallPath {
-        path: Some(real.clone()),
-        named: real,
-        access: PathAccess::Read,
-        is_own_result: false,
-    }];
-    let arguments = json!({});
-    let call = PolicyCall {
-        tool: "Read",
-        arguments: &arguments,
-        paths: &paths,
-        reason: None,
-    };
-    let context = ApprovalContext {
-        occasion: Occasion::Chat,
-        presence: Presence::Person,
-        side_effects: SideEffectGate::Open,
-    };
-    policy.decide_call(&call, context).basis == RulingBasis::Rule
-}
-
 /// How much was tried.
 #[derive(Debug, Default)]
 struct Tried {
@@ -217,7 +191,7 @@ async fn check(version: CliVersion, choose: impl Fn(usize) -> bool) -> Tried {
             })
             .filter(|(_, pattern, _, is_denied)| *is_denied || controls.insert(*pattern))
             .collect();
-        // The CLI runs only so many calls of one message.
+        // One message has at most `CALLS` calls: the CLI does not run all calls of a longer one.
         let messages = files.chunks(CALLS).map(|files| {
             let nothing = AnthropicReply::nothing();
             files.iter().fold(nothing, |reply, file| {

@@ -12,9 +12,13 @@ use holodeck_backend_api::{
     TurnRequest, collect,
 };
 use holodeck_backend_claude::{ClaudeBackend, ClaudeOptions, CliVersion, Limits, Reuse};
-use holodeck_model::{Env, MemoryFiles, Occasion, SideEffectGate};
+use holodeck_model::{
+    ApprovalContext, ApprovalPolicy, CallPath, Env, MemoryFiles, Occasion, PathAccess, PolicyCall, Presence,
+    RulingBasis, SideEffectGate,
+};
 use holodeck_validators::{ClaudeCli, ClaudeCliKind, ClaudeEnv};
 use holodeck_yaml::{LoadedAgent, load_agent};
+use serde_json::json;
 
 use crate::{
     PolicyApprover,
@@ -170,4 +174,28 @@ impl Yaml {
         })?;
         Ok(options.limits(limits()))
     }
+}
+
+/// Whether a rule of the policy denies that a file is read.
+pub(super) fn denies(policy: &ApprovalPolicy, file: &Path) -> bool {
+    let real = file.canonicalize().unwrap().display().to_string();
+    let paths = [CallPath {
+        path: Some(real.clone()),
+        named: real,
+        access: PathAccess::Read,
+        is_own_result: false,
+    }];
+    let arguments = json!({});
+    let call = PolicyCall {
+        tool: "Read",
+        arguments: &arguments,
+        paths: &paths,
+        reason: None,
+    };
+    let context = ApprovalContext {
+        occasion: Occasion::Chat,
+        presence: Presence::Person,
+        side_effects: SideEffectGate::Open,
+    };
+    policy.decide_call(&call, context).basis == RulingBasis::Rule
 }
