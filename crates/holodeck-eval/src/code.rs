@@ -4,7 +4,10 @@ use async_trait::async_trait;
 use holodeck_model::{CodeMetric, GraderFailure};
 use serde_json::{Map, Value, json};
 
-use crate::{Asked, AskingMetric, CalledTool, ConversationTurn, EvalInput, InputText, MetricError, Score};
+use crate::{
+    Asked, AskingMetric, CalledTool, ConversationTurn, EvalInput, InputText, MetricError, Score,
+    json_text::describe_type,
+};
 
 /// The score that passes if the grader decides nothing and has no threshold.
 const PASSING: f64 = 0.5;
@@ -34,7 +37,7 @@ impl CodeGrader {
             other => {
                 return Err(GraderFailure::NotAScore(format!(
                     "the result is {}, not a number, a boolean or an object with `score`",
-                    describe(&other)
+                    describe_type(&other)
                 )));
             }
         };
@@ -91,12 +94,12 @@ fn read_object(mut fields: Map<String, Value>) -> Result<Score, GraderFailure> {
     let passed = match fields.remove("passed").unwrap_or_default() {
         Value::Null => None,
         Value::Bool(passed) => Some(passed),
-        other => return failed(format!("`passed` is {}, not a boolean", describe(&other))),
+        other => return failed(format!("`passed` is {}, not a boolean", describe_type(&other))),
     };
     let reason = match fields.remove("reason").unwrap_or_default() {
         Value::Null => None,
         Value::String(reason) => Some(reason),
-        other => return failed(format!("`reason` is {}, not a text", describe(&other))),
+        other => return failed(format!("`reason` is {}, not a text", describe_type(&other))),
     };
     let evidence = fields.remove("details").filter(|details| !details.is_null());
     if let Some(unknown) = fields.keys().next() {
@@ -104,24 +107,12 @@ fn read_object(mut fields: Map<String, Value>) -> Result<Score, GraderFailure> {
             "the result has the unknown field `{unknown}`; there are `score`, `passed`, `reason` and `details`"
         ));
     }
-    let value = score
-        .as_f64()
-        .ok_or_else(|| GraderFailure::NotAScore(format!("`score` is {}, not a number", describe(&score))))?;
+    let value = score.as_f64().ok_or_else(|| {
+        GraderFailure::NotAScore(format!("`score` is {}, not a number", describe_type(&score)))
+    })?;
     let mut result = Score::graded(value);
     (result.passed, result.reason, result.evidence) = (passed, reason, evidence);
     Ok(result)
-}
-
-/// The type of a value in words.
-pub(crate) fn describe(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
 }
 
 /// The context that a grader receives: the fields of 0.7.1's `GraderContext`, and the turns of a conversation.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{JUDGE_INSTRUCTIONS, USER_INSTRUCTIONS, code::describe};
+use crate::{JUDGE_INSTRUCTIONS, USER_INSTRUCTIONS, json_text::describe_type};
 
 /// Up to this range, the possible scores are listed.
 const MAX_LISTED: u32 = 100;
@@ -56,7 +56,7 @@ impl VerdictFormat {
         match score.as_f64() {
             Some(number) if (f64::from(min)..=f64::from(max)).contains(&number) => None,
             Some(number) => Some(format!("the score {number} is not between {min} and {max}")),
-            None => Some(format!("`score` is {}, not a number", describe(score))),
+            None => Some(format!("`score` is {}, not a number", describe_type(score))),
         }
     }
 
