@@ -2,9 +2,11 @@
 //!
 //! The only part of this crate that uses the network; a recording replaces it.
 
+mod reading;
+
 use std::{
     num::NonZeroU32,
-    pin::{Pin, pin},
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,22 +18,21 @@ use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream, StopReason};
 use holodeck_http::{
-    CallOptions, HttpClient, HttpError, Pacer, Response, Retry, RetryPolicy, SseEvent, SseStream, decode_sse,
+    CallOptions, HttpClient, HttpError, Pacer, Response, Retry, RetryPolicy, SseEvent, decode_sse,
 };
-use holodeck_model::{Env, Location, ReasoningInContent, ResolvedAgent, mend_json};
+use holodeck_model::{Env, Location, ReasoningInContent, ResolvedAgent};
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use self::reading::{Event, Reading, Source, describe, mend_event};
 use crate::{
     Endpoint,
     assemble::Assembler,
     dialect::{Attempts, Learnt, Refusal},
-    failure,
-    json::{is_loose, parse_lenient, tighten_json},
-    parameters,
+    failure, parameters,
     wire::Chunk,
 };
 
@@ -243,14 +244,6 @@ fn stream_answer(
             }
         }
     }
-}
-
-enum Event<'a> {
-    Chunk(Box<Chunk<'a>>),
-    Nothing,
-    /// Data that cannot be a piece of an answer.
-    Noise,
-    Done,
 }
 
 impl Driver {
@@ -502,121 +495,6 @@ impl Call {
         }
         delta
     }
-}
-
-/// An answer that is being read.
-struct Reading {
-    source: Source,
-    assembler: Assembler,
-    /// The first bytes, for errors.
-    seen: String,
-    /// Data that is no part of an answer, such as a keep-alive.
-    noise: Option<String>,
-    body: Arc<Value>,
-}
-
-enum Source {
-    Whole(Response),
-    Events(Pin<Box<SseStream>>),
-    Ended,
-}
-
-impl Reading {
-    /// Reads the next piece and appends its deltas; returns whether more may follow.
-    async fn next(&mut self, driver: &Driver, deltas: &mut Vec<ModelDelta>) -> Result<bool, BackendError> {
-        match std::mem::replace(&mut self.source, Source::Ended) {
-            Source::Whole(response) => {
-                let whole = response.json_by(parse_lenient).await;
-                let whole = whole.map_err(|error| driver.explain(&error, &self.body))?;
-                self.assembler.push_whole(driver.parse_whole(&whole)?, deltas);
-            }
-            Source::Events(mut events) => match events.next().await {
-                Some(Ok(event)) => {
-                    if self.push(driver, &mend_event(event), deltas)? {
-                        self.source = Source::Events(events);
-                        return Ok(true);
-                    }
-                }
-                None => {}
-                // The answer is complete; only data after it was lost.
-                Some(Err(_broken)) if self.assembler.is_finished() => {}
-                Some(Err(error)) => return Err(failure::of_stream(&error, &driver.endpoint, &self.body)),
-            },
-            Source::Ended => {}
-        }
-        self.finish(driver, deltas)?;
-        Ok(false)
-    }
-
-    /// Adds an event of the stream; returns whether more may follow.
-    fn push(
-        &mut self,
-        driver: &Driver,
-        event: &SseEvent,
-        deltas: &mut Vec<ModelDelta>,
-    ) -> Result<bool, BackendError> {
-        match driver.parse_event(event)? {
-            Event::Chunk(chunk) => self.assembler.push(*chunk, deltas),
-            Event::Nothing => {}
-            Event::Noise => {
-                let start = event.data.chars().take(120).collect();
-                self.noise.get_or_insert(start);
-            }
-            Event::Done => {
-                self.assembler.mark_done();
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn finish(&mut self, driver: &Driver, deltas: &mut Vec<ModelDelta>) -> Result<(), BackendError> {
-        if self.assembler.has_lone_close() {
-            driver.ends_reasoning_only.store(true, Ordering::Relaxed);
-        }
-        let rest = std::mem::take(&mut self.assembler).finish().map_err(|error| {
-            if !error.is_truncated() {
-                return error;
-            }
-            match &self.noise {
-                Some(noise) => driver.invalid_chunk(noise),
-                None => BackendError::ended_early_by(format_args!("{} {}", driver.endpoint, self.seen)),
-            }
-        })?;
-        if let Some(noise) = &self.noise {
-            deltas.push(ModelDelta::Notice(format!(
-                "the endpoint sent data that is no part of an answer: `{noise}`"
-            )));
-        }
-        deltas.extend(rest);
-        Ok(())
-    }
-}
-
-/// The status, content type and first bytes of an answer.
-fn describe(response: &Response) -> String {
-    let kind = response.header("content-type").unwrap_or("no content type");
-    let mask = response.masking();
-    let start = String::from_utf8_lossy(response.first_bytes());
-    let start: String = mask(&start).chars().take(120).collect();
-    format!(
-        "answered {} ({kind}), which begins with `{}`",
-        response.status(),
-        start.trim().escape_debug()
-    )
-}
-
-/// Repairs the event's data so that strict parsers accept it.
-fn mend_event(mut event: SseEvent) -> SseEvent {
-    if event.data.contains("\\u")
-        && let Some(data) = mend_json(event.data.as_bytes())
-    {
-        event.data = data;
-    }
-    if is_loose(&event.data) {
-        event.data = tighten_json(&event.data);
-    }
-    event
 }
 
 fn is_json(response: &Response) -> bool {

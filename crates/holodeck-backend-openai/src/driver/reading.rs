@@ -1,0 +1,149 @@
+//! Reads an answer of the endpoint, whole or in events, until its end.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+};
+
+use futures::StreamExt as _;
+use holodeck_backend_api::{BackendError, ModelDelta};
+use holodeck_http::{Response, SseEvent, SseStream};
+use holodeck_model::mend_json;
+use serde_json::Value;
+
+use super::Driver;
+use crate::{
+    assemble::Assembler,
+    failure,
+    json::{is_loose, parse_lenient, tighten_json},
+    wire::Chunk,
+};
+
+/// An answer that is being read.
+pub(super) struct Reading {
+    pub(super) source: Source,
+    pub(super) assembler: Assembler,
+    /// The first bytes, for errors.
+    pub(super) seen: String,
+    /// Data that is no part of an answer, such as a keep-alive.
+    pub(super) noise: Option<String>,
+    pub(super) body: Arc<Value>,
+}
+
+/// Where the rest of an answer comes from.
+pub(super) enum Source {
+    Whole(Response),
+    Events(Pin<Box<SseStream>>),
+    Ended,
+}
+
+impl Reading {
+    /// Reads the next piece and appends its deltas; returns whether more may follow.
+    pub(super) async fn next(
+        &mut self,
+        driver: &Driver,
+        deltas: &mut Vec<ModelDelta>,
+    ) -> Result<bool, BackendError> {
+        match std::mem::replace(&mut self.source, Source::Ended) {
+            Source::Whole(response) => {
+                let whole = response.json_by(parse_lenient).await;
+                let whole = whole.map_err(|error| driver.explain(&error, &self.body))?;
+                self.assembler.push_whole(driver.parse_whole(&whole)?, deltas);
+            }
+            Source::Events(mut events) => match events.next().await {
+                Some(Ok(event)) => {
+                    if self.push(driver, &mend_event(event), deltas)? {
+                        self.source = Source::Events(events);
+                        return Ok(true);
+                    }
+                }
+                None => {}
+                // The answer is complete; only data after it was lost.
+                Some(Err(_broken)) if self.assembler.is_finished() => {}
+                Some(Err(error)) => return Err(failure::of_stream(&error, &driver.endpoint, &self.body)),
+            },
+            Source::Ended => {}
+        }
+        self.finish(driver, deltas)?;
+        Ok(false)
+    }
+
+    /// Adds an event of the stream; returns whether more may follow.
+    fn push(
+        &mut self,
+        driver: &Driver,
+        event: &SseEvent,
+        deltas: &mut Vec<ModelDelta>,
+    ) -> Result<bool, BackendError> {
+        match driver.parse_event(event)? {
+            Event::Chunk(chunk) => self.assembler.push(*chunk, deltas),
+            Event::Nothing => {}
+            Event::Noise => {
+                let start = event.data.chars().take(120).collect();
+                self.noise.get_or_insert(start);
+            }
+            Event::Done => {
+                self.assembler.mark_done();
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn finish(&mut self, driver: &Driver, deltas: &mut Vec<ModelDelta>) -> Result<(), BackendError> {
+        if self.assembler.has_lone_close() {
+            driver.ends_reasoning_only.store(true, Ordering::Relaxed);
+        }
+        let rest = std::mem::take(&mut self.assembler).finish().map_err(|error| {
+            if !error.is_truncated() {
+                return error;
+            }
+            match &self.noise {
+                Some(noise) => driver.invalid_chunk(noise),
+                None => BackendError::ended_early_by(format_args!("{} {}", driver.endpoint, self.seen)),
+            }
+        })?;
+        if let Some(noise) = &self.noise {
+            deltas.push(ModelDelta::Notice(format!(
+                "the endpoint sent data that is no part of an answer: `{noise}`"
+            )));
+        }
+        deltas.extend(rest);
+        Ok(())
+    }
+}
+
+/// The status, content type and first bytes of an answer.
+pub(super) fn describe(response: &Response) -> String {
+    let kind = response.header("content-type").unwrap_or("no content type");
+    let mask = response.masking();
+    let start = String::from_utf8_lossy(response.first_bytes());
+    let start: String = mask(&start).chars().take(120).collect();
+    format!(
+        "answered {} ({kind}), which begins with `{}`",
+        response.status(),
+        start.trim().escape_debug()
+    )
+}
+
+/// Repairs the event's data so that strict parsers accept it.
+pub(super) fn mend_event(mut event: SseEvent) -> SseEvent {
+    if event.data.contains("\\u")
+        && let Some(data) = mend_json(event.data.as_bytes())
+    {
+        event.data = data;
+    }
+    if is_loose(&event.data) {
+        event.data = tighten_json(&event.data);
+    }
+    event
+}
+
+/// One event of a streamed answer.
+pub(super) enum Event<'a> {
+    Chunk(Box<Chunk<'a>>),
+    Nothing,
+    /// Data that cannot be a piece of an answer.
+    Noise,
+    Done,
+}
