@@ -420,6 +420,7 @@ impl ListedServer {
 
 fn child_env(options: &ClaudeOptions, home: &Home) -> ChildEnv {
     let retries = options.limits.api_retries.to_string();
+    let mcp_start = options.limits.mcp_start.as_millis().to_string();
     let own = [
         ("HOME", home.home().into_os_string()),
         ("CLAUDE_CONFIG_DIR", home.config().into_os_string()),
@@ -431,6 +432,8 @@ fn child_env(options: &ClaudeOptions, home: &Home) -> ChildEnv {
         ("DISABLE_TELEMETRY", "1".into()),
         ("DISABLE_ERROR_REPORTING", "1".into()),
         ("DISABLE_AUTOUPDATER", "1".into()),
+        // Its handshake waits for servers, by default for half a minute.
+        ("MCP_TIMEOUT", mcp_start.into()),
         // The result of a turn is final: no agent may continue after it.
         ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1".into()),
         // Offer all tools directly, without a search tool.

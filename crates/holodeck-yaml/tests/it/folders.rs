@@ -579,16 +579,28 @@ fn a_pattern_that_cannot_be_applied_is_an_error_at_its_place() {
             "{block}: {found:#?}"
         );
     }
-    let found = diagnostics(
-        "anthropic",
-        "approvals: {rules: [{tools: pay, paths: x, decision: reject}]}",
-    );
-    assert!(
-        found
-            .iter()
-            .any(|line| line.contains("`paths`") && line.contains("no effect")),
-        "{found:#?}"
-    );
+}
+
+/// A rule with `paths` for tools whose calls name none rejects nothing, also where a path is among their arguments.
+#[test]
+fn a_rule_with_paths_for_tools_without_paths_is_warned_about() {
+    for (provider, tools, is_warned) in [
+        ("anthropic", "pay", true),
+        ("anthropic", "'mcp__files__*'", true),
+        ("anthropic", "[pay, Bash]", true),
+        ("anthropic", "[pay, Read]", false),
+        ("anthropic", "'*'", false),
+        ("anthropic", "'R*'", false),
+        ("openai", "pay", true),
+        ("openai", "Read", true),
+        ("openai", "'*'", true),
+    ] {
+        let block = format!("approvals: {{rules: [{{tools: {tools}, paths: x, decision: reject}}]}}");
+        let found = diagnostics(provider, &block);
+        let mut lines = found.iter();
+        let found_one = lines.any(|line| line.contains("`paths`") && line.contains("no effect"));
+        assert_eq!(found_one, is_warned, "{provider} {tools}: {found:#?}");
+    }
 }
 
 /// Also where nothing exists: the pattern denies what may come.

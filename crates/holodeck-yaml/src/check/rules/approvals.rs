@@ -22,7 +22,7 @@ pub(super) fn check_approvals(rules: &mut Rules<'_>, agent: &View, provider: Opt
         if rules.has(&rule, "decision") && !rules.has(&rule, "approver") {
             rules.warn_no_effect(&rule, "priority", "it is shown only to a person");
         }
-        check_rule_patterns(rules, &rule);
+        check_rule_patterns(rules, &rule, provider);
         check_arguments(rules, &rule, "arguments");
         for (node, text) in rules.texts(&rule, "tools") {
             // A tool that matches a wildcard may be added later.

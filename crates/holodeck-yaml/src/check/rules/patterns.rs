@@ -1,6 +1,8 @@
 //! Patterns of calls in allow and deny lists, and of paths in rules of `approvals`.
 
-use holodeck_model::{CallPattern, Code, Diagnostic, Glob, PathBases, PathGlob, ToolPattern, path_access};
+use holodeck_model::{
+    CallPattern, Code, Diagnostic, Glob, PathBases, PathGlob, ToolPattern, tools_with_paths,
+};
 
 use super::{Rules, View};
 use crate::yaml::NodeId;
@@ -56,8 +58,8 @@ pub(super) fn check_openai_patterns(rules: &mut Rules<'_>, list: &View, key: &st
     }
 }
 
-/// Reports what cannot be applied of the `paths` and `tools` of a rule of `approvals`.
-pub(super) fn check_rule_patterns(rules: &mut Rules<'_>, rule: &View) {
+/// Reports what cannot be applied of the `paths` and `tools` of a rule of `approvals`. Only the CLI's own tools name paths.
+pub(super) fn check_rule_patterns(rules: &mut Rules<'_>, rule: &View, provider: Option<&str>) {
     for (node, path) in rules.texts(rule, "paths") {
         if let Err(reason) = PathGlob::parse(path, &bases()) {
             report(rules, rule, "paths", (node, path), &reason);
@@ -70,10 +72,10 @@ pub(super) fn check_rule_patterns(rules: &mut Rules<'_>, rule: &View) {
             report(rules, rule, "tools", (*node, tool), reason);
         }
     }
+    let has_built_ins = provider.is_none_or(|provider| provider == "anthropic");
     let names_no_path = |text: &str| {
-        Glob::new(text)
-            .as_literal()
-            .is_some_and(|tool| path_access(&tool).is_none())
+        let glob = Glob::new(text);
+        !has_built_ins || !tools_with_paths().any(|tool| glob.matches(tool))
     };
     if !tools.is_empty() && tools.iter().all(|(_, tool)| names_no_path(tool)) {
         rules.warn_no_effect(

@@ -10,3 +10,4 @@ mod signing_in;
 mod subagents;
 mod telemetry;
 mod user_settings;
+mod ways_around;

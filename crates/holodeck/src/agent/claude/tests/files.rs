@@ -22,7 +22,7 @@ const MODES: [&str; 4] = ["", "manual", "acceptEdits", "acceptAll"];
 
 /// Who can be asked about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
+pub(super) enum Who {
     /// No person, in a test with `--allow-side-effects`.
     Nobody,
     /// A person at this machine, who approves everything.
@@ -73,12 +73,12 @@ enum Place {
 }
 
 /// A project in `work`, other files in `out`, and temporary files in `tmp`.
-struct Disk {
-    root: TempDir,
+pub(super) struct Disk {
+    pub(super) root: TempDir,
 }
 
 impl Disk {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         for folder in [
             "work/sub",
@@ -104,7 +104,7 @@ impl Disk {
         disk
     }
 
-    fn at(&self, file: &str) -> PathBuf {
+    pub(super) fn at(&self, file: &str) -> PathBuf {
         self.root.path().join(file)
     }
 
@@ -117,7 +117,7 @@ impl Disk {
     }
 
     /// The real content of a file.
-    fn content(&self, file: &str) -> Option<String> {
+    pub(super) fn content(&self, file: &str) -> Option<String> {
         let file = self.at(file);
         fs::read_to_string(&file).ok()
     }
@@ -180,7 +180,7 @@ fn may_run(place: Place, tool: &str, mode: &str, who: Who) -> bool {
     }
 }
 
-fn yaml(url: &str, disk: &Disk, mode: &str, rest: &str) -> Yaml {
+pub(super) fn yaml(url: &str, disk: &Disk, mode: &str, rest: &str) -> Yaml {
     let mode = if mode.is_empty() {
         String::new()
     } else {
@@ -199,12 +199,12 @@ fn yaml(url: &str, disk: &Disk, mode: &str, rest: &str) -> Yaml {
 }
 
 /// A call: the tool and its arguments.
-type Call = (String, Value);
+pub(super) type Call = (String, Value);
 /// The result of a call: its text, and whether it is an error.
-type Answer = (String, bool);
+pub(super) type Answer = (String, bool);
 
 /// The results of calls, one message of the model for each batch, and what a person was asked about.
-async fn results(
+pub(super) async fn results(
     yaml: impl FnOnce(&str) -> Yaml,
     batches: &[Vec<Call>],
     who: Who,
@@ -403,147 +403,8 @@ async fn a_search_of_the_whole_folder_finds_no_expected_answer() {
     }
 }
 
-/// A CLI that hides nothing in further folders does not search them.
-#[tokio::test]
-async fn no_release_shows_what_it_must_not_read_in_a_further_folder() {
-    for version in [OLDER, PINNED] {
-        let disk = Disk::new();
-        let rest = "  rules: [{tools: Grep, paths: '/**', decision: approve}]";
-        let calls = ["out", "out/deep", ".", "work"].map(|folder| {
-            let arguments = json!({"pattern": "needle", "path": disk.at(folder), "output_mode": "content"});
-            ("Grep".to_owned(), arguments)
-        });
-        let yaml = |url: &str| {
-            let mut yaml = yaml(url, &disk, "acceptAll", rest);
-            let mut agent = (*yaml.agent.agent).clone();
-            let claude = agent.config.claude.get_or_insert_default();
-            let out = disk.at("out").display().to_string();
-            claude.additional_directories.push(PathRef::new(&out, "/"));
-            claude.disallowed_tools = Some(vec!["Read(../out/deep/**)".to_owned()]);
-            yaml.agent.agent = Arc::new(agent);
-            Yaml { version, ..yaml }
-        };
-        let (results, _) = results(yaml, &[calls.to_vec()], Who::Nobody, false).await;
-        for (text, _) in &results[0] {
-            for hidden in ["work/linked/file.txt", "work/.env", "work/results", "tmp/"] {
-                assert!(
-                    !text.contains(&format!("needle of {hidden}")),
-                    "{version} {hidden}: {text}"
-                );
-            }
-        }
-        let (further, is_error) = &results[0][0];
-        assert_eq!(
-            further.contains("needle of out/file.txt"),
-            version == PINNED,
-            "{version}: {further}"
-        );
-        assert_eq!(*is_error, version != PINNED, "{version}: {further}");
-        assert!(results[0][3].0.contains("needle of work/file.txt"), "{version}");
-    }
-}
-
-/// Other spellings of a path, as a model may try them.
-fn spellings(disk: &Disk, file: &str) -> Vec<String> {
-    let path = disk.at(file).display().to_string();
-    let (folder, name) = path.rsplit_once('/').unwrap();
-    vec![
-        format!("{folder}//./{name}"),
-        format!("{folder}/nowhere/../{name}"),
-        format!("{path}/"),
-        format!("{path}/."),
-        format!(" {path} "),
-        format!("\n{path}\n"),
-        format!("\u{feff}{path}"),
-        format!("\u{a0}{path}\u{3000}"),
-        format!("{path}\0"),
-        format!("{path}\0.txt"),
-        format!("file://{path}"),
-        format!("/proc/self/root{path}"),
-        format!("/proc/thread-self/root{path}"),
-        format!("/proc/self/cwd/../{}", file.trim_start_matches("work/")),
-        format!("/proc/1/root{path}"),
-        format!("/dev/fd/../root{path}"),
-        format!("{}/sub/../../{file}", disk.at("work").display()),
-        format!("~/../../../../../../..{path}"),
-        format!("{}/le\u{301}/../{file}", disk.at("work").display()),
-    ]
-}
-
-/// With every folder of the machine inside, and without: no spelling opens what is HoloDeck's own, and none leads outside.
-#[tokio::test]
-async fn no_spelling_of_a_path_leads_around_the_folders() {
-    for has_all_folders in [false, true] {
-        let disk = Disk::new();
-        symlink(disk.at("out"), disk.at("work/l\u{e9}")).unwrap();
-        let mut forbidden = vec!["work/.env", "work/results/a/run.json", "work/cases.yaml"];
-        if !has_all_folders {
-            forbidden.push("out/file.txt");
-        }
-        let mut batches = Vec::new();
-        for file in &forbidden {
-            let mut batch = Vec::new();
-            for path in spellings(&disk, file) {
-                batch.push(("Read".to_owned(), json!({"file_path": path})));
-                let search = json!({"pattern": "needle", "path": path, "output_mode": "content"});
-                batch.push(("Grep".to_owned(), search));
-                batch.push((
-                    "Write".to_owned(),
-                    json!({"file_path": path, "content": "written"}),
-                ));
-            }
-            batches.push(batch);
-        }
-        let search = |path: &str| {
-            let arguments = json!({"pattern": "needle of (work/.env|work/results|tmp)", "path": path, "output_mode": "content"});
-            ("Grep".to_owned(), arguments)
-        };
-        let root = disk.root.path().display().to_string();
-        batches.push(vec![
-            search(&root),
-            search("/proc/self/cwd"),
-            search(&format!("/proc/self/root{root}")),
-            search(&disk.at("work/l\u{e9}/../..").display().to_string()),
-        ]);
-        let (results, _) = results(
-            |url| {
-                let mut yaml = yaml(url, &disk, "acceptAll", "");
-                if has_all_folders {
-                    let mut agent = (*yaml.agent.agent).clone();
-                    let claude = agent.config.claude.get_or_insert_default();
-                    claude.additional_directories.push(PathRef::new("/", "/"));
-                    yaml.agent.agent = Arc::new(agent);
-                }
-                yaml
-            },
-            &batches,
-            Who::Nobody,
-            false,
-        )
-        .await;
-        for (batch, results) in batches.iter().zip(&results) {
-            for ((tool, arguments), (text, _)) in batch.iter().zip(results) {
-                let found = forbidden
-                    .iter()
-                    .any(|file| text.contains(&format!("needle of {file}")));
-                let is_temporary = text.contains("needle of tmp/");
-                assert!(
-                    !found && !is_temporary,
-                    "{has_all_folders} {tool} {arguments}: {text}"
-                );
-            }
-        }
-        for file in forbidden {
-            assert!(
-                disk.content(file).unwrap().contains("needle of"),
-                "{has_all_folders} {file}"
-            );
-        }
-    }
-}
-
 /// The arguments of `Write`.
-fn written(path: &Path) -> Value {
+pub(super) fn written(path: &Path) -> Value {
     json!({"file_path": path, "content": "written"})
 }
 

@@ -8,8 +8,8 @@ use std::{
 
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend as _, Approver, BackendError, BackendEvent, EventStream, ExecutionResult, NoTools, ToolHost,
-    TurnRequest, collect,
+    AgentBackend as _, Approval, Approver, BackendError, BackendEvent, EventStream, ExecutionResult, NoTools,
+    ToolHost, TurnRequest, collect,
 };
 use holodeck_backend_claude::{ClaudeBackend, ClaudeOptions, CliVersion, Limits, Reuse};
 use holodeck_model::{
@@ -74,6 +74,8 @@ pub(super) fn limits() -> Limits {
 pub(super) struct Turn {
     pub(super) end: Result<ExecutionResult, BackendError>,
     pub(super) notices: Vec<String>,
+    /// The decisions about its calls.
+    pub(super) approvals: Vec<Approval>,
 }
 
 impl Turn {
@@ -86,16 +88,22 @@ impl Turn {
 /// One turn in a process of its own.
 pub(super) async fn ask(options: ClaudeOptions, message: &str) -> Turn {
     let backend = ClaudeBackend::new(options.reuse(Reuse::Never)).unwrap();
-    let mut notices = Vec::new();
-    let events = backend.start(TurnRequest::new(message)).inspect(|event| {
-        if let Ok(BackendEvent::Notice { message }) = event {
-            notices.push(message.clone());
-        }
-    });
+    let (mut notices, mut approvals) = (Vec::new(), Vec::new());
+    let events = backend
+        .start(TurnRequest::new(message))
+        .inspect(|event| match event {
+            Ok(BackendEvent::Notice { message }) => notices.push(message.clone()),
+            Ok(event) => approvals.extend(event.approval()),
+            Err(_) => {}
+        });
     let events: EventStream<'_> = Box::pin(events);
     let end = collect(events).await.map_err(|failed| failed.error);
     backend.teardown().await.unwrap();
-    Turn { end, notices }
+    Turn {
+        end,
+        notices,
+        approvals,
+    }
 }
 
 /// An agent file and its surroundings.

@@ -1,13 +1,16 @@
 //! Sub-agents with built-in tools that the agent itself has not, on the real CLI.
 
-use std::fs;
+use std::{fs, sync::Arc};
 
-use holodeck_backend_api::Outcome;
+use async_trait::async_trait;
+use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, Occasion, Outcome, Ruling};
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::setup::{OLDER, PINNED, agent_at, ask};
+use crate::PolicyApprover;
 use crate::agent::claude::options::BuiltinChanges;
 
 const AGENTS: &str = "claude:\n  agents:\n    reader: {description: Reads., prompt: Read., tools: [Read]}\n    \
@@ -100,6 +103,51 @@ async fn a_sub_agent_whose_shell_has_patterns_runs_only_matching_commands() {
         assert_eq!(errors, [false, true, true, true], "{version} {main}: {results:?}");
         assert!(results[0].0.contains("needle"), "{version} {main}: {results:?}");
         assert!(!folder.path().join("made").exists(), "{version} {main}");
+    }
+}
+
+/// A person who approves every call, with another command.
+struct Rewrites(PolicyApprover);
+
+#[async_trait]
+impl Approver for Rewrites {
+    fn decide(&self, ask: &ApprovalAsk) -> Option<Ruling> {
+        self.0.decide(ask)
+    }
+
+    fn has_person(&self) -> bool {
+        true
+    }
+
+    async fn ask(&self, _: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
+        ApprovalDecision::Approve {
+            arguments: Some(json!({"command": "mv kept gone", "description": "d"})),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_changed_command_of_a_sub_agent_is_held_against_its_patterns_too() {
+    for (tools, is_moved) in [("Bash(touch *)", false), ("Bash", true)] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("kept"), "").unwrap();
+        let server = AnthropicServer::replies([
+            start("runner"),
+            AnthropicReply::tool_use("Bash", &json!({"command": "touch made", "description": "d"})),
+            AnthropicReply::text("ran"),
+            AnthropicReply::text("done"),
+        ]);
+        let block = format!(
+            "claude:\n  permission_mode: manual\n  agents:\n    runner: {{description: Runs., prompt: Run., tools: ['{tools}']}}\n\
+             approvals: {{rules: [{{tools: Agent, decision: approve}}]}}\n"
+        );
+        let yaml = agent_at(&server.url(), folder.path(), &block);
+        let options = yaml.options_for(Occasion::Chat, |policy| Arc::new(Rewrites(policy.with_person())));
+        ask(options.unwrap(), "go").await.result();
+        let (text, is_error) = &server.finish()[2].last_results()[0];
+        assert_eq!(*is_error, !is_moved, "{tools}: {text}");
+        assert_eq!(folder.path().join("kept").exists(), !is_moved, "{tools}: {text}");
+        assert!(!folder.path().join("made").exists(), "{tools}");
     }
 }
 
