@@ -25,7 +25,7 @@ const TIED: i64 = 700_000;
 /// From this strength on, the confidence, in millionths: the share of selections that were right on the set to tune on, with
 /// one right and one wrong added. A test computes it again.
 pub(super) const TABLE: &[(i64, i64)] = &[
-    (0, 80_000),
+    (0, 70_000),
     (400_000, 270_000),
     (800_000, 800_000),
     (1_200_000, 920_000),
