@@ -210,7 +210,7 @@ fn validate_finds_what_selection_makes_of_the_agents() {
 /// An agent file for the agents of the repository, with these settings of `routing` and `routing.agents`.
 fn with_settings(routing: &str, agents_block: &str) -> Project {
     Project::with(&format!(
-        "name: a\nmodel: {{provider: openai, name: m}}\ninstructions: {{inline: x}}\n\
+        "name: a\nmodel: {{provider: anthropic, name: claude-sonnet-4-5}}\ninstructions: {{inline: x}}\n\
          routing:\n  commands: [run, review, test, audit, profile, deploy, document, analyze, design, improve]\n{routing}  \
          agents:\n    directories: [{{path: {}}}]\n{agents_block}",
         agents().display()
@@ -239,11 +239,6 @@ fn settings_under_which_nothing_is_routed_are_named() {
             "  min_confidence: 0.999\n",
             "",
             "no words of a task can route an agent",
-        ),
-        (
-            "  min_confidence: 0.95\n",
-            "    algorithm: keyword-v1\n",
-            "can never be routed: its score is at most",
         ),
     ] {
         let project = with_settings(routing, agents_block);

@@ -59,7 +59,7 @@ fn a_command_goes_to_the_specialist_and_stdout_is_the_answer() {
     assert_eq!(ran.stdout, "No bugs.\n");
     assert!(
         ran.stderr
-            .contains("routing   review → sdk_executed (agent `reviewer`, confidence 0."),
+            .contains("routing   review → sdk_executed (agent `reviewer`, confidence 1.00"),
         "{}",
         ran.all()
     );
