@@ -628,7 +628,7 @@ test_cases:
             [("days".to_owned(), "passed".to_owned())],
             "{ran:?}"
         );
-        assert!(project.read("r.json").contains(notice), "{args:?}");
+        assert!(ran.stderr.contains(notice), "{ran:?}");
     }
     assert_eq!(server.finish().len(), 2);
 }
