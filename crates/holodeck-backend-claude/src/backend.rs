@@ -155,7 +155,7 @@ impl AgentBackend for ClaudeBackend {
             stored = Some(self.write_history(&opening.whole_history())?);
         }
         let connection = if let Some(stored) = &stored {
-            core.resume(&stored).await?
+            core.resume(stored).await?
         } else {
             self.initialize().await?;
             pool.take_for_conversation().await?

@@ -228,7 +228,7 @@ fn stream_answer(
                         Err(call.first_error(error))?
                     }
                 };
-                if !has_begun && !(deltas.is_empty() && more) {
+                if !(has_begun || deltas.is_empty() && more) {
                     has_begun = true;
                     driver.learnt.remember(&call.model, &call.attempts.form);
                     for notice in call.attempts.form.notices(&call.body) {
@@ -309,7 +309,7 @@ impl Driver {
         let holds_text = is_whole || self.ends_reasoning_only.load(Ordering::Relaxed);
         let assembler = Assembler::new(self.reasoning_in_content, holds_text);
         let source = if is_whole {
-            Source::Whole(response)
+            Source::Whole(Box::new(response))
         } else {
             let events = response.events().await;
             Source::Events(Box::pin(

@@ -1,5 +1,7 @@
 //! Parses JSON that models and endpoints write, with unpaired surrogates and loose values mended.
 
+use std::fmt::Write as _;
+
 use holodeck_model::{mend_json, parse_json_strictly};
 use serde_json::Value;
 
@@ -27,7 +29,8 @@ pub(crate) fn tighten_json(text: &str) -> String {
         match c {
             '"' if !escaped => in_string = !in_string,
             c if in_string && u32::from(c) < 0x20 => {
-                tight.push_str(&format!("\\u{:04x}", u32::from(c)));
+                // Writing to a string does not fail.
+                let _ = write!(tight, "\\u{:04x}", u32::from(c));
                 rest = rest.get(c.len_utf8()..).unwrap_or_default();
                 escaped = false;
                 continue;

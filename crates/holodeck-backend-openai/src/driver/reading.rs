@@ -32,7 +32,7 @@ pub(super) struct Reading {
 
 /// Where the rest of an answer comes from.
 pub(super) enum Source {
-    Whole(Response),
+    Whole(Box<Response>),
     Events(Pin<Box<SseStream>>),
     Ended,
 }
@@ -52,7 +52,8 @@ impl Reading {
             }
             Source::Events(mut events) => match events.next().await {
                 Some(Ok(event)) => {
-                    if self.push(driver, &mend_event(event), deltas)? {
+                    let more = self.push(driver, &mend_event(event), deltas)?;
+                    if more {
                         self.source = Source::Events(events);
                         return Ok(true);
                     }
