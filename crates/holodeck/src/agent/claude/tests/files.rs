@@ -9,7 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, DecidedBy, Occasion, Ruling, Zone};
-use holodeck_model::{CliVersion, PathRef};
+use holodeck_model::CliVersion;
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
