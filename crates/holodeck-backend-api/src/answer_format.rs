@@ -12,4 +12,14 @@ pub trait AnswerFormat: fmt::Debug + Send + Sync {
 
     /// Checks an answer; the error describes what is wrong and where.
     fn check(&self, answer: &Value) -> Result<(), String>;
+
+    /// Whether an answer may have text around its only JSON object.
+    fn is_loose(&self) -> bool {
+        false
+    }
+
+    /// Brings an answer into the form of the schema where that has one reading only; here it stays as it is.
+    fn fit(&self, answer: Value) -> Value {
+        answer
+    }
 }

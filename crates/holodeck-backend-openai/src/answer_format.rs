@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::json::parse_deciding;
 
+mod in_text;
 mod strict;
 
 /// The answer format as it is sent to the endpoint.
@@ -38,8 +39,13 @@ impl SentFormat {
 
     /// The answer as a value that satisfies the schema, or what is wrong with it.
     pub(crate) fn read(&self, answer: &str) -> Result<Value, String> {
-        let answer = strip_fence(answer);
-        let value = parse_deciding(answer).map_err(|error| format!("it is not JSON ({error})"))?;
+        let value = if self.format.is_loose() {
+            in_text::find_object(answer)?
+        } else {
+            let answer = strip_fence(answer);
+            parse_deciding(answer).map_err(|error| format!("it is not JSON ({error})"))?
+        };
+        let value = self.format.fit(value);
         self.format.check(&value)?;
         Ok(value)
     }

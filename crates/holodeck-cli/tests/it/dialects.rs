@@ -632,3 +632,34 @@ test_cases:
     }
     assert_eq!(server.finish().len(), 2);
 }
+
+#[test]
+fn a_judge_is_read_where_it_has_one_reading_and_is_an_error_where_it_has_two() {
+    let agent = "name: desk\nmodel: {provider: openai, name: m, endpoint: \"${ENDPOINT}\"}\n\
+                 instructions: {inline: Answer briefly.}\nevaluations:\n  model: {provider: openai, name: judge, \
+                 endpoint: \"${ENDPOINT}\"}\n  metrics: [{type: geval, name: polite, criteria: Is it polite?, \
+                 evaluation_steps: [Read it.], threshold: 0.7}]\ntest_cases: [{name: a, input: Hello?}]\n";
+    for line in include_str!("../../../../fixtures/dialects/judge-answers.jsonl").lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let content = case["content"].as_str().unwrap().to_owned();
+        let answer = content.clone();
+        let server = ModelServer::answering(move |request| match request.body["model"].as_str() {
+            Some("judge") => Reply::text(answer.clone()),
+            _ => Reply::text("Good day."),
+        });
+        let project = project(agent, &server);
+        let (ran, report) = run(&project, &["test", "agent.yaml"]);
+        let judged = server.finish();
+        let judged = judged.iter().filter(|request| request.body["model"] == "judge");
+        let result = &report["results"][0];
+        // The answers that are right in one way only; the others may be an error, and are.
+        let (state, score, asked) = match case["right"].as_str().unwrap() {
+            "0.8" => ("passed", json!(0.8), 1),
+            _ => ("error", Value::Null, 2),
+        };
+        assert_eq!(result["state"], state, "{content}: {ran:?}");
+        assert_eq!(result["metric_results"][0]["score"], score, "{content}");
+        // One more question, with the reason.
+        assert_eq!(judged.count(), asked, "{content}");
+    }
+}

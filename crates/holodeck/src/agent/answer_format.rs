@@ -12,6 +12,8 @@ pub(crate) fn answer_format(agent: &ResolvedAgent) -> Result<Option<Arc<dyn Answ
         return Ok(None);
     };
     match SchemaFormat::new(schema) {
+        // The format of a judge or another helper is ours: its agent has none in the YAML.
+        Ok(format) if agent.config.response_format.is_none() => Ok(Some(Arc::new(format.loose()))),
         Ok(format) => Ok(Some(Arc::new(format))),
         Err(message) => Err(BackendError::init(message)),
     }
