@@ -52,9 +52,18 @@ pub(crate) fn parse_lenient(json: &[u8]) -> Option<Value> {
         .or_else(|| serde_json::from_str(&tighten_json(std::str::from_utf8(json).ok()?)).ok())
 }
 
-/// Parses JSON that decides about a verdict, even if it contains unpaired surrogates. A key that appears twice in an
-/// object is an error.
+/// Parses JSON that decides about a verdict, even if it contains unpaired surrogates or raw control characters in a text. A
+/// key that appears twice in an object is an error.
 pub(crate) fn parse_deciding(json: &str) -> serde_json::Result<Value> {
-    parse_json_strictly(json)
-        .or_else(|error| mend_json(json.as_bytes()).map_or(Err(error), |mended| parse_json_strictly(&mended)))
+    parse_json_strictly(json).or_else(|error| {
+        let mended = mend_json(json.as_bytes()).and_then(|mended| parse_json_strictly(&mended).ok());
+        // What JSON does not know as a number stays an error.
+        let has_only_text = || !json.contains("Infinity") && !json.contains("NaN");
+        let tight = || {
+            has_only_text()
+                .then(|| parse_json_strictly(&tighten_json(json)).ok())
+                .flatten()
+        };
+        mended.or_else(tight).ok_or(error)
+    })
 }

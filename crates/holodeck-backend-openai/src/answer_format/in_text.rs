@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::driver::parse_deciding;
+use crate::json::parse_deciding;
 
 /// The only object in a text.
 pub(super) fn find_object(text: &str) -> Result<Value, String> {
