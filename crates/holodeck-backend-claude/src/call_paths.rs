@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use holodeck_backend_api::{CallPath, PathAccess};
-use holodeck_model::{join_path, named_paths, path_access, resolve_links};
+use holodeck_model::{CliText, join_path, named_paths, path_access, resolve_links};
 use serde_json::Value;
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -45,12 +45,18 @@ impl PathResolver<'_> {
         paths
     }
 
-    /// Whether a call searches a folder that is not in the working directory.
-    pub(crate) fn searches_elsewhere(&self, tool: &str, arguments: &Value) -> bool {
+    /// Whether a call searches a folder in which a CLI of an older release may show what its rules deny: one that is not in
+    /// the working directory, and any folder if a rule has another meaning in its search than for single files.
+    pub(crate) fn may_show(&self, tool: &str, arguments: &Value, denied: &[CliText]) -> bool {
         if path_access(tool) != Some(PathAccess::Search) {
             return false;
         }
         let working = resolve_links(self.home.working_directory()).ok();
+        let homes = [Some(self.home.working_directory()), working.as_deref()];
+        let has_one_meaning = |rule: &CliText| homes.iter().flatten().any(|home| has_one_meaning(rule, home));
+        if !denied.iter().all(has_one_meaning) {
+            return true;
+        }
         let is_elsewhere = |real: &Path| {
             let is_inside = working.as_ref().is_some_and(|working| real.starts_with(working));
             !is_inside && real.is_dir()
@@ -148,6 +154,24 @@ fn unresolved(named: String, access: PathAccess) -> CallPath {
     }
 }
 
+/// Whether an older release searches by a rule as it reads single files: a plain name, or `*` below its working directory
+/// `home`. It takes `?` for one byte, has other classes and escapes, and does not apply what begins above its folder.
+fn has_one_meaning(rule: &CliText, home: &Path) -> bool {
+    let Some(text) = rule.as_text() else { return false };
+    let path = text.split_once('(').and_then(|(_, path)| path.strip_suffix(')'));
+    let path = path.unwrap_or(&text).trim_start_matches('/');
+    if !path.is_ascii() || path.contains(['?', '[', ']', '{', '}', '\\', '!']) {
+        return false;
+    }
+    match path.split_once('*') {
+        None => true,
+        Some((base, _)) => {
+            let home = home.to_string_lossy();
+            base.starts_with(home.trim_start_matches('/'))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::symlink};
@@ -157,6 +181,26 @@ mod tests {
 
     use super::*;
     use crate::ClaudeOptions;
+
+    #[test]
+    fn only_plain_names_and_stars_below_the_own_folder_mean_the_same_to_an_older_search() {
+        let home = Path::new("/home/me/work");
+        for (rule, expected) in [
+            ("Read(//etc/passwd)", true),
+            ("Read(//home/me/.ssh/id)", true),
+            ("Read(//home/me/work/secrets/**)", true),
+            ("Edit(//home/me/work/**/.holodeck/**)", true),
+            ("Read(//home/me/work/*.pem)", true),
+            ("Read(//home/me/**/secret)", false),
+            ("Read(//**/secret)", false),
+            ("Read(//home/me/work/secre?)", false),
+            ("Read(//home/me/work/[ab])", false),
+            ("Read(//home/me/work/\\{a)", false),
+            ("Read(//home/me/work/\u{e9}t\u{e9})", false),
+        ] {
+            assert_eq!(has_one_meaning(&CliText::from(rule), home), expected, "{rule}");
+        }
+    }
 
     #[test]
     fn a_text_is_resolved_in_every_way_that_the_cli_may_read_it() {

@@ -13,7 +13,7 @@ use std::{
 use futures::FutureExt as _;
 use holodeck_backend_api::{ApprovalAsk, Approver, AskReason, BackendError, ToolNames, Zone};
 use holodeck_model::{
-    ClaudeConfig, CliVersion, HOLODECK_SERVER, ToolAccess, mcp_tool_name, tools_with_paths,
+    ClaudeConfig, CliText, CliVersion, HOLODECK_SERVER, ToolAccess, mcp_tool_name, tools_with_paths,
 };
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -59,6 +59,8 @@ pub(crate) struct Host {
     commands: Option<Vec<String>>,
     /// Whether the CLI hides what it must not read from a search of every folder, or only of its working directory.
     hides_everywhere: bool,
+    /// The rules by which an older CLI, which searches with another syntax of patterns, is to hide files.
+    denied_files: Vec<CliText>,
     agents: Option<usize>,
     subagent_tools: SubagentTools,
     tool_calls: usize,
@@ -103,6 +105,7 @@ impl Host {
             access: options.access.clone(),
             commands: options.allowed_commands.clone(),
             hides_everywhere: options.version.is_none_or(|version| version >= HIDES_EVERYWHERE),
+            denied_files: options.denied_files.clone(),
             agents: options.parallel_agents.map(std::num::NonZeroUsize::get),
             subagent_tools: SubagentTools::of(options),
             tool_calls: options.limits.tool_calls.get(),

@@ -111,8 +111,8 @@ impl RequestHandler {
         let agent = resolver.site.agent.as_deref();
         let tools = &self.host.subagent_tools;
         let commands = tools.commands(agent).filter(|_| request.tool_name == "Bash");
-        let is_unhidden =
-            !self.host.hides_everywhere && resolver.searches_elsewhere(&request.tool_name, &request.input);
+        let is_unhidden = !self.host.hides_everywhere
+            && resolver.may_show(&request.tool_name, &request.input, &self.host.denied_files);
         is_unhidden
             || self.host.withholds(request)
             || !tools.may_call(agent, &request.tool_name)
