@@ -2,7 +2,7 @@
 //! agent.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::LazyLock,
 };
 
@@ -119,8 +119,8 @@ impl Topics {
 
     /// The topics of an agent: those with a core word in `all` of its terms, each with the number of these words; one that
     /// is in its `name` counts twice.
-    pub(super) fn of_agent(&self, all: &BTreeSet<String>, name: &BTreeSet<String>) -> HashMap<Topic, usize> {
-        let mut found: HashMap<Topic, usize> = HashMap::new();
+    pub(super) fn of_agent(&self, all: &BTreeSet<String>, name: &BTreeSet<String>) -> BTreeMap<Topic, usize> {
+        let mut found: BTreeMap<Topic, usize> = BTreeMap::new();
         for phrase in self.complete(all).filter(|phrase| phrase.is_core) {
             *found.entry(phrase.topic).or_default() += 1 + usize::from(phrase.terms.is_subset(name));
         }

@@ -58,7 +58,7 @@ struct Posting {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     agents: usize,
-    words: HashMap<String, Vec<Posting>>,
+    words: BTreeMap<String, Vec<Posting>>,
     /// For each topic, the agents that are about it, and how much.
     topics: Vec<Vec<(usize, Weight)>>,
     /// Words by their sequences of three letters.
@@ -66,7 +66,7 @@ pub(super) struct Index {
     compared: Vec<(String, usize)>,
     /// The number of words of each trigger, with its agent.
     triggers: Vec<(usize, usize)>,
-    by_trigger_word: HashMap<String, Vec<usize>>,
+    by_trigger_word: BTreeMap<String, Vec<usize>>,
 }
 
 impl Index {

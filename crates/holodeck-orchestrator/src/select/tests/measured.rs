@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[derive(serde::Deserialize)]
-struct Task {
+struct Row {
     task: String,
     #[serde(default)]
     command: String,
@@ -48,7 +48,7 @@ fn agents() -> AgentRegistry {
 /// The selections for the set to tune on, each with the expected agent.
 fn selections() -> Vec<(Selection, Option<String>)> {
     let text = fs::read_to_string(fixture("routing/tune.yaml")).unwrap();
-    let tasks: Vec<Task> = serde_yaml::from_str(&text).unwrap();
+    let tasks: Vec<Row> = serde_yaml::from_str(&text).unwrap();
     let least = RoutingConfig::default().min_confidence;
     let selector = AgentSelector::new(&agents(), &AgentsConfig::default(), least);
     let selections = tasks.into_iter().map(|task| {
@@ -91,7 +91,11 @@ fn recomputed() -> Vec<(i64, i64)> {
             .clone()
             .filter(|(selection, expected)| selection.agent == *expected)
             .count();
-        (*from, right as i64, row.count() as i64)
+        (
+            *from,
+            i64::try_from(right).unwrap(),
+            i64::try_from(row.count()).unwrap(),
+        )
     });
     let mut table: Vec<(i64, i64)> = Vec::new();
     for (from, right, count) in rows {

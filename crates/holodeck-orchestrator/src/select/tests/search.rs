@@ -375,7 +375,7 @@ fn review_finds_what_can_never_be_routed() {
         commands: texts(&["x"]),
         ..agent("a", &["blimp"])
     };
-    assert_eq!(messages(vec![declaring], &keyword, 0.5), [String::new(); 0]);
+    assert!(messages(vec![declaring], &keyword, 0.5).is_empty());
 }
 
 /// Words that agents of the properties have, forms of them, and words that no agent has or knows a topic of.
