@@ -28,7 +28,7 @@ pub use draft::Draft;
 pub use fold::{agent_execution_result, execution_result, history};
 pub use ignored::Ignored;
 pub use recorder::{NewRun, RunRecorder};
-pub use recording::{Delivery, EventSink, RecordError, RecordedRun, Recording};
+pub use recording::{Delivery, EventSink, RecordError, RecordedRun, Recording, RunNote};
 pub use source::{Ids, RandomIds};
 pub use store::{
     ApprovalAnswer, ApprovalInfo, EventStore, MemoryStore, Resolution, Retention, RunInfo, SessionCursor,

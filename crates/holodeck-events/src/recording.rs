@@ -13,6 +13,7 @@ use std::{
 use holodeck_backend_api::{BackendError, BackendEvent, EventStream, ExecutionResult};
 use holodeck_model::events::{AgentEvent, EventBody, EventClass, PersistenceState, RunError, SessionStart};
 use serde_json::{Map, Value};
+use tokio::sync::{Mutex, mpsc::UnboundedReceiver};
 use uuid::Uuid;
 
 use crate::{
@@ -34,6 +35,24 @@ pub struct Recording<'a> {
     chunk_interval: Duration,
     violations: Option<&'a AtomicU64>,
     extra: Option<&'a (dyn Fn() -> Map<String, Value> + Sync)>,
+    notes: Option<&'a Mutex<UnboundedReceiver<RunNote>>>,
+}
+
+/// A fact about a run that is no event of its agent. It is stored when it comes, as an event of a type of its own, which
+/// readers that do not know it keep.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct RunNote {
+    /// The type of the event.
+    pub kind: &'static str,
+    /// Its fields.
+    pub fields: Map<String, Value>,
+}
+
+/// The next part of a run.
+enum Next {
+    Event(Result<BackendEvent, BackendError>),
+    Note(RunNote),
 }
 
 /// Receives events once they are stored. It cannot change what is recorded, and must not block: a slow reader keeps a
@@ -114,6 +133,7 @@ impl<'a> Recording<'a> {
             chunk_interval: Duration::ZERO,
             violations: None,
             extra: None,
+            notes: None,
         }
     }
 
@@ -146,6 +166,12 @@ impl<'a> Recording<'a> {
     /// they do not know.
     pub fn with_extra(mut self, extra: &'a (dyn Fn() -> Map<String, Value> + Sync)) -> Self {
         self.extra = Some(extra);
+        self
+    }
+
+    /// Stores the notes that come while a run is recorded.
+    pub fn with_notes(mut self, notes: &'a Mutex<UnboundedReceiver<RunNote>>) -> Self {
+        self.notes = Some(notes);
         self
     }
 
@@ -188,14 +214,20 @@ impl<'a> Recording<'a> {
         let mut chunks = Chunks::new(self.chunk_interval);
         let mut failure = None;
         while recorder.result().is_none() {
+            let next = self.next(&mut stream);
             let next = match chunks.deadline() {
-                Some(deadline) => tokio::time::timeout_at(deadline, stream.next()).await.ok(),
-                None => Some(stream.next().await),
+                Some(deadline) => tokio::time::timeout_at(deadline, next).await.ok(),
+                None => Some(next.await),
             };
             match next {
-                Some(Ok(BackendEvent::End(result))) => chunks.add(self.extended(recorder.complete(*result))),
-                Some(Ok(event)) => chunks.add(recorder.observe(&event)),
-                Some(Err(error)) => chunks.add(self.extended(recorder.fail(failure.insert(error)))),
+                Some(Next::Event(Ok(BackendEvent::End(result)))) => {
+                    chunks.add(self.extended(recorder.complete(*result)));
+                }
+                Some(Next::Event(Ok(event))) => chunks.add(recorder.observe(&event)),
+                Some(Next::Event(Err(error))) => {
+                    chunks.add(self.extended(recorder.fail(failure.insert(error))));
+                }
+                Some(Next::Note(note)) => chunks.add(vec![self.note(&recorder, note)]),
                 None => chunks.expire(),
             }
             self.store(&recorder, chunks.take_due(), &mut checker).await?;
@@ -210,6 +242,34 @@ impl<'a> Recording<'a> {
             backend_session_id,
             trajectory,
         })
+    }
+
+    /// The next event or note; a note that is there comes first.
+    async fn next(&self, stream: &mut TimedStream<'_>) -> Next {
+        let noted = async {
+            match self.notes {
+                Some(notes) => notes.lock().await.recv().await,
+                None => None,
+            }
+        };
+        tokio::select! {
+            biased;
+            Some(note) = noted => Next::Note(note),
+            event = stream.next() => Next::Event(event),
+        }
+    }
+
+    /// The event of a note.
+    fn note(&self, recorder: &RunRecorder, note: RunNote) -> Draft {
+        let mut meta = meta(&**self.clock, &**self.ids);
+        meta.session_id = Some(recorder.session_id().to_owned());
+        meta.run_id = Some(recorder.run_id().to_owned());
+        let kind = note.kind.to_owned();
+        let mut draft = draft(meta, EventBody::Unknown { kind });
+        draft.event.extra = note.fields;
+        // Also after the run is over: a run that was killed has nothing else.
+        draft.class = EventClass::Durable;
+        draft
     }
 
     /// The drafts with the extra fields of the last event.

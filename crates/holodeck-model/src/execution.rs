@@ -259,7 +259,7 @@ pub struct ExecutionAttempt {
 /// The result of a command for its caller; it does not show how the command was routed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CommandResult {
-    /// Whether the command was executed.
+    /// Whether the command did what it was asked for.
     pub success: bool,
     /// The command.
     pub command_name: String,
@@ -279,6 +279,15 @@ pub struct CommandResult {
     pub artifacts: Vec<String>,
     /// `ok` or `error`.
     pub status: String,
+}
+
+impl CommandResult {
+    /// Says whether the command did what it was asked for.
+    pub fn set_success(&mut self, success: bool) {
+        self.success = success;
+        let status = if success { "ok" } else { "error" };
+        status.clone_into(&mut self.status);
+    }
 }
 
 /// The result of one iteration of a loop.

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     evidence::Evidence,
+    facade::Verdict,
     watch::{ReadyAgent, TurnResult, Watch},
 };
 
@@ -96,6 +97,10 @@ pub struct ExecutorOutput {
     pub agents: Vec<String>,
     /// The evidence that was observed; `None` if nothing could be.
     pub evidence: Option<Evidence>,
+    /// How it ended, if that is known: another agent answers although the answer is not good enough.
+    pub verdict: Verdict,
+    /// Why it is not good enough.
+    pub errors: Vec<String>,
 }
 
 impl ExecutorOutput {

@@ -247,8 +247,13 @@ impl EvidenceCollector {
 
     /// The tools that may have changed something: they ran, or it is not known how they ended.
     pub(crate) fn side_effects(&self) -> Vec<String> {
+        self.side_effects_since(0)
+    }
+
+    /// The same of the calls after the first `calls`.
+    pub(crate) fn side_effects_since(&self, calls: usize) -> Vec<String> {
         let mut tools = Vec::new();
-        for call in &self.evidence.tool_invocations {
+        for call in self.evidence.tool_invocations.iter().skip(calls) {
             if call.side_effects == SideEffects::Possible && !tools.contains(&call.name) {
                 tools.push(call.name.clone());
             }

@@ -9,11 +9,13 @@ use holodeck_model::{
     TerminationReason,
 };
 
+use serde::Serialize;
+
 use self::finish::{Completion, Ended};
 use crate::{
     caught::caught,
     chain::{ExecutorCall, ExecutorFailure, ExecutorOutput, FailureClass, LegacyExecutor, SkillsRuntime},
-    evidence::Evidence,
+    evidence::{Evidence, EvidenceIssue},
     executor::{AttemptDetails, ExecuteOptions, SdkExecutor},
     hooks::{Hook, HookReport},
     telemetry::{ExecutionEvent, Routed, SdkRouted, Sinks, TelemetrySink},
@@ -120,15 +122,34 @@ pub struct Execution {
     pub attempt: Option<AttemptDetails>,
     /// The observed evidence.
     pub evidence: Evidence,
+    /// The executors between the backend and the one that answered, which failed.
+    pub failed: Vec<FailedExecutor>,
+    /// The evidence that the command was expected to leave behind, and did not; that does not make it fail.
+    pub missing: Vec<EvidenceIssue>,
     /// The delivery of events to hooks.
     pub hooks: HookReport,
 }
 
-/// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An executor that failed before another one was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct FailedExecutor {
+    /// Its kind.
+    pub mode: ExecutorKind,
+    /// Its name: that of the skill.
+    pub name: String,
+    /// Why.
+    pub reason: String,
+    /// The tools that may have changed something while it ran.
+    pub side_effects: Vec<String>,
+}
+
+/// How a command ended. Its exit code, and in its result `success`, `status` and `errors`, all follow from this.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "callers map each to an exit code")]
 pub enum Verdict {
     /// It was executed; its loop, if there was one, met the threshold.
+    #[default]
     Done,
     /// Its loop ended below the threshold.
     BelowThreshold,
@@ -142,6 +163,13 @@ pub enum Verdict {
     Blocked,
     /// The caller stopped it.
     Cancelled,
+}
+
+impl Verdict {
+    /// Whether the command did what it was asked for.
+    pub fn is_success(self) -> bool {
+        self == Self::Done
+    }
 }
 
 impl ExecutionFacade {
@@ -258,6 +286,7 @@ impl ExecutionFacade {
                     output: attempt.output.clone(),
                     agents: attempt.agent_used.clone().into_iter().collect(),
                     evidence: Some(watch.evidence()),
+                    ..ExecutorOutput::default()
                 });
                 ended.mode = Some(ExecutorKind::Sdk);
             }
@@ -281,8 +310,7 @@ impl ExecutionFacade {
                 return Ok(ended);
             }
             if would_repeat {
-                ended.verdict = Verdict::Blocked;
-                return Ok(ended);
+                return Ok(ended.blocked());
             }
         }
         let call = ExecutorCall {
@@ -291,20 +319,36 @@ impl ExecutionFacade {
             watch: Arc::clone(watch),
         };
         if let (Some(skills), Some(skill)) = (&self.skills, skill) {
+            let calls = watch.calls();
             let result = guarded(skills.execute(skill, &call)).await;
-            let continues = match &result {
-                Err(failure) => {
-                    let repeats =
-                        failure.has_side_effects && self.after_side_effects == AfterSideEffects::Block;
-                    self.fallback_on_error
-                        && self.legacy.is_some()
-                        && failure.kind != FailureClass::Cancelled
-                        && !repeats
-                }
-                Ok(_) => false,
+            let failure = match &result {
+                Err(failure) if failure.kind != FailureClass::Cancelled => failure,
+                _ => return Ok(ended.of(ExecutorKind::Skills, result)),
             };
-            if !continues {
+            let mut side_effects = watch.side_effects_since(calls);
+            if failure.has_side_effects && side_effects.is_empty() {
+                side_effects.push(skill.to_owned());
+            }
+            let would_repeat = !side_effects.is_empty() && self.after_side_effects == AfterSideEffects::Block;
+            ended.failed.push(FailedExecutor {
+                mode: ExecutorKind::Skills,
+                name: skill.to_owned(),
+                reason: failure.message.clone(),
+                side_effects,
+            });
+            if !self.fallback_on_error || self.legacy.is_none() {
                 return Ok(ended.of(ExecutorKind::Skills, result));
+            }
+            tracing::warn!(
+                target: "holodeck::routing",
+                reason = failure.message,
+                "the skill `{skill}` did not execute the command `{command}`"
+            );
+            if would_repeat && ended.output.is_some() {
+                return Ok(ended);
+            }
+            if would_repeat {
+                return Ok(ended.blocked());
             }
         }
         if let Some(legacy) = &self.legacy {

@@ -47,7 +47,9 @@ pub use executor::{
     TaskBuilder, selection_task,
 };
 #[cfg(feature = "routing")]
-pub use facade::{Execution, ExecutionFacade, FALLBACK_BLOCKED, FacadeError, FacadeSettings, Verdict};
+pub use facade::{
+    Execution, ExecutionFacade, FALLBACK_BLOCKED, FacadeError, FacadeSettings, FailedExecutor, Verdict,
+};
 #[cfg(feature = "routing")]
 pub use gates::{Gate, GateResult, GateState};
 #[cfg(feature = "routing")]
@@ -59,7 +61,7 @@ pub use quality::{AnswerScorer, ScorerParts, Signals, split_command};
 pub use quality::{
     Assessment, ImproveError, Improver, InvalidRule, LoopControl, LoopObserver, LoopOutput, LoopReplay,
     LoopReport, LoopRules, LoopState, LoopStep, LoopVerdict, QualityAssessment, QualityLoop,
-    ReplayedIteration, Scorer, ScorerError, data_block, repair_prompt, replay,
+    ReplayedIteration, Scorer, ScorerError, StepObserver, data_block, repair_prompt, replay, shown_points,
 };
 #[cfg(feature = "routing")]
 pub use registry::{AgentDefinition, AgentRegistry};

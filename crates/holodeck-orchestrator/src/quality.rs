@@ -78,6 +78,13 @@ impl LoopOutput {
     }
 }
 
+/// A score as people read it: one digit after the point, and what is beyond is cut off, so that a score below a threshold
+/// never looks as if it met it.
+pub fn shown_points(score: f64) -> String {
+    let tenths = (score * 10.0).floor();
+    format!("{:.1}", tenths / 10.0)
+}
+
 /// A scorer's view of one output.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Assessment {
@@ -267,6 +274,10 @@ where
 /// Watches a loop: it is called with the record of every scored output.
 pub type LoopObserver = Arc<dyn Fn(&IterationRecord) + Send + Sync>;
 
+/// Watches a loop: it is called with every step as it happens, and the rules. From these [`replay`] decides again, also if
+/// the loop did not end.
+pub type StepObserver = Arc<dyn Fn(&LoopRules, &LoopStep) + Send + Sync>;
+
 /// Controls a loop from outside.
 ///
 /// ```
@@ -287,6 +298,8 @@ pub struct LoopControl {
     pub clock: Arc<dyn Clock>,
     /// Watches the loop.
     pub observer: Option<LoopObserver>,
+    /// Receives its steps.
+    pub steps: Option<StepObserver>,
 }
 
 impl Default for LoopControl {
@@ -295,6 +308,7 @@ impl Default for LoopControl {
             cancel: CancellationToken::new(),
             clock: Arc::new(SystemClock::default()),
             observer: None,
+            steps: None,
         }
     }
 }
@@ -311,6 +325,13 @@ impl LoopControl {
     #[must_use]
     pub fn timed_by(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Calls `observer` with every step.
+    #[must_use]
+    pub fn with_steps(mut self, observer: StepObserver) -> Self {
+        self.steps = Some(observer);
         self
     }
 

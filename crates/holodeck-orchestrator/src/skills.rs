@@ -99,6 +99,11 @@ impl Skills {
             Err(Refused::Rejected(reason)) => (reason.clone(), true, Some(CallRefusal::Rejected)),
             Err(Refused::Process(error)) => (error.to_string(), true, None),
         };
+        let has_started = match &ran {
+            Ok(_) => true,
+            Err(Refused::Rejected(_)) => false,
+            Err(Refused::Process(error)) => !error.is_before_start(),
+        };
         call.observe(&BackendEvent::ToolResult(ToolResult {
             call_id: tool_call.call_id,
             name: tool_call.name,
@@ -108,11 +113,19 @@ impl Skills {
             details: CallDetails {
                 refused,
                 kind: Some(ToolKind::Function),
-                side_effects: Some(SideEffects::Possible),
+                side_effects: Some(if has_started {
+                    SideEffects::Possible
+                } else {
+                    SideEffects::None
+                }),
                 ..CallDetails::default()
             },
         }));
         let name = &skill.name;
+        let after_start = |failure: ExecutorFailure| ExecutorFailure {
+            has_side_effects: has_started,
+            ..failure
+        };
         match ran {
             Ok(output) if output.exit.success() => {
                 let mut answer = program_output(&output.stdout);
@@ -120,16 +133,22 @@ impl Skills {
                 answer.output.insert("skill".to_owned(), json!(name));
                 Ok(answer)
             }
-            Ok(_) => Err(ExecutorFailure::failed(format!(
+            Ok(_) => Err(after_start(ExecutorFailure::failed(format!(
                 "the skill `{name}` failed: {text}"
-            ))),
+            )))),
             Err(Refused::Rejected(reason)) => Err(ExecutorFailure::failed(format!(
                 "the skill `{name}` may not run: {reason}"
             ))),
             Err(Refused::Process(ProcessError::Cancelled)) => Err(ExecutorFailure::cancelled()),
-            Err(Refused::Process(error)) => Err(ExecutorFailure::broken(format!(
-                "the skill `{name}` could not be run: {error}"
-            ))),
+            Err(Refused::Process(error)) => {
+                let what = if has_started {
+                    "did not end"
+                } else {
+                    "could not be run"
+                };
+                let message = format!("the skill `{name}` {what}: {error}");
+                Err(after_start(ExecutorFailure::broken(message)))
+            }
         }
     }
 }

@@ -270,6 +270,16 @@ impl Watch {
     }
 
     /// How many tool calls there were so far.
+    pub(crate) fn calls(&self) -> usize {
+        self.state().evidence.evidence().tool_invocations.len()
+    }
+
+    /// The tools that may have changed something after so many calls.
+    pub(crate) fn side_effects_since(&self, calls: usize) -> Vec<String> {
+        self.state().evidence.side_effects_since(calls)
+    }
+
+    /// How many tool calls may have changed something so far.
     pub(crate) fn calls_with_side_effects(&self) -> usize {
         self.state().evidence.calls_with_side_effects()
     }

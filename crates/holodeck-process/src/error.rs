@@ -68,3 +68,16 @@ pub enum ProcessError {
     #[error("communication with the program failed")]
     Io(#[source] io::Error),
 }
+
+impl ProcessError {
+    /// Whether the program certainly did not start, so that it changed nothing.
+    pub fn is_before_start(&self) -> bool {
+        matches!(
+            self,
+            Self::NotFound { .. }
+                | Self::NotExecutable { .. }
+                | Self::WorkingDirectory { .. }
+                | Self::Spawn { .. }
+        )
+    }
+}

@@ -30,8 +30,8 @@ pub use commands::agents::{
 };
 pub use commands::quality::LoopSetupError;
 pub use commands::routed::{
-    EXECUTION_FIELD, MAX_DELEGATION, RoutedAgent, RoutedError, RoutedExecution, RoutedOptions, RoutedPlan,
-    RoutingOverrides, execution_json, is_routed, new_session_id,
+    EXECUTION_FIELD, LOOP_STEP, MAX_DELEGATION, RoutedAgent, RoutedError, RoutedExecution, RoutedOptions,
+    RoutedPlan, RoutingOverrides, execution_json, is_routed, new_session_id,
 };
 pub use commands::skills::{LoadedSkills, load_own_skills};
 pub use holodeck_backend_api as backend_api;
@@ -49,7 +49,7 @@ pub use holodeck_runs as runs;
 pub use holodeck_validators::{Check, CheckState};
 pub use holodeck_yaml as yaml;
 pub use index::conversion::convert_documents_with;
-pub use load::{check_equal_cases, doctor, load, load_combination};
+pub use load::{check_equal_cases, doctor, is_agent_file, load, load_combination};
 pub use serve::{ServeError, ServeFlags, Server};
 pub use test::calibrate::{CalibrateError, PreparedCalibration, prepare_calibration};
 pub use test::calibrated::{UncalibratedJudges, UncalibratedMetric};

@@ -17,7 +17,7 @@ use crate::{
         inventory::{self, Inventory},
         probe, prompts, telemetry,
     },
-    commands::{agents, quality, skills},
+    commands::{agents, quality, routed, skills},
     index,
     test::{calibrated, graders, judge_steps, judges},
 };
@@ -37,6 +37,21 @@ pub(crate) fn load_from(path: &Path, env: &Env, files: &dyn Files) -> Load {
         check_combinations(&mut load, &matrix, path, env);
     }
     load
+}
+
+/// Whether a YAML file is one of an agent, perhaps with mistakes: a file that has neither `model` nor `instructions` is not.
+pub fn is_agent_file(path: &Path, env: &Env) -> bool {
+    let load = holodeck_yaml::load_agent(path, env, &DiskFiles);
+    let lacks = |field: &str| {
+        let mut found = load.diagnostics.iter();
+        found.any(|found| found.code == Code::MissingField && found.pointer.as_deref() == Some(field))
+    };
+    // A list, for example.
+    let is_other = load
+        .diagnostics
+        .iter()
+        .any(|found| found.code == Code::WrongType && found.pointer.as_deref().is_none_or(str::is_empty));
+    !is_other && !(lacks("model") && lacks("instructions"))
 }
 
 /// As [`load`], with the values of a combination of the agent's `matrix`.
@@ -113,6 +128,7 @@ fn check(mut load: Load, env: &Env) -> Load {
     index::check_patterns(&mut load, env);
     agents::check(&mut load);
     skills::check(&mut load);
+    routed::check_delegation(&mut load, env);
     checkout_env::check(&mut load, env);
     load
 }

@@ -2,10 +2,10 @@
 
 use clap::Subcommand;
 use holodeck::{
-    EXECUTION_FIELD,
-    events::EventStore,
-    model::{MinImprovement, StopOn, printable},
-    orchestrator::{LoopReport, LoopRules, replay},
+    EXECUTION_FIELD, LOOP_STEP,
+    events::{EventStore, StoredEvent},
+    model::{MinImprovement, StopOn, events::EventBody, printable},
+    orchestrator::{LoopReplay, LoopReport, LoopRules, LoopStep, replay},
     runs::ExitCode,
 };
 use serde_json::{Value, json};
@@ -85,16 +85,19 @@ pub(crate) fn run(args: &QualityArgs, terminal: &mut Terminal) -> Result<ExitCod
                 "`holodeck run` stores those of agents with `quality_loop`; `--agent` names the agent file",
             )
         })?;
-        let (run_id, report) = find(&*store, &flags.run).await?;
-        let rules = flags.apply(report.rules.clone());
-        let is_same = rules == report.rules;
-        let replayed = replay(rules, &report.steps).map_err(|error| Problem::config(error.to_string()))?;
+        let (run_id, stored) = find(&*store, &flags.run).await?;
+        let invalid = |error: holodeck::orchestrator::InvalidRule| Problem::config(error.to_string());
+        let recorded = stored.recorded().map_err(invalid)?;
+        let rules = flags.apply(stored.rules.clone());
+        let is_same = rules == stored.rules;
+        let replayed = replay(rules, &stored.steps).map_err(invalid)?;
         if args.place.json {
             let recorded = json!({
-                "termination_reason": report.termination_reason,
-                "iteration_count": report.iteration_count,
-                "returned": report.returned,
-                "rules": report.rules,
+                "ended": stored.report.is_some(),
+                "termination_reason": recorded.termination_reason,
+                "iteration_count": recorded.iterations.len(),
+                "returned": recorded.returned,
+                "rules": stored.rules,
             });
             terminal.write_indented_json(json!({
                 "run_id": run_id,
@@ -102,10 +105,16 @@ pub(crate) fn run(args: &QualityArgs, terminal: &mut Terminal) -> Result<ExitCod
                 "replayed": replayed,
             }))?;
         } else {
-            terminal.write_data(&render::loop_replay(&report, &replayed))?;
+            terminal.write_data(&render::loop_replay(
+                &recorded,
+                &replayed,
+                stored.report.is_some(),
+            ))?;
         }
-        let reproduces = replayed.termination_reason == Some(report.termination_reason)
-            && replayed.returned == report.returned;
+        let reproduces = stored.report.as_ref().is_none_or(|report| {
+            replayed.termination_reason == Some(report.termination_reason)
+                && replayed.returned == report.returned
+        });
         if is_same && !reproduces {
             return Err(Problem::new(
                 ExitCode::Failed,
@@ -118,8 +127,71 @@ pub(crate) fn run(args: &QualityArgs, terminal: &mut Terminal) -> Result<ExitCod
     })
 }
 
+/// The loop of a run as it is stored.
+struct StoredLoop {
+    rules: LoopRules,
+    steps: Vec<LoopStep>,
+    /// Of a loop that ended: the process of the others was killed, or they still run.
+    report: Option<LoopReport>,
+}
+
+impl StoredLoop {
+    /// The loop as it was decided when it ran.
+    fn recorded(&self) -> Result<LoopReplay, holodeck::orchestrator::InvalidRule> {
+        let mut recorded = replay(self.rules.clone(), &self.steps)?;
+        if let Some(report) = &self.report {
+            recorded.termination_reason = Some(report.termination_reason);
+            recorded.returned = report.returned;
+            for (shown, record) in recorded.iterations.iter_mut().zip(&report.iterations) {
+                shown.score = record.output_quality;
+                shown.score_invalid = record.score_invalid;
+            }
+        }
+        Ok(recorded)
+    }
+
+    /// The loop that these events of a run tell about, in their order.
+    fn of(events: &[&StoredEvent]) -> Result<Option<Self>, Failure> {
+        let unreadable =
+            |error: serde_json::Error| Problem::execution(format!("the stored loop can't be read: {error}"));
+        let ends = events
+            .iter()
+            .rev()
+            .map(|stored| loop_of(stored.event().extra.get(EXECUTION_FIELD)));
+        for report in ends {
+            if let Some(report) = report? {
+                return Ok(Some(Self {
+                    rules: report.rules.clone(),
+                    steps: report.steps.clone(),
+                    report: Some(report),
+                }));
+            }
+        }
+        let mut stored: Option<Self> = None;
+        for event in events {
+            let event = event.event();
+            if !matches!(&event.body, EventBody::Unknown { kind } if kind == LOOP_STEP) {
+                continue;
+            }
+            let field = |name: &str| event.extra.get(name).cloned().unwrap_or_default();
+            let step = serde_json::from_value(field("step")).map_err(unreadable)?;
+            match &mut stored {
+                Some(stored) => stored.steps.push(step),
+                None => {
+                    stored = Some(Self {
+                        rules: serde_json::from_value(field("rules")).map_err(unreadable)?,
+                        steps: vec![step],
+                        report: None,
+                    });
+                }
+            }
+        }
+        Ok(stored)
+    }
+}
+
 /// The loop of a run, by its id, the beginning of it, or `last`.
-async fn find(store: &dyn EventStore, named: &str) -> Result<(String, LoopReport), Failure> {
+async fn find(store: &dyn EventStore, named: &str) -> Result<(String, StoredLoop), Failure> {
     let failed = |error: holodeck::events::StoreError| Problem::execution(error.to_string());
     let sessions = match store.run(named).await.map_err(failed)? {
         Some(run) => store
@@ -130,24 +202,31 @@ async fn find(store: &dyn EventStore, named: &str) -> Result<(String, LoopReport
             .collect(),
         None => store.sessions(None).await.map_err(failed)?,
     };
-    let mut found: Vec<(String, LoopReport)> = Vec::new();
+    let mut found: Vec<(String, StoredLoop)> = Vec::new();
     let mut has_run = false;
     for session in sessions {
         let events = store
             .read_after(&session.session_id, None)
             .await
             .map_err(failed)?;
-        for stored in events.iter().rev() {
-            let event = stored.event();
-            let Some(run_id) = event.meta.run_id.as_deref() else {
+        let mut runs: Vec<(&str, Vec<&StoredEvent>)> = Vec::new();
+        for stored in &events {
+            let Some(run_id) = stored.event().meta.run_id.as_deref() else {
                 continue;
             };
             if named != "last" && !run_id.starts_with(named) {
                 continue;
             }
             has_run = true;
-            if let Some(report) = loop_of(event.extra.get(EXECUTION_FIELD))? {
-                found.push((run_id.to_owned(), report));
+            match runs.iter_mut().find(|(id, _)| *id == run_id) {
+                Some((_, events)) => events.push(stored),
+                None => runs.push((run_id, vec![stored])),
+            }
+        }
+        // The latest run first.
+        for (run_id, events) in runs.into_iter().rev() {
+            if let Some(stored) = StoredLoop::of(&events)? {
+                found.push((run_id.to_owned(), stored));
             }
         }
         if named == "last" && !found.is_empty() {

@@ -19,10 +19,28 @@ pub(crate) fn execution(execution: &Execution, command: &str) -> String {
         Some(details) => attempt(details, command),
         None => String::new(),
     };
+    text.push_str(&observed(execution));
     if let Some(mode) = execution.mode.filter(|mode| *mode != ExecutorKind::Sdk) {
         line(&mut text, "executed", &format!("by {}", mode.as_str()));
     }
     text
+}
+
+/// The executors that failed before another one was asked, and the evidence that was expected and is missing.
+pub(crate) fn observed(execution: &Execution) -> String {
+    let mut text = String::new();
+    for failed in &execution.failed {
+        let who = format!("{} (`{}`): {}", failed.mode.as_str(), failed.name, failed.reason);
+        line(&mut text, "failed", &format::one_line(&who, 400));
+        if !failed.side_effects.is_empty() {
+            let tools = format!("`{}`", failed.side_effects.join("`, `"));
+            line(&mut text, "changed", &format!("perhaps something, by {tools}"));
+        }
+    }
+    for issue in &execution.missing {
+        line(&mut text, "missing", &issue.to_string());
+    }
+    format::printable(&text).into_owned()
 }
 
 /// An attempt for `--explain`: the decision with the parts of the score, the gates, and the loop.

@@ -345,7 +345,12 @@ fn a_program_grades() {
         ("print({'score': 1})", 4, Value::Null, "not one JSON value"),
         ("print('note'); print(1)", 4, Value::Null, "not one JSON value"),
         ("print(1); print(1)", 4, Value::Null, "not one JSON value"),
-        ("print('NaN')", 4, Value::Null, "not one JSON value"),
+        (
+            "print('NaN')",
+            4,
+            Value::Null,
+            "the result is `NaN`, not a number",
+        ),
         (
             "print(json.dumps({'score': 1, 'pased': False}))",
             4,

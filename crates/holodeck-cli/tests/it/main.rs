@@ -33,6 +33,7 @@ mod decisions;
 mod dialects;
 mod doctor;
 mod elicitation;
+mod endings;
 mod exit_codes;
 mod files;
 mod filtering;

@@ -305,7 +305,7 @@ fn a_judge_may_declare_that_the_goal_is_unachievable() {
 fn nothing_that_could_be_scored_is_4_and_never_0_points() {
     let server = ModelServer::answering(|request| {
         if is_judge(request) {
-            Reply::text(r#"{"reason": "x", "improvements": [], "score": 1000, "unachievable": false}"#)
+            Reply::text(r#"{"reason": "x", "score": 100}"#)
         } else {
             improving(request)
         }
@@ -320,6 +320,127 @@ fn nothing_that_could_be_scored_is_4_and_never_0_points() {
         ran.all()
     );
     server.finish();
+}
+
+#[test]
+fn a_score_of_a_judge_outside_its_range_is_none_and_meets_no_threshold() {
+    for score in ["1000", "-1", "null", "\"100\""] {
+        let server = ModelServer::answering(move |request| {
+            if is_judge(request) {
+                Reply::text(format!(
+                    r#"{{"reason": "x", "improvements": [], "score": {score}, "unachievable": false}}"#
+                ))
+            } else {
+                improving(request)
+            }
+        });
+        let quality = "  threshold: 0\n  max_iterations: 1\n  scorer: {judge: {criteria: It is right}}\n";
+        let project = Project::with(&agent(&server.url(), quality));
+        let ran = project.run(&["run", "The capital?"]).exits(1);
+        assert_eq!(ran.stdout, "somewhere\n");
+        assert!(
+            ran.stderr
+                .contains("error: the answer has no valid score, which meets no threshold"),
+            "{score}: {}",
+            ran.all()
+        );
+        server.finish();
+    }
+}
+
+/// What `quality replay` shows of the only run.
+fn replayed(project: &Project) -> String {
+    project.run(&["quality", "replay", "last"]).stdout
+}
+
+#[test]
+fn a_loop_that_is_killed_leaves_every_step_behind() {
+    // Killed before the first score, after it, and after the second.
+    for (answers, recorded) in [
+        (
+            1,
+            "recorded  not scored   not ended: the record ends after 0 iterations\n",
+        ),
+        (
+            2,
+            "recorded  0.0   not ended: the record ends after 1 iteration\n",
+        ),
+        (
+            3,
+            "recorded  0.0 → 50.0   not ended: the record ends after 2 iterations\n",
+        ),
+    ] {
+        let server = ModelServer::answering(move |request| {
+            let text = question(request);
+            let earlier =
+                text.matches("Previous answer:").count() + usize::from(text.contains("```data\nParis\n```"));
+            if earlier + 1 == answers && answers > 1 {
+                Reply::hang()
+            } else {
+                improving(request)
+            }
+        });
+        let signals = "  scorer: {metrics: [contains, icontains], signals: {build: ./build.sh}}\n";
+        let quality = if answers == 1 { signals } else { BY_METRICS };
+        let project = Project::with(&agent(&server.url(), quality));
+        project.write("build.sh", "#!/bin/sh\nexec sleep 1000\n");
+        fs::set_permissions(project.path("build.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+        let mut child = project
+            .command(&["run", "The capital?"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while !replayed(&project).starts_with(recorded) {
+            std::thread::yield_now();
+        }
+        // Nothing can react to this.
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let ran = project.run(&["quality", "replay", "last"]).exits(0);
+        assert!(ran.stdout.starts_with(recorded), "{}", ran.all());
+        let again = project
+            .run(&["quality", "replay", "last", "--json"])
+            .exits(0)
+            .json();
+        assert_eq!(again["recorded"]["ended"], false);
+        assert_eq!(again["recorded"]["iteration_count"], answers - 1);
+        if answers == 3 {
+            let ran = project
+                .run(&["quality", "replay", "last", "--threshold", "50"])
+                .exits(0);
+            assert!(
+                ran.stdout
+                    .contains("replayed  0.0 → 50.0   threshold_met after 2 of 5"),
+                "{}",
+                ran.all()
+            );
+        }
+        server.finish_unchecked();
+    }
+}
+
+#[test]
+fn a_command_of_the_scorer_that_hangs_is_ended_and_named() {
+    let server = ModelServer::answering(improving);
+    let quality = "  scorer: {signals: {tests: ./tests.sh, timeout_seconds: 1}}\n";
+    let project = Project::with(&agent(&server.url(), quality));
+    project.write("tests.sh", "#!/bin/sh\necho waiting for godot >&2\nsleep 1000\n");
+    fs::set_permissions(project.path("tests.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = project.run(&["run", "The capital?"]).exits(4);
+    assert_eq!(ran.stdout, "somewhere\n");
+    for text in [
+        "the signal `tests` was ended, because it was still running after 1 s",
+        "it wrote \"waiting for godot\" last",
+    ] {
+        assert!(ran.stderr.contains(text), "{}", ran.all());
+    }
+    server.finish();
+    // There is a limit also where the file names none.
+    assert_eq!(
+        holodeck::model::SignalsConfig::default().limit(),
+        std::time::Duration::from_mins(10)
+    );
 }
 
 #[tokio::test]

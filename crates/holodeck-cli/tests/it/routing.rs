@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use crate::project::{Project, SECRET};
 
-const REVIEWER: &str = "---\nname: reviewer\ndescription: Reviews code for bugs\ntriggers: [look at]\n\
+pub(crate) const REVIEWER: &str = "---\nname: reviewer\ndescription: Reviews code for bugs\ntriggers: [look at]\n\
                         commands: [review]\ntools: [read_file]\n---\nYou review code.\n";
 
 /// An agent with routing of `review`, and these further keys.
-fn agent(url: &str, routing: &str, more: &str) -> String {
+pub(crate) fn agent(url: &str, routing: &str, more: &str) -> String {
     format!(
         "name: routed\nmodel: {{provider: openai, name: test-model, endpoint: {url}, api_key: {SECRET}}}\n\
          instructions: {{inline: Help.}}\n\
@@ -29,19 +29,19 @@ fn agent(url: &str, routing: &str, more: &str) -> String {
     )
 }
 
-fn project(url: &str, routing: &str, more: &str) -> Project {
+pub(crate) fn project(url: &str, routing: &str, more: &str) -> Project {
     let project = Project::with(&agent(url, routing, more));
     project.write("agents/reviewer.md", REVIEWER);
     project
 }
 
-fn server(reply: impl Fn() -> Reply + Send + Sync + 'static) -> ModelServer {
+pub(crate) fn server(reply: impl Fn() -> Reply + Send + Sync + 'static) -> ModelServer {
     ModelServer::answering(move |_| reply())
 }
 
-const REVIEW: [&str; 5] = ["run", "agent.yaml", "--command", "review", "look at src/"];
+pub(crate) const REVIEW: [&str; 5] = ["run", "agent.yaml", "--command", "review", "look at src/"];
 
-fn with<'a>(args: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn with<'a>(args: &[&'a str]) -> Vec<&'a str> {
     REVIEW.iter().chain(args).copied().collect()
 }
 
@@ -414,7 +414,26 @@ fn legacy_backends_and_agents_answer() {
         "agent.yaml",
         agent(&down.url(), "  legacy: {agent: agent.yaml}\n", ""),
     );
-    project.run(&REVIEW).exits(3).says("delegates to itself");
+    project
+        .run(&REVIEW)
+        .exits(2)
+        .says("`agent.yaml` delegates to itself");
+    project.run(&["validate"]).exits(2).says("delegates to itself");
+    project.write(
+        "agent.yaml",
+        agent(&down.url(), "  legacy: {agent: ./helpers/one.yaml}\n", ""),
+    );
+    project.write(
+        "helpers/one.yaml",
+        agent(&down.url(), "  legacy: {agent: ../agent.yaml}\n", "")
+            .replace("path: agents", "path: ../agents"),
+    );
+    for args in [&REVIEW[..], &["validate"]] {
+        project
+            .run(args)
+            .exits(2)
+            .says("`agent.yaml` delegates to itself by way of `one.yaml`");
+    }
     project.write(
         "agent.yaml",
         agent(&down.url(), "  legacy: {agent: a1.yaml}\n", ""),
@@ -686,5 +705,39 @@ fn commands_are_spans() {
         assert!(ran.stderr.contains(text), "{text}: {}", ran.all());
     }
     assert_eq!(ran.stdout, "No bugs.\n");
+    server.finish();
+}
+
+#[test]
+fn a_yaml_file_that_is_no_agent_is_an_argument() {
+    let server = server(|| Reply::text("No bugs."));
+    let project = project(&server.url(), "", "");
+    for (name, text) in [
+        ("docker-compose.yml", "services:\n  web: {image: nginx}\n"),
+        ("ci.yaml", "name: ci\non: [push]\njobs: {}\n"),
+        ("list.yaml", "- one\n- two\n"),
+    ] {
+        project.write(name, text);
+        let ran = project
+            .run(&["run", "--command", "review", "look at", name])
+            .exits(0);
+        assert_eq!(ran.stdout, "No bugs.\n");
+        let ran = project
+            .run(&["run", "--command", "review", name, "look at"])
+            .exits(0);
+        assert_eq!(ran.stdout, "No bugs.\n");
+        let last = server.requests().last().unwrap().body.clone();
+        assert_eq!(last["messages"][1]["content"], format!("{name} look at"));
+    }
+    // A misspelt or broken agent is not an argument.
+    project
+        .run(&["run", "--command", "review", "agnet.yaml", "look at"])
+        .exits(2)
+        .says("agnet.yaml");
+    project.write("other.yaml", "name: other\nmodel: {provider: nobody}\n");
+    project
+        .run(&["run", "--command", "review", "other.yaml", "look at"])
+        .exits(2)
+        .says("other.yaml");
     server.finish();
 }

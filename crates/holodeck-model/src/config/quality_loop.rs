@@ -1,6 +1,6 @@
 //! Improves an answer until it is good enough.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
@@ -134,6 +134,21 @@ pub struct SignalsConfig {
     /// Checks the style.
     #[schemars(regex(pattern = r"\S"))]
     pub lint: Option<String>,
+    /// Seconds that each of them may take, 600 by default. One that takes longer is ended, and the answer has no score.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<u32>,
+}
+
+impl SignalsConfig {
+    /// How long a command may take if nothing else is said.
+    pub const DEFAULT_LIMIT: Duration = Duration::from_mins(10);
+
+    /// How long each command may take.
+    pub fn limit(&self) -> Duration {
+        let limit = self.timeout_seconds.map(u64::from).map(Duration::from_secs);
+        limit.unwrap_or(Self::DEFAULT_LIMIT)
+    }
 }
 
 impl SignalsConfig {

@@ -18,6 +18,9 @@ pub struct LoopSummary {
     /// The score of each answer.
     #[serde(default)]
     pub scores: Vec<f64>,
+    /// The answers, counted from 0, for which the scorer gave no score, so that theirs is 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub invalid_scores: Vec<u32>,
     /// Whether the returned answer met the threshold.
     #[serde(default)]
     pub passed: bool,

@@ -1,16 +1,17 @@
-//! The end of a command: its result, and its last event.
+//! The end of a command: its result, and its last event. The verdict alone decides whether it succeeded.
 
 use std::time::{Duration, Instant};
 
 use holodeck_model::{CommandContext, CommandResult, ExecutionAttempt, ExecutorKind, JsonMap};
 use serde_json::{Value, json};
 
-use super::{Execution, ExecutionFacade, FALLBACK_BLOCKED, Verdict};
+use super::{Execution, ExecutionFacade, FALLBACK_BLOCKED, FailedExecutor, Verdict};
 use crate::{
     chain::{ExecutorFailure, ExecutorOutput, FailureClass},
     evidence::check_evidence,
     executor::{AttemptDetails, issues_text},
     hooks::HookReport,
+    quality::shown_points,
     telemetry::{Completed, ExecutionEvent, Sinks},
     watch::Watch,
 };
@@ -25,96 +26,97 @@ impl ExecutionFacade {
         hooks: HookReport,
         time: Duration,
     ) -> Execution {
-        let Ended {
-            output,
-            mode,
-            mut verdict,
-            attempt,
-            failure,
-        } = ended;
         let mut result = CommandResult {
             command_name: context.command.name.clone(),
             execution_time: time.as_secs_f64(),
             ..CommandResult::default()
         };
-        let evidence = match &output {
+        let observed = watch.evidence();
+        let evidence = match &ended.output {
             Some(output) => output.evidence.clone(),
-            None => Some(watch.evidence()),
+            None => Some(observed.clone()),
         };
-        if let Some(evidence) = &evidence {
+        // That of another agent is its own; executors before it were observed here.
+        let was_observed = |call| observed.tool_invocations.contains(call);
+        let others = evidence
+            .as_ref()
+            .filter(|evidence| !evidence.tool_invocations.iter().all(was_observed));
+        for evidence in [Some(&observed), others].into_iter().flatten() {
             let calls = evidence.tool_invocations.iter();
             let ran = calls.filter(|call| call.success.is_some() && call.refused.is_none());
-            result.executed_operations = ran.map(|call| call.name.clone()).collect();
-            result.applied_changes = evidence.changed_files();
-            result.artifacts.clone_from(&evidence.files_written);
+            result
+                .executed_operations
+                .extend(ran.map(|call| call.name.clone()));
+            result.applied_changes.extend(evidence.changed_files());
+            result.artifacts.extend(evidence.files_written.iter().cloned());
         }
+        let mut missing = Vec::new();
+        let mut verdict = ended.verdict;
+        let mut errors = ended.reasons();
+        if matches!(verdict, Verdict::Done | Verdict::BelowThreshold) {
+            let found = check_evidence(evidence.as_ref(), context, self.evidence);
+            if !found.required.is_empty() {
+                verdict = Verdict::MissingEvidence;
+                errors.splice(0..0, issues_text(&found.required));
+            }
+            missing = found.expected;
+            missing.retain(|issue| !found.required.contains(issue));
+        }
+        let Ended {
+            output,
+            mode,
+            attempt,
+            failed,
+            ..
+        } = ended;
         if let Some(output) = output {
             result.agents_used = output.agents;
             result.output = output.output;
             if let Some(mode) = mode {
-                let name = Value::String(mode.as_str().to_owned());
-                let slot = result.output.entry("execution_mode");
-                match mode {
-                    // What another program writes about itself stays.
-                    ExecutorKind::Legacy => {
-                        slot.or_insert(name);
-                    }
-                    ExecutorKind::Sdk | ExecutorKind::Skills => *slot.or_insert(Value::Null) = name,
-                }
+                stamp(&mut result.output, mode);
             }
         }
         match verdict {
             Verdict::Blocked => {
-                let tools = attempt.as_ref().map(|details| details.side_effects.join("`, `"));
-                result.errors.push(format!(
-                    "{FALLBACK_BLOCKED}: the failed attempt may have changed something (`{}`)",
-                    tools.unwrap_or_default()
-                ));
-                let evidence = watch.evidence().to_json(&[]);
                 result.output = object(json!({
                     "status": "error",
                     "error": FALLBACK_BLOCKED,
-                    "evidence": evidence,
+                    "evidence": observed.to_json(&[]),
                 }));
             }
             Verdict::Failed(_) | Verdict::Cancelled if result.output.is_empty() => {
-                let message = failure.clone().unwrap_or_else(|| "cancelled".to_owned());
-                result.output = object(json!({"status": "error", "error": message}));
+                result.output = object(json!({"status": "error", "error": errors.first()}));
                 if let Some(mode) = mode {
-                    result
-                        .output
-                        .insert("execution_mode".to_owned(), json!(mode.as_str()));
+                    stamp(&mut result.output, mode);
                 }
             }
             _ => {}
         }
-        result.errors.extend(failure);
-        if verdict == Verdict::Unscored {
-            let report = attempt.as_ref().and_then(|details| details.report.as_ref());
-            let reason = report.and_then(|report| report.scorer_error.as_deref());
-            let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-            result
-                .errors
-                .push(format!("the answer could not be scored{reason}"));
-        }
-        if matches!(verdict, Verdict::Done | Verdict::BelowThreshold) {
-            let missing = check_evidence(evidence.as_ref(), context, self.evidence);
-            result.errors.extend(issues_text(&missing.required));
-            if !missing.required.is_empty() {
-                verdict = Verdict::MissingEvidence;
-            }
-        }
-        result.success = matches!(verdict, Verdict::Done | Verdict::BelowThreshold);
-        let status = if result.success { "ok" } else { "error" };
-        status.clone_into(&mut result.status);
+        result.set_success(verdict.is_success());
+        result.errors = errors;
         Execution {
             result,
             mode,
             verdict,
             attempt,
-            evidence: watch.evidence(),
+            evidence: observed,
+            failed,
+            missing,
             hooks,
         }
+    }
+}
+
+/// Writes which executor answered.
+fn stamp(output: &mut JsonMap, mode: ExecutorKind) {
+    let name = Value::String(mode.as_str().to_owned());
+    let slot = output.entry("execution_mode");
+    match mode {
+        // What another program writes about itself stays.
+        ExecutorKind::Legacy => {
+            slot.or_insert(name);
+        }
+        ExecutorKind::Sdk | ExecutorKind::Skills => *slot.or_insert(Value::Null) = name,
     }
 }
 
@@ -126,34 +128,109 @@ fn object(value: Value) -> JsonMap {
 }
 
 /// How a command ended, before its result is made.
+#[derive(Default)]
 pub(super) struct Ended {
     pub(super) output: Option<ExecutorOutput>,
     pub(super) mode: Option<ExecutorKind>,
     pub(super) verdict: Verdict,
     pub(super) attempt: Option<AttemptDetails>,
+    pub(super) failed: Vec<FailedExecutor>,
     pub(super) failure: Option<String>,
 }
 
-impl Default for Ended {
-    fn default() -> Self {
+impl Ended {
+    /// The end of a command whose failed executors may have changed something, which no other one may repeat.
+    pub(super) fn blocked(self) -> Self {
         Self {
-            output: None,
-            mode: None,
-            verdict: Verdict::Done,
-            attempt: None,
-            failure: None,
+            verdict: Verdict::Blocked,
+            ..self
         }
     }
-}
 
-impl Ended {
+    /// Why the command did not succeed; nothing if it did.
+    fn reasons(&self) -> Vec<String> {
+        let mut reasons = match self.verdict {
+            Verdict::Done | Verdict::MissingEvidence => Vec::new(),
+            Verdict::BelowThreshold => self.loop_reasons(),
+            Verdict::Unscored => vec![self.why_unscored()],
+            Verdict::Failed(_) => vec!["the command failed".to_owned()],
+            Verdict::Cancelled => vec!["cancelled".to_owned()],
+            Verdict::Blocked => self.why_blocked(),
+        };
+        if let Some(failure) = &self.failure {
+            reasons.clear();
+            reasons.push(failure.clone());
+        }
+        if let Some(output) = self.output.as_ref().filter(|output| !output.errors.is_empty()) {
+            // Another agent says itself why its answer is not good enough.
+            reasons.clone_from(&output.errors);
+        }
+        reasons
+    }
+
+    fn why_blocked(&self) -> Vec<String> {
+        let attempts = self.attempt.iter().map(|details| &details.side_effects);
+        let others = self.failed.iter().map(|failed| &failed.side_effects);
+        let mut tools: Vec<&str> = Vec::new();
+        for tool in attempts.chain(others).flatten() {
+            if !tools.contains(&tool.as_str()) {
+                tools.push(tool);
+            }
+        }
+        let first = format!(
+            "{FALLBACK_BLOCKED}: the failed attempt may have changed something (`{}`)",
+            tools.join("`, `")
+        );
+        let failed = self.failed.iter().map(|failed| failed.reason.clone());
+        [first].into_iter().chain(failed).collect()
+    }
+
+    fn why_unscored(&self) -> String {
+        let report = self.attempt.as_ref().and_then(|details| details.report.as_ref());
+        let reason = report.map(|report| match &report.scorer_error {
+            Some(reason) => reason.clone(),
+            None => report.termination_reason.as_str().to_owned(),
+        });
+        let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        format!("the answer could not be scored{reason}")
+    }
+
+    fn loop_reasons(&self) -> Vec<String> {
+        let details = self.attempt.as_ref();
+        let assessment = details.and_then(|details| details.assessment.as_ref());
+        let Some((report, assessment)) = details
+            .and_then(|details| details.report.as_ref())
+            .zip(assessment)
+        else {
+            return vec!["the answer is below the threshold".to_owned()];
+        };
+        let end = format!(
+            "({} after {} of {})",
+            report.termination_reason.as_str(),
+            report.iterations.len(),
+            report.rules.max_iterations,
+        );
+        let threshold = report.rules.threshold;
+        let first = match &assessment.invalid {
+            Some(problem) => {
+                format!("the answer has no valid score, which meets no threshold {end}: {problem}")
+            }
+            None => {
+                let score = shown_points(assessment.score.unwrap_or_default());
+                format!("the answer scored {score}, below the threshold of {threshold} {end}")
+            }
+        };
+        let others = report.scorer_error.iter().chain(&report.execution_error);
+        [first].into_iter().chain(others.cloned()).collect()
+    }
+
     /// The end by another executor.
     pub(super) fn of(self, mode: ExecutorKind, result: Result<ExecutorOutput, ExecutorFailure>) -> Self {
         match result {
             Ok(output) => Self {
+                verdict: output.verdict,
                 output: Some(output),
                 mode: Some(mode),
-                verdict: Verdict::Done,
                 failure: None,
                 ..self
             },

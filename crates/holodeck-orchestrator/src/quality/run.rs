@@ -139,6 +139,7 @@ impl Running<'_> {
                 let step = LoopStep::Scored {
                     at,
                     score: assessment.score.filter(|score| score.is_finite()),
+                    invalid: assessment.problem(),
                     noise: assessment.noise.filter(|noise| noise.is_finite()),
                     unachievable: assessment.unachievable,
                     digest: hex(&Sha256::digest(output.text.as_bytes())),
@@ -229,6 +230,12 @@ impl Running<'_> {
 
     fn step(&mut self, step: LoopStep) -> LoopVerdict {
         let verdict = self.state.step(&step);
+        if let Some(observer) = &self.control.steps {
+            let observed = AssertUnwindSafe(|| observer(self.state.rules(), &step));
+            if std::panic::catch_unwind(observed).is_err() {
+                tracing::warn!(target: "holodeck::quality", "an observer of the loop panicked");
+            }
+        }
         self.steps.push(step);
         verdict
     }

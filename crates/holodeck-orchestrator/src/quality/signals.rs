@@ -1,9 +1,9 @@
 //! Commands whose result limits the score of an answer. A program is run directly, never through a shell.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use holodeck_model::{Decimal, SignalsConfig};
-use holodeck_process::{AtLimit, ChildEnv, ProcessSpec, run, which};
+use holodeck_process::{AtLimit, ChildEnv, ProcessError, ProcessSpec, run, which};
 use tokio_util::sync::CancellationToken;
 
 use super::ScorerError;
@@ -42,6 +42,8 @@ pub struct Signals {
     commands: Vec<(SignalKind, String, Vec<String>)>,
     folder: PathBuf,
     env: ChildEnv,
+    /// How long each may take.
+    limit: Duration,
 }
 
 /// The result of the commands.
@@ -93,6 +95,7 @@ impl Signals {
             commands,
             folder,
             env,
+            limit: config.limit(),
         }))
     }
 
@@ -130,10 +133,25 @@ impl Signals {
             .args(arguments)
             .current_dir(&self.folder)
             .stdout_limit(MAX_OUTPUT, AtLimit::Drop)
-            .stderr_kept(64 * 1024);
+            .stderr_kept(64 * 1024)
+            .timeout(self.limit);
         // Dropping the future ends the process and its group.
         let output = run(&spec, &CancellationToken::new()).await;
-        let output = output.map_err(|error| failed(error.to_string()))?;
+        let output = output.map_err(|error| match error {
+            ProcessError::TimedOut { after, stderr } => {
+                let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
+                let last = last
+                    .map(|line| format!("; it wrote {:?} last", line.trim()))
+                    .unwrap_or_default();
+                ScorerError::new(format!(
+                    "the signal `{}` was ended, because it was still running after {} s \
+                     (`scorer.signals.timeout_seconds`){last}",
+                    kind.as_str(),
+                    after.as_secs()
+                ))
+            }
+            error => failed(error.to_string()),
+        })?;
         Ok(Ended {
             success: output.exit.success(),
             output: format!("{}\n{}", String::from_utf8_lossy(&output.stdout), output.stderr),

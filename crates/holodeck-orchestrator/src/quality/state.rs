@@ -29,6 +29,9 @@ pub enum LoopStep {
         at: u64,
         /// The score as the scorer reported it; absent if it was not a finite number. One outside of 0–100 is invalid too.
         score: Option<f64>,
+        /// Why the score is none, if it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        invalid: Option<String>,
         /// The standard error of the score, in points; absent if it is not known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         noise: Option<f64>,
@@ -163,6 +166,7 @@ impl LoopState {
                 unachievable,
                 digest,
                 usage,
+                ..
             } => {
                 self.spent += usage.map(Spent::from).unwrap_or_default();
                 self.enter(*score, *noise, digest);

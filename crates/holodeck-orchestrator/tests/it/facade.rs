@@ -2,10 +2,11 @@
 
 use std::{io, sync::Arc};
 
+use async_trait::async_trait;
 use holodeck_orchestrator::{
-    ExecuteOptions, ExecutionFacade, ExecutorFailure, ExecutorOutput, FALLBACK_BLOCKED, FacadeError,
-    FacadeSettings, TelemetryRecord, TelemetrySink, Verdict,
-    api::{BackendError, SideEffects},
+    ExecuteOptions, ExecutionFacade, ExecutorCall, ExecutorFailure, ExecutorOutput, FALLBACK_BLOCKED,
+    FacadeError, FacadeSettings, SkillsRuntime, TelemetryRecord, TelemetrySink, Verdict,
+    api::{BackendError, BackendEvent, CallDetails, CallRefusal, SideEffects, ToolCall, ToolResult},
     model::{AfterSideEffects, ExecutorKind, JsonMap, RoutingDecision},
 };
 use holodeck_testkit::ScriptedTurn;
@@ -86,6 +87,101 @@ async fn a_skill_that_may_have_changed_something_is_not_repeated() {
     let execution = execute(settings).await.unwrap();
     assert!(!execution.result.success);
     assert_eq!(legacy.count(), 0);
+}
+
+/// Calls a tool that may change something, or one that does not, and fails.
+struct CallingSkill {
+    side_effects: SideEffects,
+    refused: Option<CallRefusal>,
+}
+
+#[async_trait]
+impl SkillsRuntime for CallingSkill {
+    fn find(&self, _: &str) -> Option<String> {
+        Some("deploy".to_owned())
+    }
+
+    async fn execute(&self, _: &str, call: &ExecutorCall) -> Result<ExecutorOutput, ExecutorFailure> {
+        let tool_call = ToolCall {
+            name: "skill__deploy".to_owned(),
+            arguments: json!({}),
+            call_id: "c9".to_owned(),
+        };
+        call.observe(&BackendEvent::ToolCall(tool_call.clone()));
+        call.observe(&BackendEvent::ToolResult(ToolResult {
+            call_id: tool_call.call_id,
+            name: tool_call.name,
+            result: "broken".to_owned(),
+            is_error: true,
+            duration_ms: None,
+            details: CallDetails {
+                side_effects: Some(self.side_effects),
+                refused: self.refused,
+                ..CallDetails::default()
+            },
+        }));
+        Err(ExecutorFailure::failed("broken"))
+    }
+}
+
+#[tokio::test]
+async fn the_calls_of_a_failed_skill_decide_whether_another_executor_may_follow() {
+    for (side_effects, refused, policy, calls, changed) in [
+        (SideEffects::Possible, None, AfterSideEffects::Block, 0, true),
+        (SideEffects::Possible, None, AfterSideEffects::Allow, 1, true),
+        (SideEffects::None, None, AfterSideEffects::Block, 1, false),
+        (
+            SideEffects::Possible,
+            Some(CallRefusal::Rejected),
+            AfterSideEffects::Block,
+            1,
+            false,
+        ),
+    ] {
+        let mut settings = failing().facade();
+        settings.skills = Some(Arc::new(CallingSkill {
+            side_effects,
+            refused,
+        }));
+        let legacy = legacy();
+        settings.legacy = Some(Arc::clone(&legacy) as _);
+        settings.fallback_on_error = true;
+        settings.after_side_effects = policy;
+        let execution = execute(settings).await.unwrap();
+        assert_eq!(legacy.count(), calls);
+        let [failed] = execution.failed.as_slice() else {
+            panic!("{:?}", execution.failed)
+        };
+        let expected = Vec::from_iter(changed.then(|| "skill__deploy".to_owned()));
+        assert_eq!(
+            (failed.reason.as_str(), &failed.side_effects),
+            ("broken", &expected)
+        );
+        if calls == 0 {
+            assert_eq!(execution.verdict, Verdict::Blocked);
+            assert!(execution.result.errors[0].contains("`skill__deploy`"));
+            assert_eq!(execution.result.errors[1], "broken");
+            let seen = &execution.result.output["evidence"]["tool_invocations"][0];
+            assert_eq!(seen["name"], "skill__deploy");
+        } else {
+            assert_eq!(execution.verdict, Verdict::Done);
+            let ran = refused.is_none().then(|| "skill__deploy".to_owned());
+            assert_eq!(execution.result.executed_operations, Vec::from_iter(ran));
+        }
+    }
+}
+
+#[tokio::test]
+async fn success_status_and_errors_follow_from_how_it_ended() {
+    for (path, settings, _) in paths() {
+        let Ok(execution) = execute(settings).await else {
+            continue;
+        };
+        let (result, success) = (&execution.result, execution.verdict == Verdict::Done);
+        assert_eq!(result.success, success, "{path}");
+        assert_eq!(result.status, if success { "ok" } else { "error" }, "{path}");
+        assert_eq!(result.errors.is_empty(), success, "{path}: {:?}", result.errors);
+    }
 }
 
 #[tokio::test]

@@ -273,6 +273,12 @@ impl LoopedTurn {
                 .iter()
                 .map(|record| record.output_quality)
                 .collect(),
+            invalid_scores: report
+                .iterations
+                .iter()
+                .filter(|record| record.score_invalid)
+                .map(|record| record.iteration)
+                .collect(),
             passed: self.assessment.passed,
             cost_usd: match self.beyond_first.calls {
                 0 => Some(0.0),
@@ -302,7 +308,10 @@ impl AnswerLoop for AgentLoop {
             record = record.failed(format_args!("the scorer failed: {reason}"));
         } else if let Some(invalid) = ended.report.iterations.iter().find(|record| record.score_invalid) {
             let number = invalid.iteration.saturating_add(1);
-            record = record.failed(format_args!("the score of iteration {number} is not a number"));
+            let reason = invalid.invalid_reason.as_deref().unwrap_or("there is none");
+            record = record.failed(format_args!(
+                "answer {number} of the loop has no valid score: {reason}"
+            ));
         }
         Some(ImprovedAnswer {
             turn: ended.turn,

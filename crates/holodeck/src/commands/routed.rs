@@ -12,7 +12,7 @@ mod tools;
 use std::{
     fmt, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
@@ -32,14 +32,15 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 pub use legacy::MAX_DELEGATION;
+pub(crate) use legacy::check_delegation;
 pub use plan::RoutedPlan;
-pub use record::EXECUTION_FIELD;
+pub use record::{EXECUTION_FIELD, LOOP_STEP};
 pub use settings::RoutingOverrides;
 
 use self::{
     legacy::OpenLegacy,
     record::{Recorder, StoredRun},
-    refine::LoopRefiner,
+    refine::{LoopRefiner, StepSlot},
     settings::RoutingSettings,
     specialists::{AgentsOfSkills, Variants},
 };
@@ -146,6 +147,8 @@ pub struct RoutedAgent {
     telemetry: Telemetry,
     /// Whether another agent delegates to this one.
     is_nested: bool,
+    /// Receives the steps of the loop.
+    steps: StepSlot,
 }
 
 impl RoutedAgent {
@@ -194,7 +197,8 @@ impl RoutedAgent {
         });
         let config = &variants.agent.config;
         let routing = config.routing.clone();
-        let refiner = refiner(&variants, options)?;
+        let steps = StepSlot::default();
+        let refiner = refiner(&variants, options, &steps)?;
         let settings = RoutingSettings::new(config, env, &options.overrides);
         let mut sdk = SdkSettings::default();
         sdk.enabled = settings.enabled;
@@ -254,6 +258,7 @@ impl RoutedAgent {
             redactor,
             telemetry,
             is_nested,
+            steps,
         })
     }
 
@@ -291,7 +296,13 @@ impl RoutedAgent {
             });
         }
         let run_id = Uuid::new_v4().to_string();
-        let (recorder, events) = Recorder::new();
+        let (recorder, recorded) = Recorder::new();
+        let (stepped, redactor) = (Arc::downgrade(&recorder), Arc::clone(&self.redactor));
+        *self.steps.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(move |rules, step| {
+            if let Some(recorder) = stepped.upgrade() {
+                recorder.step(rules, step, &redactor);
+            }
+        }));
         let mut settings = self.facade.clone();
         settings.turns = Some(Arc::clone(&recorder) as Arc<dyn TurnObserver>);
         let facade = ExecutionFacade::new(settings);
@@ -313,7 +324,7 @@ impl RoutedAgent {
             let path = event_store::event_store_path(&agent.path, Some(&agent.config));
             match event_store::open_event_store(&path).await {
                 Ok(store) => {
-                    let problem = record::record(&store, &run, &recorder, events).await;
+                    let problem = record::record(&store, &run, &recorder, recorded).await;
                     let closed = store.close().await;
                     problem.or_else(|| closed.err().map(|error| error.to_string()))
                 }
@@ -418,6 +429,7 @@ pub fn execution_json(context: &CommandContext, execution: &Execution) -> Value 
         "mode": execution.mode.map(ExecutorKind::as_str),
         "result": execution.result,
         "details": execution.attempt,
+        "failed_executors": execution.failed,
         "hooks": execution.hooks,
     })
 }
@@ -426,6 +438,7 @@ pub fn execution_json(context: &CommandContext, execution: &Execution) -> Value 
 fn refiner(
     variants: &Arc<Variants>,
     options: &RoutedOptions,
+    steps: &StepSlot,
 ) -> Result<Option<Arc<dyn Refiner>>, RoutedError> {
     let Some(config) = variants.agent.config.enabled_loop() else {
         return Ok(None);
@@ -439,6 +452,7 @@ fn refiner(
         scorer: options.scorer.clone(),
         variants: Arc::clone(variants),
         observer: options.on_iteration.clone(),
+        steps: Arc::clone(steps),
     })))
 }
 

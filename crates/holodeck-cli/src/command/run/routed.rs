@@ -5,7 +5,7 @@ use std::{env::current_dir, path::Path, sync::Arc, time::Duration};
 use holodeck::{
     RoutedAgent, RoutedError, RoutedExecution, RoutedOptions,
     index::IndexSink,
-    model::{Command, CommandContext, CommandResult, Env, RESERVED_FIELDS, events::StopReason},
+    model::{Command, CommandContext, CommandResult, Env, JsonMap, RESERVED_FIELDS, events::StopReason},
     orchestrator::{
         AttemptDetails, ExecuteOptions, Execution, FacadeError, FailureClass, LoopReport, Verdict,
     },
@@ -160,12 +160,18 @@ impl RoutingArgs {
     }
 }
 
+fn is_agent(path: &Path) -> bool {
+    holodeck::environment(path).map_or(true, |env| holodeck::is_agent_file(path, &env))
+}
+
 /// Executes the command that `--command` names.
 pub(super) fn run_command(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    // Any other YAML file is an argument of the command. One that does not exist may be a misspelt agent.
     let is_file = |text: &str| {
         let path = Path::new(text);
         let extension = path.extension().and_then(|extension| extension.to_str());
-        matches!(extension, Some("yaml" | "yml")) && !text.contains(char::is_whitespace)
+        let is_yaml = matches!(extension, Some("yaml" | "yml")) && !text.contains(char::is_whitespace);
+        is_yaml && (!path.exists() || is_agent(path))
     };
     let (path, arguments) = match args.agent_and_question.split_first() {
         Some((first, rest)) if is_file(first) => (Path::new(first), rest),
@@ -296,10 +302,16 @@ impl Run<'_> {
             self.terminal
                 .write_message(&render::execution(execution, &self.context.command.name));
         }
-        let result = &execution.result;
+        let problem = match &stopped {
+            Some(request) => Some(request.problem()),
+            None => problem_of(execution),
+        };
+        let result = &result_of(execution, problem.as_ref());
         if self.args.json {
             let attempt = execution.attempt.as_ref().filter(|_| self.args.routing.explain);
-            self.write_json(result, executed.run_id.as_deref(), json!(attempt))?;
+            let mut more = described(execution);
+            more.insert("run_id".to_owned(), json!(executed.run_id));
+            self.write_json(result, more, json!(attempt))?;
         } else if let Some(text) = answer(result) {
             let text = if self.terminal.stdout_is_terminal() {
                 format::printable(&text).into_owned()
@@ -309,58 +321,39 @@ impl Run<'_> {
             self.terminal.write_data(&format!("{text}\n"))?;
         }
         note_truncation(truncation(result).as_ref(), self.terminal);
-        if let Some(report) = loop_report(execution).filter(|_| !self.args.routing.explain) {
-            let is_verbose = self.terminal.verbosity() >= Verbosity::Verbose;
-            if is_verbose || report.repeated_side_effects > 0 && self.terminal.verbosity() > Verbosity::Quiet
-            {
-                self.terminal.write_message(&render::loop_report(report));
-            }
-        }
+        self.note(execution);
         if self.terminal.verbosity() >= Verbosity::Verbose
             && let Some(run_id) = &executed.run_id
         {
             self.terminal.write_message(&format!("run       {run_id}\n"));
         }
-        if let Some(request) = stopped {
-            return Err(request.problem().into());
-        }
-        let failed = |exit: ExitCode| {
-            let mut errors = result.errors.iter();
-            let mut problem = Problem::new(exit, errors.next().map_or("the command failed", String::as_str));
-            problem.details = errors.cloned().collect();
-            problem
-        };
-        match execution.verdict {
-            Verdict::Done => Ok(ExitCode::Passed),
-            Verdict::BelowThreshold => Err(below_threshold(execution)),
-            Verdict::Unscored => {
-                let report = loop_report(execution);
-                let reason = report.and_then(|report| report.scorer_error.clone());
-                let ended = report.map(|report| report.termination_reason.as_str().to_owned());
-                let mut problem = Problem::new(ExitCode::Metric, "the answer could not be scored");
-                problem.details.extend(reason.or(ended));
-                Err(problem.into())
-            }
-            Verdict::MissingEvidence | Verdict::Failed(FailureClass::Failed) => {
-                Err(failed(ExitCode::Failed).into())
-            }
-            Verdict::Failed(_) => Err(failed(ExitCode::Execution).into()),
-            Verdict::Blocked => Err(failed(ExitCode::Execution)
-                .with_hint("`routing.fallback.after_side_effects: allow` lets another executor repeat it")
-                .into()),
-            Verdict::Cancelled => Err(failed(ExitCode::Interrupted).into()),
+        match problem {
+            None => Ok(ExitCode::Passed),
+            Some(problem) => Err(problem.into()),
         }
     }
 
-    fn write_json(
-        &mut self,
-        result: &CommandResult,
-        run_id: Option<&str>,
-        attempt: Value,
-    ) -> Result<(), Failure> {
+    /// Says on stderr what the answer does not show: scores that are none, answers that repeated side effects, executors that
+    /// failed before, evidence that was expected. `--explain` shows all of it anyway.
+    fn note(&mut self, execution: &Execution) {
+        let verbosity = self.terminal.verbosity();
+        if self.args.routing.explain || verbosity == Verbosity::Quiet {
+            return;
+        }
+        if let Some(report) = loop_report(execution) {
+            let is_odd = report.repeated_side_effects > 0
+                || report.iterations.iter().any(|record| record.score_invalid);
+            if is_odd || verbosity >= Verbosity::Verbose {
+                self.terminal.write_message(&render::loop_report(report));
+            }
+        }
+        self.terminal.write_message(&render::observed(execution));
+    }
+
+    fn write_json(&mut self, result: &CommandResult, more: JsonMap, attempt: Value) -> Result<(), Failure> {
         let mut value = serde_json::to_value(result).map_err(std::io::Error::from)?;
         if let Some(fields) = value.as_object_mut() {
-            fields.insert("run_id".to_owned(), json!(run_id));
+            fields.extend(more);
             if self.args.routing.explain {
                 fields.insert("attempt".to_owned(), attempt);
             }
@@ -386,7 +379,8 @@ impl Run<'_> {
                     status: "error".to_owned(),
                     ..CommandResult::default()
                 };
-                self.write_json(&result, None, json!(attempt))?;
+                let more = JsonMap::from_iter([("run_id".to_owned(), Value::Null)]);
+                self.write_json(&result, more, json!(attempt))?;
             }
         }
         let has_routing = self.agent.agent().config.routing.is_some() || self.args.routing.names_command();
@@ -418,28 +412,76 @@ fn loop_report(execution: &Execution) -> Option<&LoopReport> {
     execution.attempt.as_ref()?.report.as_ref()
 }
 
-fn below_threshold(execution: &Execution) -> Failure {
-    let assessment = execution
-        .attempt
-        .as_ref()
-        .and_then(|details| details.assessment.as_ref());
-    let score = assessment
-        .and_then(|assessment| assessment.score)
-        .unwrap_or_default();
-    let Some(report) = loop_report(execution) else {
-        return Problem::new(ExitCode::Failed, format!("the answer scored {score:.1}")).into();
-    };
-    let message = format!(
-        "the answer scored {score:.1}, below the threshold of {} ({} after {} of {})",
-        report.rules.threshold,
-        report.termination_reason.as_str(),
-        report.iterations.len(),
-        report.rules.max_iterations,
-    );
-    let mut problem = Problem::new(ExitCode::Failed, message);
-    problem.details.extend(report.scorer_error.clone());
-    problem.details.extend(report.execution_error.clone());
-    problem.into()
+/// The exit code of a command that ended like this.
+fn exit_code(verdict: Verdict) -> ExitCode {
+    match verdict {
+        Verdict::Done => ExitCode::Passed,
+        Verdict::BelowThreshold | Verdict::MissingEvidence | Verdict::Failed(FailureClass::Failed) => {
+            ExitCode::Failed
+        }
+        Verdict::Unscored => ExitCode::Metric,
+        Verdict::Failed(FailureClass::Broken) | Verdict::Blocked => ExitCode::Execution,
+        Verdict::Failed(FailureClass::Cancelled) | Verdict::Cancelled => ExitCode::Interrupted,
+    }
+}
+
+/// Why the command did not succeed; `None` if it did.
+fn problem_of(execution: &Execution) -> Option<Problem> {
+    let exit = Some(exit_code(execution.verdict)).filter(|exit| *exit != ExitCode::Passed)?;
+    let mut errors = execution.result.errors.iter();
+    let mut problem = Problem::new(exit, errors.next().map_or("the command failed", String::as_str));
+    problem.details = errors.cloned().collect();
+    Some(match execution.verdict {
+        Verdict::Blocked => {
+            problem.with_hint("`routing.fallback.after_side_effects: allow` lets another executor repeat it")
+        }
+        _ => problem,
+    })
+}
+
+/// The result as a script reads it. `success`, `status` and `errors` say what the exit code says.
+fn result_of(execution: &Execution, problem: Option<&Problem>) -> CommandResult {
+    let mut result = execution.result.clone();
+    result.set_success(problem.is_none());
+    if let Some(problem) = problem
+        && !result.errors.contains(&problem.message)
+    {
+        result.errors.insert(0, problem.message.clone());
+    }
+    result
+}
+
+/// Further fields of the result, each only where there is something.
+fn described(execution: &Execution) -> JsonMap {
+    let mut fields = JsonMap::new();
+    if let Some(report) = loop_report(execution) {
+        let details = execution.attempt.as_ref();
+        let assessment = details.and_then(|details| details.assessment.as_ref());
+        let invalid = report.iterations.iter().filter(|record| record.score_invalid);
+        let invalid: Vec<Value> = invalid
+            .map(|record| json!({"iteration": record.iteration, "reason": record.invalid_reason}))
+            .collect();
+        fields.insert(
+            "loop".to_owned(),
+            json!({
+                "termination_reason": report.termination_reason,
+                "iteration_count": report.iteration_count,
+                "scores": report.iterations.iter().map(|record| record.output_quality).collect::<Vec<_>>(),
+                "score_invalid": invalid,
+                "threshold": report.rules.threshold,
+                "score": assessment.and_then(|assessment| assessment.score),
+                "passed": assessment.is_some_and(|assessment| assessment.passed),
+            }),
+        );
+    }
+    if !execution.failed.is_empty() {
+        fields.insert("failed_executors".to_owned(), json!(execution.failed));
+    }
+    if !execution.missing.is_empty() {
+        let missing: Vec<String> = execution.missing.iter().map(ToString::to_string).collect();
+        fields.insert("missing_evidence".to_owned(), json!(missing));
+    }
+    fields
 }
 
 /// Refuses flags that store or write a conversation, which a command is not.

@@ -18,6 +18,7 @@ fn verdicts(rules: LoopRules, scores: &[f64]) -> Vec<LoopVerdict> {
         verdicts.push(state.step(&LoopStep::Scored {
             at: 0,
             score: Some(*score),
+            invalid: None,
             noise: Some(0.0),
             unachievable: false,
             digest: place.to_string(),

@@ -1,16 +1,19 @@
 //! The executor of `routing.legacy`.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use holodeck_backend_api::Occasion;
-use holodeck_model::{Env, Severity};
+use holodeck_model::{Code, Diagnostic, DiskFiles, Env, ResolvedAgent, Severity};
 use holodeck_orchestrator::{
     ExecuteOptions, ExecutorCall, ExecutorFailure, ExecutorOutput, FailureClass, KnownTools, LegacyAgent,
     LegacyExecutor, LegacyOpening, LegacyProgram, ReadyAgent, Verdict,
 };
 use holodeck_process::{BASE_VARIABLES, ChildEnv};
-use holodeck_yaml::LoadedAgent;
+use holodeck_yaml::{Load, LoadedAgent};
 use tokio::sync::OnceCell;
 
 use super::{RoutedAgent, RoutedOptions, specialists::Variants};
@@ -22,6 +25,55 @@ use crate::{
 
 /// How many agents may delegate to each other in a row.
 pub const MAX_DELEGATION: usize = 5;
+
+/// The agent file to which an agent delegates.
+fn delegate(agent: &ResolvedAgent) -> Option<PathBuf> {
+    let routing = agent.config.routing.as_ref()?;
+    Some(routing.legacy.as_ref()?.agent.as_ref()?.path())
+}
+
+fn canonical(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Reports an agent that delegates to itself, directly or by way of others: nothing would ever answer.
+pub(crate) fn check_delegation(load: &mut Load, env: &Env) {
+    let Some(agent) = &load.agent else { return };
+    let mut chain = vec![canonical(&agent.path)];
+    let mut next = delegate(agent).map(|path| canonical(&path));
+    while let Some(path) = next.take().filter(|_| chain.len() <= MAX_DELEGATION) {
+        if chain.contains(&path) {
+            let way = match chain.len() {
+                1 => String::new(),
+                _ => format!(" by way of {}", shown(chain.get(1..).unwrap_or_default())),
+            };
+            let message = format!("`{}` delegates to itself{way}", file_name(&path));
+            let field = "routing.legacy.agent";
+            let error = Diagnostic::error(Code::InconsistentValues, message)
+                .at(agent.locate(field))
+                .about(field)
+                .with_help("name another agent file, or remove `legacy`");
+            load.diagnostics.push(error);
+            return;
+        }
+        let loaded = holodeck_yaml::load_agent(&path, env, &DiskFiles);
+        next = loaded
+            .agent
+            .and_then(|other| delegate(&other))
+            .map(|path| canonical(&path));
+        chain.push(path);
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
+}
+
+fn shown(paths: &[PathBuf]) -> String {
+    let names = paths.iter().map(|path| format!("`{}`", file_name(path)));
+    names.collect::<Vec<_>>().join(" and ")
+}
 
 /// The open parts of the legacy executor.
 #[derive(Clone, Default)]
@@ -136,7 +188,7 @@ struct OtherAgent {
 impl LegacyExecutor for OtherAgent {
     async fn execute(&self, call: &ExecutorCall) -> Result<ExecutorOutput, ExecutorFailure> {
         let shown = self.path.display();
-        let path = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let path = canonical(&self.path);
         if self.stack.contains(&path) {
             return Err(ExecutorFailure::broken(format!(
                 "`{shown}` delegates to itself, directly or by way of another agent"
@@ -176,7 +228,11 @@ impl LegacyExecutor for OtherAgent {
         let evidence = execution.execution.evidence.clone();
         let result = execution.execution.result;
         match execution.execution.verdict {
-            Verdict::Done | Verdict::BelowThreshold => {
+            // It answered; whether the answer is good enough is its verdict here too.
+            verdict @ (Verdict::Done
+            | Verdict::BelowThreshold
+            | Verdict::Unscored
+            | Verdict::MissingEvidence) => {
                 let mut agents = result.agents_used;
                 if !agents.contains(&name) {
                     agents.insert(0, name);
@@ -185,9 +241,11 @@ impl LegacyExecutor for OtherAgent {
                     output: result.output,
                     agents,
                     evidence: Some(evidence),
+                    verdict,
+                    errors: result.errors,
                 })
             }
-            verdict => Err(ExecutorFailure {
+            verdict @ (Verdict::Failed(_) | Verdict::Blocked | Verdict::Cancelled) => Err(ExecutorFailure {
                 message: format!("`{shown}`: {}", result.errors.join("; ")),
                 kind: match verdict {
                     Verdict::Failed(kind) => kind,

@@ -10,18 +10,28 @@ use holodeck_backend_api::{
     Approval, BackendEvent, EventStream, ExecutionResult, Outcome, StopReason, ToolCall, ToolResult,
 };
 use holodeck_chat::{LOCAL_USER, mask_events};
-use holodeck_events::{Clock, EventStore, Ids, NewRun, RandomIds, Recording, SystemClock};
+use holodeck_events::{Clock, EventStore, Ids, NewRun, RandomIds, Recording, RunNote, SystemClock};
 use holodeck_model::{JsonMap, Provider, Redactor, ResolvedAgent, events::SessionStart};
-use holodeck_orchestrator::TurnObserver;
-use serde_json::Value;
+use holodeck_orchestrator::{LoopRules, LoopStep, TurnObserver};
+use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// The field of a run's last event that has everything about its execution.
 pub const EXECUTION_FIELD: &str = "execution";
 
+/// The type of the events with the steps of a loop: its `rules`, and the `step`.
+pub const LOOP_STEP: &str = "loop_step";
+
+/// The events and notes of a run on their way to the store.
+pub(super) struct Recorded {
+    events: UnboundedReceiver<BackendEvent>,
+    notes: tokio::sync::Mutex<UnboundedReceiver<RunNote>>,
+}
+
 /// Passes the events of all turns to the recording, as those of one run.
 pub(super) struct Recorder {
     events: UnboundedSender<BackendEvent>,
+    notes: UnboundedSender<RunNote>,
     turn: AtomicU32,
     /// Whether a message is not complete.
     is_open: AtomicBool,
@@ -29,15 +39,34 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new() -> (Arc<Self>, UnboundedReceiver<BackendEvent>) {
+    pub(super) fn new() -> (Arc<Self>, Recorded) {
         let (events, receiver) = unbounded_channel();
+        let (notes, noted) = unbounded_channel();
         let recorder = Self {
             events,
+            notes,
             turn: AtomicU32::new(0),
             is_open: AtomicBool::new(false),
             details: Mutex::default(),
         };
-        (Arc::new(recorder), receiver)
+        let recorded = Recorded {
+            events: receiver,
+            notes: tokio::sync::Mutex::new(noted),
+        };
+        (Arc::new(recorder), recorded)
+    }
+
+    /// Stores a step of the loop at once, so that a run that is killed leaves it behind.
+    pub(super) fn step(&self, rules: &LoopRules, step: &LoopStep, redactor: &Redactor) {
+        let mut fields = json!({"rules": rules, "step": step});
+        redactor.mask_value(&mut fields);
+        if let Value::Object(fields) = fields {
+            // Without a receiver the recording has failed, which is reported there.
+            let _ = self.notes.send(RunNote {
+                kind: LOOP_STEP,
+                fields,
+            });
+        }
     }
 
     /// Ends the run. An answer that no turn wrote becomes its last message.
@@ -155,12 +184,15 @@ pub(super) async fn record(
     store: &dyn EventStore,
     run: &StoredRun<'_>,
     recorder: &Recorder,
-    events: UnboundedReceiver<BackendEvent>,
+    recorded: Recorded,
 ) -> Option<String> {
+    let Recorded { events, notes } = recorded;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let ids: Arc<dyn Ids> = Arc::new(RandomIds);
     let extra = || recorder.extra();
-    let recording = Recording::new(store, &clock, &ids).with_extra(&extra);
+    let recording = Recording::new(store, &clock, &ids)
+        .with_extra(&extra)
+        .with_notes(&notes);
     let config = &run.agent.config;
     let start = SessionStart {
         agent_name: Some(config.name.clone()),

@@ -1,13 +1,13 @@
 //! The quality loop of an execution.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use holodeck_backend_api::Occasion;
 use holodeck_model::{CommandContext, LoopStrategy, SideEffectGate};
 use holodeck_orchestrator::{
     Assessment, Improver, LoopControl, LoopObserver, LoopOutput, QualityLoop, Refined, Refiner, Scorer,
-    ScorerError, missing_expectations, repair_prompt,
+    ScorerError, StepObserver, missing_expectations, repair_prompt,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -29,7 +29,12 @@ pub(super) struct LoopRefiner {
     pub(super) scorer: Option<Arc<dyn Scorer>>,
     pub(super) variants: Arc<Variants>,
     pub(super) observer: Option<LoopObserver>,
+    /// Stores the steps of the run that is recorded, if one is.
+    pub(super) steps: StepSlot,
 }
+
+/// Where the steps of the loop go: every execution has a recorder of its own.
+pub(super) type StepSlot = Arc<Mutex<Option<StepObserver>>>;
 
 impl LoopRefiner {
     /// Opens the agent's scorers of answers.
@@ -92,6 +97,9 @@ impl Refiner for LoopRefiner {
     ) -> Refined {
         let mut control = LoopControl::default().cancelled_by(cancel.clone());
         control.observer.clone_from(&self.observer);
+        control
+            .steps
+            .clone_from(&self.steps.lock().unwrap_or_else(PoisonError::into_inner));
         let (output, assessment, report) = match &self.scorer {
             Some(scorer) => {
                 let scorer = Expecting {
