@@ -364,7 +364,7 @@ fn a_program_grades() {
             "no `score`",
         ),
         ("print(1.01)", 4, Value::Null, "not between 0 and 1"),
-        ("", 4, Value::Null, "not one JSON value"),
+        ("", 4, Value::Null, "standard output is empty"),
         ("print(1); sys.exit('told why')", 4, Value::Null, "told why"),
         ("print('1' * 2_000_000)", 4, Value::Null, "1048576"),
     ] {

@@ -154,7 +154,12 @@ impl SignalsConfig {
 impl SignalsConfig {
     /// The commands that are set, by the names of their fields.
     pub fn commands(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let Self { tests, build, lint } = self;
+        let Self {
+            tests,
+            build,
+            lint,
+            timeout_seconds: _,
+        } = self;
         let all = [("tests", tests), ("build", build), ("lint", lint)];
         all.into_iter()
             .filter_map(|(name, command)| Some((name, command.as_deref()?)))
