@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     evidence::Evidence,
-    facade::Verdict,
+    verdict::{FailureClass, Verdict},
     watch::{ReadyAgent, TurnResult, Watch},
 };
 
@@ -142,18 +142,6 @@ pub struct ExecutorFailure {
     pub kind: FailureClass,
     /// Whether something may have been changed before.
     pub has_side_effects: bool,
-}
-
-/// The class of a failure that ended a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "callers map each to an exit code")]
-pub enum FailureClass {
-    /// It ran, and the answer is no.
-    Failed,
-    /// It could not be run: a program, credential or endpoint is missing, or something crashed.
-    Broken,
-    /// The caller stopped it.
-    Cancelled,
 }
 
 impl ExecutorFailure {

@@ -14,11 +14,12 @@ use serde::Serialize;
 use self::finish::{Completion, Ended};
 use crate::{
     caught::caught,
-    chain::{ExecutorCall, ExecutorFailure, ExecutorOutput, FailureClass, LegacyExecutor, SkillsRuntime},
+    chain::{ExecutorCall, ExecutorFailure, ExecutorOutput, LegacyExecutor, SkillsRuntime},
     evidence::{Evidence, EvidenceIssue},
     executor::{AttemptDetails, ExecuteOptions, SdkExecutor},
     hooks::{Hook, HookReport},
     telemetry::{ExecutionEvent, Routed, SdkRouted, Sinks, TelemetrySink},
+    verdict::{FailureClass, Verdict},
     watch::{Observers, TurnObserver, Watch},
 };
 
@@ -142,34 +143,6 @@ pub struct FailedExecutor {
     pub reason: String,
     /// The tools that may have changed something while it ran.
     pub side_effects: Vec<String>,
-}
-
-/// How a command ended. Its exit code, and in its result `success`, `status` and `errors`, all follow from this.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "callers map each to an exit code")]
-pub enum Verdict {
-    /// It was executed; its loop, if there was one, met the threshold.
-    #[default]
-    Done,
-    /// Its loop ended below the threshold.
-    BelowThreshold,
-    /// Its answer could not be scored, and nothing else answered.
-    Unscored,
-    /// It was executed and did not leave behind what it must.
-    MissingEvidence,
-    /// It failed.
-    Failed(FailureClass),
-    /// Another executor would have repeated side effects.
-    Blocked,
-    /// The caller stopped it.
-    Cancelled,
-}
-
-impl Verdict {
-    /// Whether the command did what it was asked for.
-    pub fn is_success(self) -> bool {
-        self == Self::Done
-    }
 }
 
 impl ExecutionFacade {

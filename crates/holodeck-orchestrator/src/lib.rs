@@ -29,6 +29,8 @@ mod telemetry;
 #[cfg(feature = "routing")]
 mod test_report;
 #[cfg(feature = "routing")]
+mod verdict;
+#[cfg(feature = "routing")]
 mod watch;
 
 #[cfg(feature = "routing")]
@@ -38,7 +40,7 @@ pub use {holodeck_backend_api as api, holodeck_process as process, holodeck_turn
 pub use {holodeck_model as model, tokio_util::sync::CancellationToken};
 
 #[cfg(feature = "routing")]
-pub use chain::{ExecutorCall, ExecutorFailure, ExecutorOutput, FailureClass, LegacyExecutor, SkillsRuntime};
+pub use chain::{ExecutorCall, ExecutorFailure, ExecutorOutput, LegacyExecutor, SkillsRuntime};
 #[cfg(feature = "routing")]
 pub use evidence::{CommandRun, Evidence, EvidenceIssue, KnownTools, ToolInvocation, missing_expectations};
 #[cfg(feature = "routing")]
@@ -47,9 +49,7 @@ pub use executor::{
     TaskBuilder, selection_task,
 };
 #[cfg(feature = "routing")]
-pub use facade::{
-    Execution, ExecutionFacade, FALLBACK_BLOCKED, FacadeError, FacadeSettings, FailedExecutor, Verdict,
-};
+pub use facade::{Execution, ExecutionFacade, FALLBACK_BLOCKED, FacadeError, FacadeSettings, FailedExecutor};
 #[cfg(feature = "routing")]
 pub use gates::{Gate, GateResult, GateState};
 #[cfg(feature = "routing")]
@@ -76,5 +76,7 @@ pub use skills::{SkillAgents, SkillPrograms, SkillTool, Skills};
 pub use telemetry::{ExecutionEvent, JsonLines, TelemetryRecord, TelemetrySink};
 #[cfg(feature = "routing")]
 pub use test_report::TestCounts;
+#[cfg(feature = "routing")]
+pub use verdict::{FailureClass, Verdict};
 #[cfg(feature = "routing")]
 pub use watch::{ReadyAgent, TurnObserver};

@@ -274,7 +274,7 @@ impl Watch {
         self.state().evidence.evidence().tool_invocations.len()
     }
 
-    /// The tools that may have changed something after so many calls.
+    /// The tools that may have changed something after the first `calls`.
     pub(crate) fn side_effects_since(&self, calls: usize) -> Vec<String> {
         self.state().evidence.side_effects_since(calls)
     }

@@ -348,7 +348,7 @@ fn a_score_of_a_judge_outside_its_range_is_none_and_meets_no_threshold() {
     }
 }
 
-/// What `quality replay` shows of the only run.
+/// The output of `quality replay` about the only run.
 fn replayed(project: &Project) -> String {
     project.run(&["quality", "replay", "last"]).stdout
 }

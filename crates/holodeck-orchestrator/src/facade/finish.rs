@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 use holodeck_model::{CommandContext, CommandResult, ExecutionAttempt, ExecutorKind, JsonMap};
 use serde_json::{Value, json};
 
-use super::{Execution, ExecutionFacade, FALLBACK_BLOCKED, FailedExecutor, Verdict};
+use super::{Execution, ExecutionFacade, FALLBACK_BLOCKED, FailedExecutor};
 use crate::{
-    chain::{ExecutorFailure, ExecutorOutput, FailureClass},
+    chain::{ExecutorFailure, ExecutorOutput},
     evidence::check_evidence,
     executor::{AttemptDetails, issues_text},
     hooks::HookReport,
     quality::shown_points,
     telemetry::{Completed, ExecutionEvent, Sinks},
+    verdict::{FailureClass, Verdict},
     watch::Watch,
 };
 
