@@ -106,7 +106,7 @@ impl SkillsRuntime for CallingSkill {
             name: "skill__deploy".to_owned(),
             arguments: json!({}),
             call_id: "c9".to_owned(),
-            provider_fields: JsonMap::default(),
+            provider_fields: None,
         };
         call.observe(&BackendEvent::ToolCall(tool_call.clone()));
         call.observe(&BackendEvent::ToolResult(ToolResult {
