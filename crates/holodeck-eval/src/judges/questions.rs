@@ -93,7 +93,6 @@ impl Questions<'_> {
 
     /// Asks, and asks once more if the answer does not fit. Where the second one has no valid score, the kind of the error
     /// says so.
-
     async fn ask_and_read<R>(
         &self,
         question: Question<'_>,

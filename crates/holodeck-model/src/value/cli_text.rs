@@ -2,7 +2,10 @@
 //!
 //! A pattern here may have several spellings for the CLI: in all of them together it denies at least what the pattern denies.
 
-use std::{fmt, iter::once};
+use std::{
+    fmt::{self, Write as _},
+    iter::once,
+};
 
 use super::path_part::{Part, Token};
 
@@ -30,7 +33,8 @@ impl CliText {
                 Ok('"') => json.push_str("\\\""),
                 Ok('\\') => json.push_str("\\\\"),
                 Ok(letter) if letter == ' ' || letter.is_ascii_graphic() => json.push(letter),
-                _ => json.push_str(&format!("\\u{unit:04x}")),
+                // Writing to a text does not fail.
+                _ => drop(write!(json, "\\u{unit:04x}")),
             }
         }
         json.push('"');
