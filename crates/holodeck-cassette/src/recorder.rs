@@ -112,7 +112,7 @@ impl ModelCalls for Recorder {
 fn append_delta(response: &mut Response, delta: &ModelDelta) {
     match delta {
         ModelDelta::Notice(notice) if !response.notices.contains(notice) => {
-            response.notices.push(notice.clone())
+            response.notices.push(notice.clone());
         }
         ModelDelta::Reasoning(text) => response.reasoning.push_str(text),
         ModelDelta::Text(text) => response.text.push_str(text),

@@ -52,7 +52,7 @@ type Check = for<'a> fn(&'a dyn Subject) -> BoxFuture<'a, Outcome>;
 type Outcome = Result<(), String>;
 
 /// Far longer than any check takes, also beside others; a hanging check must end.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 /// How many checks run at a time: most of them wait for a process.
 const AT_A_TIME: usize = 4;
 

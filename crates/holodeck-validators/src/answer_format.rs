@@ -68,7 +68,9 @@ fn fit(value: &mut Value, schema: &Value) {
         }
         Value::Array(items) => {
             if let Some(schema) = schema.get("items") {
-                items.iter_mut().for_each(|item| fit(item, schema));
+                for item in items.iter_mut() {
+                    fit(item, schema);
+                }
             }
         }
         _ => {}

@@ -51,7 +51,8 @@ pub fn is_agent_file(path: &Path, env: &Env) -> bool {
         .diagnostics
         .iter()
         .any(|found| found.code == Code::WrongType && found.pointer.as_deref().is_none_or(str::is_empty));
-    !is_other && !(lacks("model") && lacks("instructions"))
+    let lacks_both = lacks("model") && lacks("instructions");
+    !is_other && !lacks_both
 }
 
 /// As [`load`], with the values of a combination of the agent's `matrix`.

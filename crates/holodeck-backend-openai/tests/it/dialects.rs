@@ -149,7 +149,10 @@ async fn a_server_that_refuses_its_own_fields_gets_the_message_without_them() {
 async fn a_refused_format_is_sent_as_instructions_whatever_the_words_of_the_refusal() {
     for line in include_str!("../../../../fixtures/dialects/format-refusals.jsonl").lines() {
         let case: Value = serde_json::from_str(line).unwrap();
-        let (status, body) = (case["status"].as_u64().unwrap() as u16, case["body"].clone());
+        let (status, body) = (
+            u16::try_from(case["status"].as_u64().unwrap()).unwrap(),
+            case["body"].clone(),
+        );
         let server = ModelServer::answering(move |request| match request.body.get("response_format") {
             Some(_) => Reply::error(status, &body),
             None => Reply::text("{\"days\": 30}"),
@@ -194,7 +197,10 @@ async fn other_errors_are_no_refusals_of_the_format() {
 async fn an_endpoint_that_does_not_stream_answers_as_a_whole() {
     for line in include_str!("../../../../fixtures/dialects/streaming-refusals.jsonl").lines() {
         let case: Value = serde_json::from_str(line).unwrap();
-        let (status, body) = (case["status"].as_u64().unwrap() as u16, case["body"].clone());
+        let (status, body) = (
+            u16::try_from(case["status"].as_u64().unwrap()).unwrap(),
+            case["body"].clone(),
+        );
         let server = ModelServer::answering(move |request| match request.body["stream"].as_bool() {
             Some(true) => Reply::error(status, &body),
             _ => reply(fixture!("small/whole-answer.json")),

@@ -212,14 +212,11 @@ impl Ended {
             report.rules.max_iterations,
         );
         let threshold = report.rules.threshold;
-        let first = match &assessment.invalid {
-            Some(problem) => {
-                format!("the answer has no valid score, which meets no threshold {end}: {problem}")
-            }
-            None => {
-                let score = shown_points(assessment.score.unwrap_or_default());
-                format!("the answer scored {score}, below the threshold of {threshold} {end}")
-            }
+        let first = if let Some(problem) = &assessment.invalid {
+            format!("the answer has no valid score, which meets no threshold {end}: {problem}")
+        } else {
+            let score = shown_points(assessment.score.unwrap_or_default());
+            format!("the answer scored {score}, below the threshold of {threshold} {end}")
         };
         let others = report.scorer_error.iter().chain(&report.execution_error);
         [first].into_iter().chain(others.cloned()).collect()

@@ -83,13 +83,13 @@ impl Totals {
             similar,
         ] = self.0.map(as_score);
         super::ScoreBreakdown {
-            name,
             triggers,
             category,
             description,
             focus,
-            sections,
             files,
+            name,
+            sections,
             topics,
             similar,
             ..super::ScoreBreakdown::default()

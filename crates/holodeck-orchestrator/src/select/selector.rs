@@ -111,7 +111,7 @@ impl AgentSelector {
         let others: Vec<RankedAgent> = others.collect();
         let mut reason = format!("it declares the command `{command}`");
         if let Some(other) = others.first() {
-            reason.push_str(&format!("; so does `{}`, which comes later by name", other.agent));
+            reason = format!("{reason}; so does `{}`, which comes later by name", other.agent);
         }
         Some(Selection {
             use_sdk: true,

@@ -100,10 +100,9 @@ fn replace_after(stem: &mut String, length: usize, least: usize, instead: &str) 
 fn drop_plural(stem: &mut String) {
     let drop = if stem.ends_with("sses") || (stem.ends_with("ies") && stem.len() > 4) {
         2
-    } else if stem.ends_with("ss") || stem.ends_with("us") || !stem.ends_with('s') {
-        0
     } else {
-        1
+        let is_plural = stem.ends_with('s') && !stem.ends_with("ss") && !stem.ends_with("us");
+        usize::from(is_plural)
     };
     stem.truncate(stem.len() - drop);
 }

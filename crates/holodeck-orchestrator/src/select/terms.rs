@@ -55,7 +55,8 @@ fn folded(text: &str) -> impl Iterator<Item = String> {
 }
 
 fn says_something(word: &str) -> bool {
-    !STOP_WORDS.contains(word) && !(word.len() == 1 && word.is_ascii())
+    let is_letter = word.len() == 1 && word.is_ascii();
+    !STOP_WORDS.contains(word) && !is_letter
 }
 
 /// The terms of a text, each once.

@@ -404,7 +404,7 @@ fn a_rule_with_paths_approves_if_all_paths_match_and_rejects_if_any_does() {
         "{tools: '*', paths: 'results/a.json', decision: approve}",
     );
     assert_eq!(part.given_back().collect::<Vec<_>>(), ["/w/proj/results"]);
-    let denials = texts(part.cli_denials());
+    let denials = texts(&part.cli_denials());
     assert!(
         !denials.iter().any(|denial| denial.contains("results")),
         "{denials:#?}"
@@ -429,7 +429,7 @@ fn a_rule_with_paths_approves_if_all_paths_match_and_rejects_if_any_does() {
 }
 
 /// The rules that are whole texts.
-fn texts(rules: Vec<CliText>) -> Vec<String> {
+fn texts(rules: &[CliText]) -> Vec<String> {
     rules.iter().filter_map(CliText::as_text).collect()
 }
 
@@ -478,7 +478,7 @@ fn patterns_of_lists_restrict_the_calls_of_a_tool() {
         let ruling = decide(&policy, tool, &[at(path, tool)], nobody);
         assert_eq!(word(&ruling), expected, "{tool} {path} {ruling:?}");
     }
-    let denials = texts(policy.cli_denials());
+    let denials = texts(&policy.cli_denials());
     for rule in [
         "Read(//home/u/.ssh/**)",
         "Read(//w/proj/**/secret)",

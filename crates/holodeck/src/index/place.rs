@@ -92,8 +92,7 @@ impl Place {
             Self::Embedded(file) if is_in_own_folder(file) || EmbeddedStore::may_open(file) => {
                 EmbeddedStore::set_aside_if_damaged(file).await
             }
-            Self::Embedded(_) => Ok(None),
-            Self::Server(_) => Ok(None),
+            Self::Embedded(_) | Self::Server(_) => Ok(None),
         }
     }
 

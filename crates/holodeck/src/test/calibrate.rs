@@ -42,7 +42,13 @@ pub enum CalibrateError {
     },
     /// The judge.
     #[error(transparent)]
-    Prepare(#[from] PrepareError),
+    Prepare(Box<PrepareError>),
+}
+
+impl From<PrepareError> for CalibrateError {
+    fn from(error: PrepareError) -> Self {
+        Self::Prepare(Box::new(error))
+    }
 }
 
 /// A comparison of a judge with people that is ready to start.

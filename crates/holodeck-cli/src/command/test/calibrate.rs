@@ -65,7 +65,7 @@ pub(super) fn run(args: &CalibrateArgs, terminal: &mut Terminal) -> Result<ExitC
     let prepared = prepare_calibration(agent, &env, &options, &args.labels, args.metric.as_deref());
     let (prepared, labels) = prepared.map_err(|error| match error {
         CalibrateError::Metric { problem, hint } => Problem::config(problem).with_hint(hint),
-        CalibrateError::Prepare(error) => subject.prepare(error),
+        CalibrateError::Prepare(error) => subject.prepare(*error),
         other => Problem::config(other.to_string()),
     })?;
     let text = render::diagnostics(

@@ -213,6 +213,7 @@ mod tests {
             }
             "folder" => fs::create_dir(path).unwrap(),
             _ => {
+                #[expect(clippy::disallowed_methods, reason = "a test without an agent")]
                 let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
                 assert!(made.success());
             }

@@ -26,17 +26,15 @@ pub(crate) fn programs(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
         } else {
             PathBuf::from(name)
         };
-        Some(match which(program, env.get("PATH").map(OsStr::new)) {
-            Some(found) => Check::ok(subject, format!("runs `{}`", found.display())),
-            None => {
-                let problem = format!("`{name}` was not found or is not executable");
-                let problem = Diagnostic::error(Code::MissingProgram, problem)
-                    .at(agent.locate(&used.pointer))
-                    .about(used.pointer.clone())
-                    .with_help("install it, or make it executable with `chmod +x`");
-                Check::problem(subject, problem)
-            }
-        })
+        if let Some(found) = which(program, env.get("PATH").map(OsStr::new)) {
+            return Some(Check::ok(subject, format!("runs `{}`", found.display())));
+        }
+        let problem = format!("`{name}` was not found or is not executable");
+        let problem = Diagnostic::error(Code::MissingProgram, problem)
+            .at(agent.locate(&used.pointer))
+            .about(used.pointer.clone())
+            .with_help("install it, or make it executable with `chmod +x`");
+        Some(Check::problem(subject, problem))
     });
     checks.collect()
 }
