@@ -324,7 +324,7 @@ fn nothing_that_could_be_scored_is_4_and_never_0_points() {
 
 #[test]
 fn a_score_of_a_judge_outside_its_range_is_none_and_meets_no_threshold() {
-    for score in ["1000", "-1", "null", "\"100\""] {
+    for score in ["1000", "-1", "null", "\"1000\"", "\"good\""] {
         let server = ModelServer::answering(move |request| {
             if is_judge(request) {
                 Reply::text(format!(

@@ -161,7 +161,7 @@ async fn a_wrong_request_is_answered_and_remembered() {
     assert_eq!(
         received.violations,
         [
-            "request 1: `stream` is not true",
+            "request 1: `stream` does not say whether to stream",
             "request 1: `model` is missing",
             "request 1: `messages` is no list with something in it",
         ]

@@ -216,8 +216,8 @@ fn an_agent_of_legacy_counts_with_all_its_parts_and_those_of_its_own_legacy() {
         "second/agent.yaml",
         &yaml("../third.yaml", "own.py"),
     );
-    // Back to the first, which ends it.
-    write(folder.path(), "third.yaml", &yaml("agent.yaml", "third/t.py"));
+    let third = yaml("", "third/t.py").replace("routing: {legacy: {agent: }}\n", "");
+    write(folder.path(), "third.yaml", &third);
     for file in ["t.py", "second/own.py", "second/near.py", "third/t.py"] {
         write(folder.path(), file, "def f(): return 1\n");
     }
@@ -231,11 +231,7 @@ fn an_agent_of_legacy_counts_with_all_its_parts_and_those_of_its_own_legacy() {
         assert!(changed.contains(&part.to_owned()), "{changed:?}");
         write(folder.path(), file, "def f(): return 1\n");
     }
-    write(
-        folder.path(),
-        "third.yaml",
-        &yaml("agent.yaml", "third/t.py").replace("name: m", "name: n"),
-    );
+    write(folder.path(), "third.yaml", &third.replace("name: m", "name: n"));
     assert_eq!(
         differing_parts(&before, &parts(folder.path(), &[])),
         ["legacy agent: legacy agent: model"]
