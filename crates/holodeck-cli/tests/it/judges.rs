@@ -166,7 +166,7 @@ fn no_broken_judge_gives_a_verdict() {
             Box::new(|| Reply::text("{\"rating\": 10}")),
         ),
         (
-            "does not match the schema",
+            "the score 99 is not between 0 and 10",
             Box::new(|| Reply::text("{\"reason\": \"fine\", \"score\": 99}")),
         ),
         (
