@@ -184,19 +184,19 @@ mod tests {
 
     #[test]
     fn only_plain_names_and_stars_below_the_own_folder_mean_the_same_to_an_older_search() {
-        let home = Path::new("/home/me/work");
+        let home = Path::new("/home/me/desk");
         for (rule, expected) in [
             ("Read(//etc/passwd)", true),
             ("Read(//home/me/.ssh/id)", true),
-            ("Read(//home/me/work/secrets/**)", true),
-            ("Edit(//home/me/work/**/.holodeck/**)", true),
-            ("Read(//home/me/work/*.pem)", true),
+            ("Read(//home/me/desk/secrets/**)", true),
+            ("Edit(//home/me/desk/**/.holodeck/**)", true),
+            ("Read(//home/me/desk/*.pem)", true),
             ("Read(//home/me/**/secret)", false),
             ("Read(//**/secret)", false),
-            ("Read(//home/me/work/secre?)", false),
-            ("Read(//home/me/work/[ab])", false),
-            ("Read(//home/me/work/\\{a)", false),
-            ("Read(//home/me/work/\u{e9}t\u{e9})", false),
+            ("Read(//home/me/desk/secre?)", false),
+            ("Read(//home/me/desk/[ab])", false),
+            ("Read(//home/me/desk/\\{a)", false),
+            ("Read(//home/me/desk/\u{e9}t\u{e9})", false),
         ] {
             assert_eq!(has_one_meaning(&CliText::from(rule), home), expected, "{rule}");
         }

@@ -184,11 +184,26 @@ pub(crate) fn is_named(body: &Value, text: &str) -> bool {
     names.any(|name| text.contains(&name.to_lowercase()))
 }
 
-/// Whether a request has such fields.
+/// Whether a request has such fields. It is asked for every call, so it copies nothing.
 pub(crate) fn has_fields(body: &Value) -> bool {
-    let mut stripped = body.clone();
-    strip(&mut stripped);
-    stripped != *body
+    let others = |object: Option<&Value>, known: &[&str]| {
+        let object = object.and_then(Value::as_object);
+        object.is_some_and(|object| object.keys().any(|name| !known.contains(&name.as_str())))
+    };
+    let messages = body.get("messages").and_then(Value::as_array);
+    let mut answers = messages
+        .into_iter()
+        .flatten()
+        .filter(|message| message.get("role").and_then(Value::as_str) == Some("assistant"));
+    answers.any(|message| {
+        let mut names = message.as_object().into_iter().flatten().map(|(name, _)| name);
+        let calls = message.get("tool_calls").and_then(Value::as_array);
+        names.any(|name| is_opaque(name) && name != "name")
+            || message.get("content").is_some_and(Value::is_array)
+            || calls.into_iter().flatten().any(|call| {
+                others(Some(call), &KNOWN_OF_CALLS) || others(call.get("function"), &["name", "arguments"])
+            })
+    })
 }
 
 #[cfg(test)]

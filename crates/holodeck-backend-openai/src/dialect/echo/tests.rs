@@ -105,6 +105,31 @@ fn the_fields_of_a_message_go_with_its_first_call_and_those_of_a_call_with_that_
 }
 
 #[test]
+fn a_request_has_such_fields_exactly_if_leaving_them_out_changes_it() {
+    let call = |extra: Value, function: Value| {
+        let mut call = json!({"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+        call.as_object_mut().unwrap().extend(fields(extra));
+        call["function"].as_object_mut().unwrap().extend(fields(function));
+        json!({"role": "assistant", "content": null, "tool_calls": [call]})
+    };
+    let none = json!({});
+    for message in [
+        json!({"role": "user", "content": [{"type": "text", "text": "x"}], "mine": 1}),
+        json!({"role": "assistant", "content": "x", "name": "n", "refusal": null}),
+        json!({"role": "assistant", "content": [{"type": "text", "text": "x"}]}),
+        json!({"role": "assistant", "content": "x", "reasoning": ""}),
+        call(none.clone(), none.clone()),
+        call(json!({"extra_content": {}}), none.clone()),
+        call(none, json!({"mark": 1})),
+    ] {
+        let body = json!({"messages": [message]});
+        let mut stripped = body.clone();
+        strip(&mut stripped);
+        assert_eq!(has_fields(&body), stripped != body, "{body}");
+    }
+}
+
+#[test]
 fn an_answer_without_calls_keeps_nothing() {
     attach(&mut [], fields(json!({"reasoning_content": "hm"})));
     assert_eq!(
