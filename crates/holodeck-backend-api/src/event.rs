@@ -2,7 +2,7 @@
 //!
 //! The serialized names are part of the format of recordings.
 
-use holodeck_model::events::StopReason;
+use holodeck_model::{ExecutorRecord, events::StopReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -115,6 +115,10 @@ pub enum BackendEvent {
         /// The text, in lower case without a full stop.
         message: String,
     },
+    /// Executors with time limits of their own answer the turn: its own limit ends.
+    LimitLifted,
+    /// Which executor of an agent with `routing:` answers the turn.
+    Executed(Box<ExecutorRecord>),
     /// The turn is over; this is the last event.
     End(Box<ExecutionResult>),
 }
@@ -253,6 +257,18 @@ mod tests {
             BackendEvent::Notice {
                 message: "slow".to_owned(),
             },
+            BackendEvent::LimitLifted,
+            BackendEvent::Executed(Box::new(ExecutorRecord {
+                command_name: "review".to_owned(),
+                executor: Some(holodeck_model::Executor::Legacy),
+                agent: Some("a".to_owned()),
+                selected: Some("b".to_owned()),
+                decision: Some(holodeck_model::RoutingDecision::LowConfidence),
+                confidence: 0.25,
+                by_default: true,
+                reason: Some("unsure".to_owned()),
+                model: Some("m".to_owned()),
+            })),
             BackendEvent::End(Box::new(ExecutionResult {
                 response: "hi".to_owned(),
                 num_turns: 1,

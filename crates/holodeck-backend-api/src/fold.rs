@@ -58,6 +58,7 @@ impl ResultFold {
             }
             BackendEvent::StructuredOutput(value) => self.result.structured_output = Some(value.clone()),
             BackendEvent::NumberOdds(odds) => self.result.number_odds.clone_from(odds),
+            BackendEvent::Executed(execution) => self.result.execution = Some(execution.clone()),
             BackendEvent::Replayed { latency, .. } => {
                 *self.result.recorded_latency.get_or_insert(Duration::ZERO) += *latency;
             }
@@ -71,6 +72,7 @@ impl ResultFold {
             | BackendEvent::Resumed
             | BackendEvent::Retrying { .. }
             | BackendEvent::Notice { .. }
+            | BackendEvent::LimitLifted
             | BackendEvent::End(_) => {}
         }
     }

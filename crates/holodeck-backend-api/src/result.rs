@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use holodeck_model::{CallDetails, TokenUsage, events::StopReason};
+use holodeck_model::{CallDetails, ExecutorRecord, TokenUsage, events::StopReason};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -39,6 +39,8 @@ pub struct ExecutionResult {
     pub recorded_latency: Option<Duration>,
     /// Why a part of the answer is missing or may be; `None` if the answer is complete.
     pub truncated_by: Option<StopReason>,
+    /// Which executor answered, if the agent has `routing:`.
+    pub execution: Option<Box<ExecutorRecord>>,
 }
 
 impl ExecutionResult {
@@ -279,6 +281,8 @@ struct Record {
     truncated: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     truncated_by: Option<StopReason>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    execution: Option<Box<ExecutorRecord>>,
 }
 
 fn default_num_turns() -> u32 {
@@ -306,6 +310,7 @@ impl From<ExecutionResult> for Record {
                 .map(|latency| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
             truncated: result.truncated_by.is_some(),
             truncated_by: result.truncated_by,
+            execution: result.execution,
         }
     }
 }
@@ -335,6 +340,7 @@ impl From<Record> for ExecutionResult {
             model: record.model,
             recorded_latency: record.recorded_latency_ms.map(Duration::from_millis),
             truncated_by: record.truncated_by,
+            execution: record.execution,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use holodeck_model::CommandRequest;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Approver, Image, Spending};
@@ -23,6 +24,8 @@ pub struct TurnRequest {
     pub message: String,
     /// Images attached to the message.
     pub images: Vec<Image>,
+    /// How an agent with `routing:` is to execute it. Backends of a model ignore it.
+    pub command: CommandRequest,
     /// The unit that the turn belongs to, such as a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
     pub unit: Option<String>,
     /// Which trial of its test case the turn belongs to, from 0: what tools keep in one trial is hidden from the others.
@@ -51,6 +54,7 @@ impl TurnRequest {
         Self {
             message: message.into(),
             images: Vec::new(),
+            command: CommandRequest::default(),
             unit: None,
             trial: 0,
             thinking: None,

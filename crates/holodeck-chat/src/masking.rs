@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use holodeck_backend_api::{
     BackendError, BackendEvent, EventStream, ExecutionResult, Outcome, ProviderFields, ToolResult,
 };
-use holodeck_model::{RedactedStream, Redactor};
+use holodeck_model::{ExecutorRecord, RedactedStream, Redactor};
 use serde_json::Value;
 
 /// The events of `events` with secrets masked. A piece of text that may be the beginning of a secret is held back until
@@ -89,6 +89,7 @@ impl Masking {
             | BackendEvent::Cost { .. }
             | BackendEvent::Paused
             | BackendEvent::Resumed
+            | BackendEvent::LimitLifted
             | BackendEvent::Replayed { .. }
             | BackendEvent::NumberOdds(_)) => vec![other],
             mut other => {
@@ -159,12 +160,20 @@ impl Masking {
             BackendEvent::Retrying { cause: text, .. } | BackendEvent::Notice { message: text } => {
                 self.text(text);
             }
+            BackendEvent::Executed(execution) => self.execution(execution),
             BackendEvent::End(result) => self.whole_result(result),
             _ => {}
         }
     }
 
+    fn execution(&self, execution: &mut ExecutorRecord) {
+        execution.reason.iter_mut().for_each(|text| self.text(text));
+    }
+
     fn whole_result(&self, result: &mut ExecutionResult) {
+        if let Some(execution) = &mut result.execution {
+            self.execution(execution);
+        }
         self.text(&mut result.response);
         result.thinking.iter_mut().for_each(|text| self.text(text));
         result

@@ -70,6 +70,17 @@ impl RunRequest {
     }
 }
 
+/// The command that a message names with its first word, as in `/review src`, and the rest of the message. Any other word
+/// that begins with a slash is text.
+pub(crate) fn named_command<'a>(message: &'a str, commands: &'a [String]) -> Option<(&'a str, &'a str)> {
+    let named = message.trim_start().strip_prefix('/')?;
+    let (name, rest) = named.split_once(char::is_whitespace).unwrap_or((named, ""));
+    let command = commands
+        .iter()
+        .find(|command| command.trim().eq_ignore_ascii_case(name))?;
+    Some((command.trim(), rest.trim_start()))
+}
+
 /// A search in a user's files.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(
@@ -230,6 +241,26 @@ mod tests {
             };
             assert_eq!(request.check().is_ok(), accepted, "{tokens}");
         }
+    }
+
+    #[test]
+    fn only_the_first_word_names_a_command_and_only_one_of_the_list() {
+        let commands = ["review".to_owned(), " Plan ".to_owned()];
+        for (message, named) in [
+            ("/review look at src", Some(("review", "look at src"))),
+            (" /REVIEW\n look", Some(("review", "look"))),
+            ("/plan", Some(("Plan", ""))),
+            ("/reviews x", None),
+            ("/review/src", None),
+            ("// review", None),
+            ("/ review", None),
+            ("please /review this", None),
+            ("review", None),
+            ("/etc/passwd is a file", None),
+        ] {
+            assert_eq!(named_command(message, &commands), named, "{message:?}");
+        }
+        assert_eq!(named_command("/review x", &[]), None);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::{
     import::{PastTurn, answered, exchanges, replayed},
     live::LiveSessions,
     masking::mask_events,
-    request::{SESSION_ID_FORM, is_id},
+    request::{SESSION_ID_FORM, is_id, named_command},
 };
 
 /// Messages that may wait in one conversation.
@@ -300,6 +300,13 @@ impl AgentRunService {
         request: &RunRequest,
         cancel: &CancellationToken,
     ) -> Result<(TurnRequest, Vec<Attachment>, Vec<String>), RunError> {
+        let named = named_command(&request.message, &self.0.options.commands);
+        let named = named.map(|(command, question)| (command.to_owned(), question.to_owned()));
+        let asked = named.as_ref().map(|(_, question)| RunRequest {
+            message: question.clone(),
+            ..request.clone()
+        });
+        let request = asked.as_ref().unwrap_or(request);
         let attached = if request.reads_stored_files() {
             let files = attachments(&self.0.options)
                 .ok_or_else(|| RunError::refused("this service keeps no files of users"))?;
@@ -330,6 +337,10 @@ impl AgentRunService {
             None if request.files.is_empty() => TurnRequest::new(message),
             None => return Err(RunError::refused("this service reads no files")),
         };
+        if turn.message != request.message {
+            turn.command.task = Some(request.message.clone());
+        }
+        turn.command.name = named.map(|(command, _)| command);
         turn.cancel = cancel.clone();
         turn.thinking = request.thinking;
         turn.may_forget = true;
@@ -342,6 +353,11 @@ impl AgentRunService {
             file.name = self.masked(&file.name);
         }
         Ok((turn, attachments, attached.warnings))
+    }
+
+    /// The commands that a message can name with its first word.
+    pub fn commands(&self) -> &[String] {
+        &self.0.options.commands
     }
 
     /// The files of users.

@@ -36,6 +36,8 @@ pub struct ServiceOptions {
     pub session: SessionStart,
     /// Files, prices, and the time limit of a turn.
     pub turns: Option<TurnRunner>,
+    /// The commands of `routing` that a message can name with its first word, as in `/review src`.
+    pub commands: Vec<String>,
     /// Decides about tool calls; what it leaves open, a person decides.
     pub policy: Option<Arc<dyn Approver>>,
     /// Checks the arguments that a person changed.
@@ -65,6 +67,7 @@ impl Default for ServiceOptions {
         Self {
             session: SessionStart::default(),
             turns: None,
+            commands: Vec::new(),
             policy: None,
             tools: None,
             files: None,

@@ -166,7 +166,9 @@ impl Subject {
             PrepareError::Grader { .. } => Problem::config(error.to_string()).with_hint(
                 "the module is looked for beside the agent's YAML file, then among installed packages",
             ),
-            PrepareError::FlagDiffers { .. } => Problem::config(error.to_string()),
+            PrepareError::FlagDiffers { .. } | PrepareError::Executor(_) => {
+                Problem::config(error.to_string())
+            }
             other => Problem::execution(other.to_string()),
         }
     }

@@ -8,14 +8,14 @@ use holodeck_backend_api::{
     BackendEvent, ExecutionResult, HistoryFold, HistoryItem, Outcome, Redactions, ResultFold, StopReason,
     ToolCall, ToolResult,
 };
-use holodeck_model::CallDetails;
 use holodeck_model::events::{
     AgentEvent, AgentExecutionResult, Complete, CompleteReason, EventBody, RunTotals,
     ToolResult as ResultBody,
 };
+use holodeck_model::{CallDetails, Executor};
 use serde_json::Value;
 
-use crate::terminal::code;
+use crate::{recorder::EXECUTION_FIELD, terminal::code};
 
 /// The result of a run from its events; `None` while it is not over. It equals the direct fold of the backend's stream.
 /// Chunks are not needed.
@@ -26,6 +26,10 @@ pub fn execution_result<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) ->
         if let Some((outcome, totals)) = end_of(&event.body) {
             if turn.is_some() && totals.num_turns.is_none() {
                 fold.observe(&message_end());
+            }
+            let execution = event.extra.get(EXECUTION_FIELD).cloned();
+            if let Some(execution) = execution.and_then(|value| serde_json::from_value(value).ok()) {
+                fold.observe(&BackendEvent::Executed(execution));
             }
             return Some(finish(fold, outcome, totals));
         }
@@ -135,9 +139,37 @@ fn history_of_run(run: &[&AgentEvent]) -> Vec<HistoryItem> {
         return fold.interrupted();
     }
     match execution_result(run.iter().copied()) {
+        // An execution sees no conversation, and only its question and answer become a part of it.
+        Some(result) if is_answered(&result) && was_executed(&result) => {
+            let question = without_command(&message.content, &result);
+            vec![
+                HistoryItem::user(question),
+                HistoryItem::assistant(result.response),
+            ]
+        }
         Some(result) if is_answered(&result) => fold.answered(),
         _ => Vec::new(),
     }
+}
+
+/// Whether the facade of routing executed the message.
+fn was_executed(result: &ExecutionResult) -> bool {
+    let execution = result.execution.as_deref();
+    execution.is_some_and(|execution| execution.executor != Some(Executor::Agent))
+}
+
+/// The question of a message that may name its command with its first word.
+fn without_command<'a>(message: &'a str, result: &ExecutionResult) -> &'a str {
+    let command = result
+        .execution
+        .as_deref()
+        .map(|execution| execution.command_name.as_str());
+    let named = message.trim_start().strip_prefix('/').zip(command);
+    let rest = named.and_then(|(named, command)| {
+        let (name, rest) = named.split_once(char::is_whitespace).unwrap_or((named, ""));
+        name.eq_ignore_ascii_case(command).then(|| rest.trim_start())
+    });
+    rest.unwrap_or(message)
 }
 
 /// Whether a live conversation continues after this result.

@@ -27,7 +27,7 @@ pub use check::{Invariant, StreamChecker, View, Violation, replay_violations};
 pub use draft::Draft;
 pub use fold::{agent_execution_result, execution_result, history};
 pub use ignored::Ignored;
-pub use recorder::{NewRun, RunRecorder};
+pub use recorder::{EXECUTION_FIELD, NewRun, RunRecorder};
 pub use recording::{Delivery, EventSink, RecordError, RecordedRun, Recording, RunNote};
 pub use source::{Ids, RandomIds};
 pub use store::{

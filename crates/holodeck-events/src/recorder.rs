@@ -15,6 +15,9 @@ use crate::{
     terminal::{interruption, terminal},
 };
 
+/// The field of a run's last event that says which executor answered.
+pub const EXECUTION_FIELD: &str = "execution";
+
 /// A run to record.
 #[derive(Clone, Debug, Default)]
 pub struct NewRun {
@@ -117,7 +120,7 @@ impl RunRecorder {
         }
         self.fold = ResultFold::new();
         self.end(result, None);
-        self.log.take_drafts()
+        self.last_drafts()
     }
 
     /// Ends the run with the backend's error.
@@ -128,7 +131,19 @@ impl RunRecorder {
         }
         let partial = std::mem::take(&mut self.fold).finish_failed(error);
         self.end(partial, Some(error));
-        self.log.take_drafts()
+        self.last_drafts()
+    }
+
+    /// The events that end the run; the last one says which executor answered.
+    fn last_drafts(&mut self) -> Vec<Draft> {
+        let mut drafts = self.log.take_drafts();
+        let execution = self.result.as_ref().and_then(|result| result.execution.as_ref());
+        if let (Some(last), Some(execution)) = (drafts.last_mut(), execution)
+            && let Ok(execution) = serde_json::to_value(execution)
+        {
+            last.event.extra.insert(EXECUTION_FIELD.to_owned(), execution);
+        }
+        drafts
     }
 
     /// The result of the run, once it is over.

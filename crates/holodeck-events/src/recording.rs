@@ -276,7 +276,7 @@ impl<'a> Recording<'a> {
     fn extended(&self, mut drafts: Vec<Draft>) -> Vec<Draft> {
         let last = drafts.last_mut().filter(|draft| draft.event.body.is_terminal());
         if let (Some(last), Some(extra)) = (last, self.extra) {
-            last.event.extra = extra();
+            last.event.extra.extend(extra());
         }
         drafts
     }

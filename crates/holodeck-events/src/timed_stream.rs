@@ -43,6 +43,7 @@ impl<'a> TimedStream<'a> {
         match &event {
             BackendEvent::Paused => self.stopwatch.pause(),
             BackendEvent::Resumed => self.stopwatch.resume(),
+            BackendEvent::LimitLifted => self.limit = None,
             BackendEvent::Retrying { cause, .. } => self.failed_attempt = Some(cause.clone()),
             BackendEvent::Notice { .. } => {}
             // The attempt after it succeeded.

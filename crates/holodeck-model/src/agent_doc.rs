@@ -1,6 +1,6 @@
 //! A specialist agent, described in a Markdown file.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, pin::Pin};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -194,10 +194,13 @@ impl TaskRoute {
     }
 }
 
+/// A route that is being found.
+pub type RouteFuture<'a> = Pin<Box<dyn Future<Output = TaskRoute> + Send + 'a>>;
+
 /// Selects a specialist agent for the task of a test case.
 pub trait TaskRouter: Send + Sync {
-    /// The selection.
-    fn route(&self, task: &str) -> TaskRoute;
+    /// The route of a task, of a command if it names one. Nothing is asked.
+    fn route<'a>(&'a self, task: &'a str, command: Option<&'a str>) -> RouteFuture<'a>;
 }
 
 #[cfg(test)]

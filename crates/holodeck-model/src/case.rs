@@ -91,7 +91,15 @@ impl Opinion {
     }
 }
 
-/// Whether a unit of a recording belongs to a trial, or to an opinion of a judge, after the first. Only its own answers
+/// The mark of the units of a run without the quality loop, which a recording never mixes with those of one with it.
+const WITHOUT_LOOP_MARK: &str = " · without loop";
+
+/// The name of a case in a recording of a run without the quality loop.
+pub fn recorded_without_loop(case: String) -> String {
+    case + WITHOUT_LOOP_MARK
+}
+
+/// Whether a unit of a recording belongs to a run without the quality loop, to a trial, or to an opinion of a judge, after the first. Only its own answers
 /// may answer it, and they answer nothing else: one answer for several would make all of them equal.
 pub fn is_repeated_unit(unit: &str) -> bool {
     let later = |opinion: Opinion| {
@@ -101,7 +109,7 @@ pub fn is_repeated_unit(unit: &str) -> bool {
             digits.is_some_and(|digits| !digits.is_empty() && digits != "1")
         })
     };
-    is_later_trial(unit) || Opinion::ALL.into_iter().any(later)
+    unit.contains(WITHOUT_LOOP_MARK) || is_later_trial(unit) || Opinion::ALL.into_iter().any(later)
 }
 
 /// The identity of a case, and of what it asks.
@@ -188,7 +196,21 @@ fn content_of(case: &TestCase, digests: &mut FileDigests<'_>) -> CaseContent {
     if let Some(user) = &case.user {
         add_user(&mut parts, user);
     }
+    add_commands(&mut parts, case);
     CaseContent(parts.finish())
+}
+
+/// The commands that the questions are, with their places; nothing for plain messages.
+fn add_commands(parts: &mut Parts, case: &TestCase) {
+    let turns = case.turns.iter().map(|turn| turn.command.as_deref());
+    let commands = std::iter::once(case.command.as_deref()).chain(turns).enumerate();
+    for (place, command) in commands {
+        if let Some(command) = command {
+            parts.add(b"command");
+            parts.count(place);
+            parts.add(command.trim().to_lowercase().as_bytes());
+        }
+    }
 }
 
 /// The task of a simulated user. How its conversation must end is an expectation, and its model may move.

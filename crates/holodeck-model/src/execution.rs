@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{UsageMetadata, value::JsonMap};
+use crate::{ExecutorKind, TaskRoute, UsageMetadata, value::JsonMap};
 
 /// A command to execute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -162,6 +162,164 @@ impl RoutingDecision {
         }
     }
 }
+
+impl RoutingDecision {
+    /// Whether no specialist takes the message and its own backend was not asked, so that the agent itself can answer it.
+    pub fn leaves_agent_itself(self) -> bool {
+        matches!(
+            self,
+            Self::NoSelector | Self::SelectionDeclined | Self::LowConfidence | Self::NoSdkDefinition
+        )
+    }
+}
+
+/// The executor of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(clippy::exhaustive_enums, reason = "a message has no other executors")]
+pub enum Executor {
+    /// The agent itself, without the facade of routing.
+    Agent,
+    /// The agent's backend with the definition of a specialist.
+    Sdk,
+    /// A skill.
+    Skills,
+    /// The legacy executor; without one, the agent itself after no specialist took a plain message.
+    Legacy,
+}
+
+impl Executor {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Sdk => "sdk",
+            Self::Skills => "skills",
+            Self::Legacy => "legacy",
+        }
+    }
+}
+
+impl From<ExecutorKind> for Executor {
+    fn from(kind: ExecutorKind) -> Self {
+        match kind {
+            ExecutorKind::Sdk => Self::Sdk,
+            ExecutorKind::Skills => Self::Skills,
+            ExecutorKind::Legacy => Self::Legacy,
+        }
+    }
+}
+
+/// Which executor answered a message of an agent with `routing:`, and why. Every report and every record has it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct ExecutorRecord {
+    /// The command; that of a plain message is `run`.
+    pub command_name: String,
+    /// The executor; `None`: nothing executed it.
+    pub executor: Option<Executor>,
+    /// The agent that answered.
+    pub agent: Option<String>,
+    /// The specialist that was selected, if it did not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selected: Option<String>,
+    /// Why a specialist was asked or not; `None`: `routing.chain` leaves the specialists out.
+    pub decision: Option<RoutingDecision>,
+    /// How confident the selection was, 0–1.
+    #[serde(default)]
+    pub confidence: f64,
+    /// Whether the agent is only the default, because no other fits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_default: bool,
+    /// The reason as text, if no specialist answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The model that was asked, if it is not the agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+impl ExecutorRecord {
+    /// `code-reviewer (sdk, confidence 0.87)`, `the agent itself (legacy, low_confidence)`.
+    pub fn describe(&self) -> String {
+        let decision = self
+            .decision
+            .map_or("not in `routing.chain`", RoutingDecision::as_str);
+        let Some(executor) = self.executor else {
+            return format!("nothing ({decision})");
+        };
+        let agent = self.agent.as_deref().unwrap_or("-");
+        match executor {
+            Executor::Sdk => format!(
+                "{agent} ({}, confidence {:.2})",
+                executor.as_str(),
+                self.confidence
+            ),
+            _ => format!("{agent} ({}, {decision})", executor.as_str()),
+        }
+    }
+
+    /// The route of a test case that expects an agent: only one that answered counts.
+    pub fn route(&self) -> TaskRoute {
+        let is_routed = self.executor == Some(Executor::Sdk);
+        let decision = self
+            .decision
+            .map_or("sdk is not in `routing.chain`", RoutingDecision::as_str);
+        let reason = match &self.reason {
+            Some(reason) => format!("{decision}: {reason}"),
+            None => decision.to_owned(),
+        };
+        TaskRoute {
+            agent: if is_routed {
+                self.agent.clone()
+            } else {
+                self.selected.clone()
+            },
+            by_default: self.by_default,
+            refused: self
+                .selected
+                .as_ref()
+                .filter(|_| !is_routed)
+                .map(|_| reason.clone()),
+            confidence: self.confidence,
+            reason,
+        }
+    }
+}
+
+/// How a message is to be executed by an agent with `routing:`. By default it is a plain message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "callers fill it in as a literal with `..Default::default()`"
+)]
+pub struct CommandRequest {
+    /// The command that the message names; without one it is a plain message.
+    pub name: Option<String>,
+    /// The text that a specialist is selected for, if it is not the whole message, which may have files.
+    pub task: Option<String>,
+    /// The specialist that answered the same question before: it is asked again, without a selection.
+    pub agent: Option<String>,
+}
+
+/// The command of a message that names none.
+pub const PLAIN_COMMAND: &str = "run";
+
+/// The commands that `holodeck chat` has itself: there, they come before those of `routing.commands`.
+pub const CHAT_COMMANDS: [&str; 12] = [
+    "help",
+    "attach",
+    "tools",
+    "cost",
+    "history",
+    "export",
+    "save-as-test",
+    "fork",
+    "retry",
+    "clear",
+    "quit",
+    "exit",
+];
 
 /// Why an execution, or its loop, ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

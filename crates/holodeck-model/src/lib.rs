@@ -46,7 +46,8 @@ mod usage;
 mod value;
 
 pub use agent_doc::{
-    AgentDoc, AgentDocPlaces, AgentMode, Boost, FocusArea, RoutingCase, TaskRoute, TaskRouter, Tier,
+    AgentDoc, AgentDocPlaces, AgentMode, Boost, FocusArea, RouteFuture, RoutingCase, TaskRoute, TaskRouter,
+    Tier,
 };
 pub use agent_folders::{AgentFolders, TEMPORARY_PREFIX, Zone};
 pub use approval::{
@@ -60,7 +61,7 @@ pub use call_paths::{
 };
 pub use case::{
     CaseContent, CaseId, CaseIdentity, InvalidCaseId, Opinion, UnitKey, equal_cases, identify_cases,
-    is_later_trial, is_repeated_unit, match_cases, recorded_trial_name,
+    is_later_trial, is_repeated_unit, match_cases, recorded_trial_name, recorded_without_loop,
 };
 pub use cli_version::CliVersion;
 pub use clock::{Clock, SystemClock};
@@ -74,8 +75,8 @@ pub use diagnostic::{Diagnostic, Location, Severity, Span};
 pub use endpoint::{EndpointConfig, EndpointError, EndpointRoute, ModelEndpoint};
 pub use env::Env;
 pub use execution::{
-    Command, CommandContext, CommandResult, ExecutionAttempt, IterationRecord, RESERVED_FIELDS,
-    RoutingDecision, TerminationReason,
+    CHAT_COMMANDS, Command, CommandContext, CommandRequest, CommandResult, ExecutionAttempt, Executor,
+    ExecutorRecord, IterationRecord, PLAIN_COMMAND, RESERVED_FIELDS, RoutingDecision, TerminationReason,
 };
 pub use files::{
     DiskFiles, FileKind, Files, MemoryFiles, absolute_path, create_private_folder, io_reason, private_file,

@@ -16,7 +16,7 @@ use crate::{Combination, Partial, ShardPart, Spent, TokenUsage};
 pub use case::{ApprovalDetail, ArgMatchDetail, TestResult, ToolInvocation, TrialResult, TurnResult};
 pub use failure::{ExecutionState, Failure, FailureKind};
 pub use metric::{JudgeFailure, Juror, MetricResult, MissingVote};
-pub use quality::{LoopSummary, LoopTotals};
+pub use quality::{LoopSummary, LoopTotals, LoopUse};
 
 /// Version of the run file; see [`ReportHead::schema_version`].
 pub const REPORT_SCHEMA_VERSION: u32 = 1;
@@ -205,6 +205,9 @@ pub struct ReportHead {
     /// The usage of deriving the steps of judges before the run; included in the totals of judges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge_steps: Option<Spent>,
+    /// Whether the answers are those of the agent's quality loop; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quality_loop: Option<LoopUse>,
     /// Each part of the agent that affects its answers, with its digest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub agent_parts: BTreeMap<String, String>,
@@ -225,7 +228,13 @@ impl ReportHead {
         let merged =
             (!self.merged_from.is_empty()).then(|| format!("merged from {} shards", self.merged_from.len()));
         let partial = self.partial.map(Partial::describe);
-        let others = replayed.chain(regraded).chain(shard).chain(merged);
+        let quality_loop = self.quality_loop.iter();
+        let quality_loop = quality_loop.map(|used| used.describe().to_owned());
+        let others = quality_loop
+            .chain(replayed)
+            .chain(regraded)
+            .chain(shard)
+            .chain(merged);
         partial.into_iter().chain(combination).chain(others).collect()
     }
 }

@@ -8,12 +8,13 @@ use std::{
 };
 
 use async_trait::async_trait;
-use holodeck_backend_api::BackendError;
+use holodeck_backend_api::{BackendError, TurnRequest};
 use holodeck_model::{CommandContext, EvidenceConfig, ExecutionAttempt, Spent, UsageMetadata};
 use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::attempt::REPLAY_MISS;
 use self::attempt::{End, Progress, end_of, end_of_result, usage_of};
 use crate::{
     Assessment, ImproveError, Improver, LoopOutput, LoopReport, QualityAssessment, RouteRules, Selection,
@@ -152,6 +153,9 @@ pub struct ExecuteOptions {
     pub force_sdk: bool,
     /// Does not use the backend; takes precedence over `force_sdk`.
     pub disable_sdk: bool,
+    /// The message that is executed, if it is one of a conversation or a test: each turn has its images, its unit, and
+    /// the approver of its tool calls.
+    pub message: Option<TurnRequest>,
     /// Stops the execution.
     pub cancel: CancellationToken,
 }
@@ -197,7 +201,7 @@ impl SdkExecutor {
 
     /// Executes a command. Never fails: what goes wrong, panics included, is in the attempt.
     pub async fn execute(&self, context: &CommandContext, options: &ExecuteOptions) -> ExecutionAttempt {
-        let watch = Arc::new(Watch::start(&Observers::default(), &context.session_id));
+        let watch = Arc::new(Watch::start(&Observers::default(), &context.session_id, None));
         let details = self.attempt(context, options, &watch).await;
         watch.finish().await;
         details.attempt
@@ -205,7 +209,7 @@ impl SdkExecutor {
 
     /// Returns the decision of [`execute`](Self::execute), without opening or asking anything.
     pub async fn explain(&self, context: &CommandContext, options: &ExecuteOptions) -> AttemptDetails {
-        let watch = Arc::new(Watch::start(&Observers::default(), &context.session_id));
+        let watch = Arc::new(Watch::start(&Observers::default(), &context.session_id, None));
         self.guarded(context, options, &watch, Depth::Gates).await
     }
 
@@ -365,7 +369,11 @@ impl Run {
             });
         };
         self.pass(Gate::Selector, None)?;
-        let task = (settings.task)(&self.context);
+        let mut task = (settings.task)(&self.context);
+        let message = self.options.message.as_ref();
+        if let Some(text) = message.and_then(|message| message.command.task.as_ref()) {
+            task.text.clone_from(text);
+        }
         let selection = selector.select(&task);
         {
             let mut progress = self.progress();

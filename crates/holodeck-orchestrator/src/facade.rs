@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Instant};
 
 use holodeck_model::{
     AfterSideEffects, CommandContext, CommandResult, EvidenceConfig, ExecutionAttempt, ExecutorKind,
-    TerminationReason,
+    RoutingDecision, TerminationReason,
 };
 
 use serde::Serialize;
@@ -16,7 +16,7 @@ use crate::{
     caught::caught,
     chain::{ExecutorCall, ExecutorFailure, ExecutorOutput, LegacyExecutor, SkillsRuntime},
     evidence::{Evidence, EvidenceIssue},
-    executor::{AttemptDetails, ExecuteOptions, SdkExecutor},
+    executor::{AttemptDetails, ExecuteOptions, REPLAY_MISS, SdkExecutor},
     hooks::{Hook, HookReport},
     telemetry::{ExecutionEvent, Routed, SdkRouted, Sinks, TelemetrySink},
     verdict::{FailureClass, Verdict},
@@ -36,6 +36,9 @@ pub struct FacadeSettings {
     pub skills: Option<Arc<dyn SkillsRuntime>>,
     /// The executor of commands that no other executor runs.
     pub legacy: Option<Arc<dyn LegacyExecutor>>,
+    /// Executes in place of a legacy executor, if there is none, what no specialist takes: the agent itself. It is never
+    /// asked after its own backend was disabled, missing or failed.
+    pub itself: Option<Arc<dyn LegacyExecutor>>,
     /// Which of them may execute commands; the order is always the same.
     pub chain: Vec<ExecutorKind>,
     /// How to proceed if a failed attempt may have changed something.
@@ -58,6 +61,7 @@ impl Default for FacadeSettings {
             sdk: None,
             skills: None,
             legacy: None,
+            itself: None,
             chain: vec![ExecutorKind::Sdk, ExecutorKind::Skills, ExecutorKind::Legacy],
             after_side_effects: AfterSideEffects::Block,
             fallback_on_error: false,
@@ -74,6 +78,7 @@ pub struct ExecutionFacade {
     sdk: Option<SdkExecutor>,
     skills: Option<Arc<dyn SkillsRuntime>>,
     legacy: Option<Arc<dyn LegacyExecutor>>,
+    itself: Option<Arc<dyn LegacyExecutor>>,
     after_side_effects: AfterSideEffects,
     fallback_on_error: bool,
     evidence: EvidenceConfig,
@@ -153,6 +158,7 @@ impl ExecutionFacade {
             sdk: settings.sdk.filter(|_| has(ExecutorKind::Sdk)),
             skills: settings.skills.filter(|_| has(ExecutorKind::Skills)),
             legacy: settings.legacy.filter(|_| has(ExecutorKind::Legacy)),
+            itself: settings.itself,
             after_side_effects: settings.after_side_effects,
             fallback_on_error: settings.fallback_on_error,
             evidence: settings.evidence,
@@ -181,7 +187,8 @@ impl ExecutionFacade {
         context: &CommandContext,
         options: &ExecuteOptions,
     ) -> Result<Execution, FacadeError> {
-        let watch = Arc::new(Watch::start(&self.observers, &context.session_id));
+        let watch = Watch::start(&self.observers, &context.session_id, options.message.clone());
+        let watch = Arc::new(watch);
         let mut completion = Completion {
             sinks: self.sinks.clone(),
             command: context.command.name.to_lowercase(),
@@ -275,7 +282,13 @@ impl ExecutionFacade {
                     "the agent did not execute the command `{command}`"
                 );
             }
+            // A recording that has no answer is not made up for by an executor that is not in it.
+            let is_miss = attempt.error_type.as_deref() == Some(REPLAY_MISS);
+            let missing = attempt.fallback_reason.clone().filter(|_| is_miss);
             ended.attempt = Some(details);
+            if let Some(reason) = missing {
+                return Ok(ended.of(ExecutorKind::Sdk, Err(ExecutorFailure::broken(reason))));
+            }
             if !falls_back {
                 return Ok(ended);
             }
@@ -324,7 +337,13 @@ impl ExecutionFacade {
                 return Ok(ended.blocked());
             }
         }
-        if let Some(legacy) = &self.legacy {
+        let decision = ended
+            .attempt
+            .as_ref()
+            .map(|details| details.attempt.routing_decision);
+        let is_left = decision.is_some_and(RoutingDecision::leaves_agent_itself);
+        let itself = self.itself.as_ref().filter(|_| is_left);
+        if let Some(legacy) = self.legacy.as_ref().or(itself) {
             let result = guarded(legacy.execute(&call)).await;
             return Ok(ended.of(ExecutorKind::Legacy, result));
         }

@@ -26,8 +26,8 @@ use serde::Serialize;
 pub use route::{Route, RouteRules};
 pub use selector::AgentSelector;
 
-/// The command of a message that names none. No agent can declare it.
-pub(crate) const PLAIN_COMMAND: &str = "run";
+// No agent can declare it.
+pub(crate) use holodeck_model::PLAIN_COMMAND;
 
 /// The task for which an agent is selected.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use holodeck_backend_api::{AgentBackend, BackendError, BackendEvent};
+use holodeck_backend_api::{AgentBackend, BackendError, BackendEvent, TurnRequest};
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -46,6 +46,11 @@ pub trait TurnObserver: Send + Sync {
 
     /// Receives an event.
     fn on_event(&self, event: &BackendEvent);
+
+    /// Receives the record of a turn that ended, and why it could not be completed.
+    fn on_turn_end(&self, record: &TurnRecord, error: Option<&BackendError>) {
+        let _ = (record, error);
+    }
 }
 
 /// Everything that observes executions.
@@ -60,6 +65,8 @@ pub(crate) struct Watch {
     session_id: String,
     hooks: HookDispatcher,
     turns: Option<Arc<dyn TurnObserver>>,
+    /// The message that is executed, if it is one of a conversation or a test.
+    message: Option<TurnRequest>,
     state: Mutex<WatchState>,
 }
 
@@ -108,11 +115,12 @@ pub(crate) enum TurnResult {
 }
 
 impl Watch {
-    pub(crate) fn start(observers: &Observers, session_id: &str) -> Self {
+    pub(crate) fn start(observers: &Observers, session_id: &str, message: Option<TurnRequest>) -> Self {
         let watch = Self {
             session_id: session_id.to_owned(),
             hooks: HookDispatcher::start(&observers.hooks),
             turns: observers.turns.clone(),
+            message,
             state: Mutex::new(WatchState {
                 evidence: EvidenceCollector::new(session_id),
                 turn: 0,
@@ -234,21 +242,23 @@ impl Watch {
         if let Some(turns) = &self.turns {
             turns.on_turn();
         }
+        let message = self.message.as_ref();
         let input = TurnInput {
             input: prompt,
+            unit: message.and_then(|message| message.unit.as_deref()),
+            trial: message.map_or(0, |message| message.trial),
             ..TurnInput::default()
         };
+        let start = |request| agent.backend.start(with_message(request, message));
         let end = agent
             .turns
-            .run(
-                input,
-                cancel,
-                |request| agent.backend.start(request),
-                |event| self.on_event(event),
-            )
+            .run(input, cancel, start, |event| self.on_event(event))
             .await;
         match end {
             TurnEnd::Ended { record, error } => {
+                if let Some(turns) = &self.turns {
+                    turns.on_turn_end(&record, error.as_ref());
+                }
                 if error.is_none() {
                     let response = Value::String(record.result.response.clone());
                     self.state().messages.push(Message::Result(response));
@@ -309,6 +319,20 @@ impl Watch {
     /// The backend's own id of the conversation.
     pub(crate) fn backend_session(&self) -> Option<String> {
         self.state().backend_session.clone()
+    }
+}
+
+/// A turn of an execution with what belongs to its message.
+fn with_message(turn: TurnRequest, message: Option<&TurnRequest>) -> TurnRequest {
+    let Some(message) = message else { return turn };
+    TurnRequest {
+        images: message.images.clone(),
+        thinking: message.thinking,
+        may_forget: message.may_forget,
+        number_odds: message.number_odds,
+        traceparent: Arc::clone(&message.traceparent),
+        approver: message.approver.clone(),
+        ..turn
     }
 }
 

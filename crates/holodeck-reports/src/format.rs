@@ -71,13 +71,43 @@ pub fn notes(case: &CaseReport) -> Vec<String> {
         .then(|| "secrets were masked in the answer".to_owned());
     let model = case.model().map(|model| format!("answered by {model}"));
     let trials = case.trials.as_deref().map(describe_trials);
-    let notes = trials.into_iter().chain(truncated).chain(redacted);
+    let notes = trials
+        .into_iter()
+        .chain(executors(case))
+        .chain(truncated)
+        .chain(redacted);
     let ended = conversation_end(case);
     notes
         .chain(model)
         .chain(ended)
         .chain(missing_votes_on(case))
         .collect()
+}
+
+/// Which executor answered: `executor: reviewer (sdk, confidence 0.55)`, of several turns each that differs from the one
+/// before. `None` for an agent without `routing:`.
+pub fn executors(case: &CaseReport) -> Option<String> {
+    let mut parts: Vec<(usize, String)> = Vec::new();
+    for turn in case.turns() {
+        let Some(executor) = turn.record.result.execution.as_deref() else {
+            continue;
+        };
+        let text = executor.describe();
+        if parts.last().is_none_or(|(_, last)| *last != text) {
+            parts.push((turn.number.unwrap_or(1), text));
+        }
+    }
+    match parts.as_slice() {
+        [] => None,
+        [(_, only)] => Some(format!("executor: {only}")),
+        parts => {
+            let parts: Vec<String> = parts
+                .iter()
+                .map(|(turn, text)| format!("from turn {turn} {text}"))
+                .collect();
+            Some(format!("executor: {}", parts.join(", ")))
+        }
+    }
 }
 
 /// How a conversation with a simulated user ended: `ended by gave_up after 3 turns; the user wrote: Forget it.`.

@@ -174,6 +174,7 @@ pub fn test_result(case: &CaseReport) -> TestResult {
         passed: case.state() == CaseState::Passed,
         state: case.state(),
         execution: case.execution(),
+        executor: case.executors().last().map(|executor| Box::new(executor.clone())),
         execution_time_ms: case.elapsed_ms(),
         latency_ms: case
             .turns()
@@ -237,6 +238,7 @@ fn turn_result((turn_index, turn): (usize, TurnReport<'_>)) -> TurnResult {
         passed: grade.state == CaseState::Passed,
         state: grade.state,
         execution: record.state,
+        executor: record.result.execution.clone(),
         execution_time_ms: record.elapsed_ms,
         latency_ms: record.latency_ms,
         token_usage: record.usage,

@@ -133,6 +133,9 @@ fn details(case: &CaseReport, out: &mut dyn Write) -> std::io::Result<()> {
             fenced("text", &lines.join("\n"), out)?;
         }
     }
+    if let Some(executors) = format::executors(case) {
+        writeln!(out, "- {}", inline(&executors))?;
+    }
     if let Some(conversation) = format::conversation(case) {
         writeln!(out, "\nConversation:\n")?;
         fenced("text", &conversation, out)?;
@@ -203,7 +206,12 @@ fn remarks(case: &CaseReport) -> String {
     });
     let failed = case.calls().filter(|call| call.error().is_some());
     let failed = failed.map(|call| format!("{} {}", call.call.name, format::call_result(&call)));
-    scores.chain(failed).collect::<Vec<_>>().join(", ")
+    let executors = format::executors(case);
+    scores
+        .chain(failed)
+        .chain(executors)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// A code block whose fence is longer than any in the text, so that the text cannot end it.

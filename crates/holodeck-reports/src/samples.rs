@@ -356,6 +356,7 @@ pub(crate) fn head(cases: &[CaseReport], replayed: Option<Replayed>) -> ReportHe
         merged_from: Vec::new(),
         partial: None,
         judge_steps: None,
+        quality_loop: None,
         agent_parts: std::collections::BTreeMap::new(),
     }
 }

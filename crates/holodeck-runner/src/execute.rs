@@ -10,7 +10,8 @@ use std::sync::Arc;
 use holodeck_backend_api::{AgentBackend, AgentSession, BackendError, BackendEvent};
 use holodeck_judging::Judges;
 use holodeck_model::{
-    CaseIdentity, Failure, FailureKind, JudgeFailure, TaskRoute, TaskRouter, TestCase, TokenUsage, UnitKey,
+    CaseIdentity, ExecutorRecord, Failure, FailureKind, JudgeFailure, TaskRoute, TaskRouter, TestCase,
+    TokenUsage, UnitKey,
 };
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner, describe_error};
 use jiff::Timestamp;
@@ -98,9 +99,12 @@ impl Executor {
             trial,
         };
         let case = self.grading.case(index);
-        let route = case.as_deref().and_then(|case| self.route(case));
+        let mut route = None;
         let conversation = match case.as_deref() {
-            Some(case) if case.checks_only_selection() => Some(Conversation::without_answer(case)),
+            Some(case) if case.checks_only_selection() => {
+                route = self.route(case).await;
+                Some(Conversation::without_answer(case))
+            }
             Some(case) => self.ask(case, key, &cancel).await,
             None => None,
         };
@@ -114,6 +118,11 @@ impl Executor {
         else {
             return CaseEnd::Stopped;
         };
+        if case.as_deref().is_some_and(|case| case.expected_agent.is_some()) {
+            // What answered the first question counts, not what would have.
+            let first = turns.first().and_then(|turn| turn.result.execution.as_deref());
+            route = route.or_else(|| first.map(ExecutorRecord::route));
+        }
         let mut unit = Box::new(UnitRecord {
             turns,
             failures,
@@ -164,12 +173,11 @@ impl Executor {
         }
     }
 
-    /// The specialist agent for the first question of a case that expects one.
-    fn route(&self, case: &TestCase) -> Option<TaskRoute> {
-        case.expected_agent.as_ref()?;
-        let first = case.turns.first().map(|turn| turn.input.as_str());
-        let task = first.or(case.input.as_deref())?;
-        Some(self.router.as_ref()?.route(task))
+    /// The specialist agent that the question of a case would be routed to; nothing is asked.
+    async fn route(&self, case: &TestCase) -> Option<TaskRoute> {
+        let task = case.input.as_deref()?;
+        let router = self.router.as_ref()?;
+        Some(router.route(task, case.command.as_deref()).await)
     }
 
     /// Asks the agent with the resources of the trial. `None` if this run stopped it.
@@ -209,6 +217,7 @@ impl Executor {
             files: &case.files,
             unit: Some(&unit),
             trial: key.trial,
+            command: case.command.as_deref(),
             ..TurnInput::default()
         };
         let start = |request| match self.backend() {
@@ -268,6 +277,7 @@ impl Executor {
                 files: &turn.files,
                 unit: Some(&unit),
                 trial: key.trial,
+                command: turn.command.as_deref(),
                 ..TurnInput::default()
             };
             let end = self

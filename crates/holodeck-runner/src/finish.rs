@@ -9,7 +9,7 @@ use std::{
 };
 
 use holodeck_model::{
-    NotRun, REPORT_SCHEMA_VERSION, Redactor, ReportHead, ReportSummary, ResolvedAgent, RunMetadata,
+    LoopUse, NotRun, REPORT_SCHEMA_VERSION, Redactor, ReportHead, ReportSummary, ResolvedAgent, RunMetadata,
 };
 use holodeck_reports::{PlannedResult, ReportError, Results, RunView, Totals, run_file, write_baseline};
 use holodeck_runs::{ExitCode, Journal, JournalError, RunEnd, RunEndKind, RunOwner, RunStore, read_case};
@@ -170,6 +170,11 @@ pub(crate) fn finish(
         merged_from: header.merged_from.clone(),
         partial: header.partial(),
         judge_steps: header.judge_steps,
+        quality_loop: match (header.flags.without_loop, cases.agent.config.enabled_loop()) {
+            (true, _) => Some(LoopUse::LeftOut),
+            (false, Some(_)) => Some(LoopUse::Used),
+            (false, None) => None,
+        },
         agent_parts: header.agent.clone(),
     };
     let run_file = store.run_file_path(&agent_name, now);

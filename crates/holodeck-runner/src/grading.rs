@@ -14,7 +14,7 @@ use holodeck_eval::{Asked, JudgedLine, MetricOutcome, Programs};
 use holodeck_judging::{Checks, JudgeSettings, RunJudge};
 use holodeck_model::{
     CaseDeciders, CodeMetric, Failure, GraderFailure, MetricConfig, Redactor, ResolvedAgent, TestCase,
-    UnitKey, recorded_trial_name,
+    UnitKey, recorded_trial_name, recorded_without_loop,
 };
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -46,6 +46,8 @@ pub(crate) struct GradingStage {
     pub(crate) programs: Arc<dyn Programs>,
     /// Which verdicts of an earlier grading are not kept.
     pub(crate) renew: Renew,
+    /// Whether the run leaves out the quality loop: its recordings are its own.
+    pub(crate) without_loop: bool,
     /// Names that more than one case has, so that they do not identify a case.
     pub(crate) repeated_names: HashSet<String>,
 }
@@ -92,6 +94,7 @@ impl GradingStage {
             judge,
             programs: Arc::clone(programs),
             renew: Renew::All,
+            without_loop: false,
         };
         (stage, judged)
     }
@@ -201,6 +204,11 @@ impl GradingStage {
         let name = match &case.name {
             Some(name) if !self.repeated_names.contains(name) => name.clone(),
             _ => key.case.to_string(),
+        };
+        let name = if self.without_loop {
+            recorded_without_loop(name)
+        } else {
+            name
         };
         recorded_trial_name(name, key.trial)
     }

@@ -102,6 +102,7 @@ pub async fn regrade(
         &request.programs,
     );
     grading.renew = request.renew.clone();
+    grading.without_loop = old.header().flags.without_loop;
     check_kept(
         &grading,
         &planned,

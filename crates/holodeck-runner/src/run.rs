@@ -158,13 +158,14 @@ pub async fn run_tests(
         replayed: journal.header().replayed.clone(),
     });
     let (notify, notices) = tokio::sync::mpsc::unbounded_channel();
-    let (grading, judged) = GradingStage::new(
+    let (mut grading, judged) = GradingStage::new(
         &request.agent,
         graders,
         &request.redactor,
         request.judge.clone(),
         &request.programs,
     );
+    grading.without_loop = request.settings.flags.without_loop;
     let grading = Arc::new(grading);
     let executor = Arc::new(Executor {
         grading: Arc::clone(&grading),

@@ -7,9 +7,9 @@ use std::{
 
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_model::{
-    ApprovalDetail, CaseDeciders, CaseState, Decimal, Digest, ExecutionState, ExpectedApproval, ExpectedTool,
-    Failure, LoopSummary, MetricConfig, MetricResult, MissingVote, OneOrMany, Redactor, ResolvedAgent, Spent,
-    case_label,
+    ApprovalDetail, CaseDeciders, CaseState, Decimal, Digest, ExecutionState, ExecutorRecord,
+    ExpectedApproval, ExpectedTool, Failure, LoopSummary, MetricConfig, MetricResult, MissingVote, OneOrMany,
+    Redactor, ResolvedAgent, Spent, case_label,
 };
 use holodeck_turn::TurnRecord;
 use serde_json::Value;
@@ -186,6 +186,12 @@ impl CaseReport {
                 .and_then(|user| user.used)
                 .unwrap_or_default(),
         }
+    }
+
+    /// Which executor answered each of its turns, if the agent has `routing:`; of several trials, those of the shown one.
+    pub fn executors(&self) -> impl DoubleEndedIterator<Item = &ExecutorRecord> {
+        let turns = self.unit.turns.iter();
+        turns.filter_map(|turn| turn.result.execution.as_deref())
     }
 
     /// A summary of its quality loop; of several trials, that of the shown one.

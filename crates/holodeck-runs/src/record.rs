@@ -264,6 +264,9 @@ impl UnitRecord {
             if let Some(thinking) = &mut result.thinking {
                 redactor.mask_text(thinking);
             }
+            if let Some(execution) = &mut result.execution {
+                mask_optional(redactor, &mut execution.reason);
+            }
             let objects = result.structured_output.iter_mut();
             let arguments = result.tool_calls.iter_mut().map(|call| &mut call.arguments);
             objects.chain(arguments).for_each(|value| redactor.value(value));

@@ -11,6 +11,9 @@ pub struct RunFlags {
     /// `--force-ingest`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force_ingest: bool,
+    /// `--without-loop`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_loop: bool,
     /// `--timeout`, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<f64>,

@@ -5,7 +5,9 @@ use std::{borrow::Cow, pin::Pin, sync::Arc, time::Duration};
 use holodeck_backend_api::{
     BackendError, BackendEvent, EventStream, ExecutionResult, Redactions, ToolUsage, TurnRequest, total_usage,
 };
-use holodeck_model::{ExecutionState, Failure, FailureKind, FileInput, without_digests, without_digests_in};
+use holodeck_model::{
+    CommandRequest, ExecutionState, Failure, FailureKind, FileInput, without_digests, without_digests_in,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -43,6 +45,10 @@ pub struct TurnInput<'a> {
     pub unit: Option<&'a str>,
     /// Which trial of its test case the turn belongs to, from 0.
     pub trial: u32,
+    /// The command that the question names, for an agent with `routing:`.
+    pub command: Option<&'a str>,
+    /// The specialist that answers, without a selection.
+    pub agent: Option<&'a str>,
     /// A time limit for this turn in place of the runner's, and the setting that defines it.
     pub limit: Option<(Duration, &'a str)>,
 }
@@ -83,6 +89,11 @@ impl TurnRunner {
         let (timeout, source) = turn
             .limit
             .map_or(own_limit, |(limit, source)| (Some(limit), source));
+        request.command = CommandRequest {
+            name: turn.command.map(ToOwned::to_owned),
+            task: (!turn.files.is_empty()).then(|| turn.input.to_owned()),
+            agent: turn.agent.map(ToOwned::to_owned),
+        };
         request.unit = turn.unit.map(ToOwned::to_owned);
         request.trial = turn.trial;
         request.cancel = cancel.clone();
@@ -192,8 +203,10 @@ impl TurnRunner {
 
     /// The cost of a turn with the model calls of its tools, each at the price of its own model.
     fn cost(&self, result: &ExecutionResult, by_tools: &[ToolUsage]) -> Option<f64> {
+        let executor = result.execution.as_deref();
+        let model = executor.and_then(|execution| execution.model.as_ref());
         let own = ToolUsage {
-            model: self.model.clone(),
+            model: model.unwrap_or(&self.model).clone(),
             answered_by: result.model.clone(),
             usage: result.token_usage,
             cost_usd: result.cost_usd,

@@ -16,7 +16,7 @@ use holodeck_model::{
 use holodeck_yaml::LoadedAgent;
 
 use crate::{
-    OpenAgent, OpenError, OpenOptions, PolicyApprover, PrepareError,
+    OpenAgent, OpenOptions, PolicyApprover, PrepareError,
     agent::fingerprint::{IdentityError, fingerprint},
     agent::turns::turn_runner,
     chat::{attached_files::file_embedder, tool_arguments::ToolArguments},
@@ -42,7 +42,7 @@ pub struct ChatOptions {
 
 /// An open agent with which conversations can be held. [`close`](Self::close) it.
 pub struct Chat {
-    open: OpenAgent,
+    open: Arc<OpenAgent>,
     backend: Arc<dyn AgentBackend>,
     service: AgentRunService,
     unstored: ServiceOptions,
@@ -57,9 +57,10 @@ impl Chat {
         options: ChatOptions,
     ) -> Result<Self, PrepareError> {
         let open = OpenAgent::open(agent, env, options.occasion, options.open.clone()).await?;
-        let prepared = service_options(&open, env, &options).and_then(|options| {
-            let backend = open.backend().map_err(OpenError::from)?;
-            Ok((Arc::clone(backend), options))
+        let open = Arc::new(open);
+        let prepared = service_options(&open, env, &options).and_then(|settings| {
+            let executor = open.executor(env, options.occasion, options.timeout)?;
+            Ok((executor, settings))
         });
         match prepared {
             Ok((backend, (settings, unstored))) => Ok(Self {
@@ -105,7 +106,9 @@ impl Chat {
     pub async fn close(self) -> Result<(), BackendError> {
         self.service.close().await;
         drop(self.service);
-        self.open.close().await
+        let executor = self.backend.teardown().await;
+        let closed = self.open.close().await;
+        executor.and(closed)
     }
 }
 
@@ -149,6 +152,14 @@ fn service_options(
             options.timeout,
             open.backends().price_list().clone(),
         )?),
+        commands: match options.occasion {
+            Occasion::Serve => config
+                .serve
+                .as_ref()
+                .map(|serve| serve.commands.clone())
+                .unwrap_or_default(),
+            _ => open.routed_commands(env),
+        },
         policy: policy(options.presence),
         tools: Some(Arc::new(ToolArguments(Arc::clone(open.tools())))),
         patience: Patience {

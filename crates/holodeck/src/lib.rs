@@ -30,8 +30,8 @@ pub use commands::agents::{
 };
 pub use commands::quality::LoopSetupError;
 pub use commands::routed::{
-    EXECUTION_FIELD, LOOP_STEP, MAX_DELEGATION, RoutedAgent, RoutedError, RoutedExecution, RoutedOptions,
-    RoutedPlan, RoutingOverrides, execution_json, is_routed, new_session_id,
+    LOOP_STEP, MAX_DELEGATION, RoutedAgent, RoutedError, RoutedExecution, RoutedOptions, RoutedPlan,
+    RoutingOverrides, execution_json, is_routed, new_session_id,
 };
 pub use commands::skills::{LoadedSkills, load_own_skills};
 pub use holodeck_backend_api as backend_api;
@@ -39,6 +39,7 @@ pub use holodeck_cassette::CassetteError;
 pub use holodeck_chat as conversation;
 pub use holodeck_documents as documents;
 pub use holodeck_events as events;
+pub use holodeck_events::EXECUTION_FIELD;
 pub use holodeck_mcp_bridge::{Registry, RegistryError, RegistryServer, Unusable};
 pub use holodeck_model as model;
 pub use holodeck_orchestrator as orchestrator;

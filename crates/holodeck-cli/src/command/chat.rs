@@ -280,7 +280,7 @@ async fn converse(talk: &mut Talk<'_>, agent_file: &Path) -> Result<ExitCode, Fa
             return Ok(ExitCode::Passed);
         };
         talk.interrupts.forget();
-        match slash::Slash::parse(&line) {
+        match slash::Slash::parse(&line, talk.commands()) {
             None if line.trim().is_empty() => {}
             None => {
                 talk.send(&line, Some(&mut editor)).await?;

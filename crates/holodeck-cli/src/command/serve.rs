@@ -172,6 +172,13 @@ pub(crate) fn run(args: &ServeArgs, terminal: &mut Terminal) -> Result<ExitCode,
 fn announce(server: &Server, kept: &str, json: bool, terminal: &mut Terminal) -> Result<(), Failure> {
     let url = format!("http://{}", server.address());
     for chat in server.chats() {
+        let config = &chat.agent().config;
+        if config.enabled_loop().is_some() && terminal.verbosity() > Verbosity::Quiet {
+            let name = printable(&config.name);
+            terminal.write_message(&format!(
+                "note: `{name}` is served without its `quality_loop`; `holodeck test --without-loop` tests that\n"
+            ));
+        }
         for warning in chat.warnings() {
             terminal.write_message(&format!("warning: {warning}\n"));
         }

@@ -53,6 +53,11 @@ pub(super) fn row(case: &CaseReport, width: usize) -> String {
         fit(&label, name_width),
         paint(DIM, format!("{}{}", numbers.trim_end(), passed_trials(case)))
     );
+    if let Some(executors) = format::executors(case) {
+        for line in wrap(&one_line(&executors), width.saturating_sub(4)) {
+            row.push_str(&format!("    {}\n", paint(DIM, line)));
+        }
+    }
     if let Some(quality) = case.quality_loop() {
         for line in wrap(&loop_summary(quality), width.saturating_sub(4)) {
             row.push_str(&format!("    {}\n", paint(DIM, line)));
@@ -183,6 +188,9 @@ pub(super) fn plain(case: &CaseReport, finished: usize, total: usize) -> String 
         "[{number}/{total}] {word} {label} ({time}){}",
         passed_trials(case)
     );
+    if let Some(executors) = format::executors(case) {
+        line.push_str(&format!(" [{}]", one_line(&executors)));
+    }
     if let Some(quality) = case.quality_loop() {
         line.push_str(&format!(" [{}]", loop_summary(quality)));
     }

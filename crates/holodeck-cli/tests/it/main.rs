@@ -34,6 +34,7 @@ mod dialects;
 mod doctor;
 mod elicitation;
 mod endings;
+mod executors;
 mod exit_codes;
 mod files;
 mod filtering;

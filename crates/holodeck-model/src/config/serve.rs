@@ -19,6 +19,11 @@ pub struct ServeConfig {
     #[serde(deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<String>>")]
     pub cors_origins: Vec<String>,
+    /// The commands of `routing.commands` that a message can name with its first word, as in `/review src`. Any other word
+    /// that begins with a slash is text.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<String>>", inner(regex(pattern = r"\S")))]
+    pub commands: Vec<String>,
     /// How to handle a message while the conversation's last one is being answered.
     pub concurrency: ServeConcurrency,
     /// How to handle a run when the last client that follows its conversation disconnects.

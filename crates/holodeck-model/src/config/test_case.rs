@@ -19,6 +19,10 @@ pub struct TestCase {
     /// The question. Required unless there are `turns` or a `user`.
     #[schemars(regex(pattern = r"\S"))]
     pub input: Option<String>,
+    /// The command of `routing.commands` that the question is; without it, the question is a plain message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"\S"))]
+    pub command: Option<String>,
     /// Tools that must be called.
     pub expected_tools: Option<Vec<ExpectedTool>>,
     /// Whether the order of `expected_tools` matters.
@@ -108,6 +112,10 @@ pub struct Turn {
     /// The question.
     #[schemars(regex(pattern = r"\S"))]
     pub input: String,
+    /// The command of `routing.commands` that the question is; without it, the question is a plain message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"\S"))]
+    pub command: Option<String>,
     /// The right answer, for metrics that compare.
     #[schemars(regex(pattern = r"\S"))]
     pub ground_truth: Option<String>,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{CaseState, ExecutionState, Failure, LoopSummary, MetricResult};
-use crate::{CallDecision, CallDetails, CaseDeciders, TokenUsage};
+use crate::{CallDecision, CallDetails, CaseDeciders, ExecutorRecord, TokenUsage};
 
 /// One case of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +52,9 @@ pub struct TestResult {
     /// How the agent's part ended.
     #[serde(default)]
     pub execution: ExecutionState,
+    /// Which executor answered, if the agent has `routing:`; of several turns, the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executor: Option<Box<ExecutorRecord>>,
     /// Wall time.
     pub execution_time_ms: u64,
     /// The time that a latency limit applies to: wall time, or in a replayed run the recorded time.
@@ -205,6 +208,9 @@ pub struct TurnResult {
     /// How the agent's part ended.
     #[serde(default)]
     pub execution: ExecutionState,
+    /// Which executor answered, if the agent has `routing:`; of several turns, the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executor: Option<Box<ExecutorRecord>>,
     /// Wall time.
     pub execution_time_ms: u64,
     /// The time that a latency limit applies to.

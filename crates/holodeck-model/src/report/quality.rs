@@ -54,3 +54,26 @@ pub struct LoopTotals {
 fn is_none(number: &u32) -> bool {
     *number == 0
 }
+
+/// Whether the answers of a run of an agent with a quality loop are those of the loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(clippy::exhaustive_enums, reason = "a loop is used, or it is not")]
+pub enum LoopUse {
+    /// They are.
+    Used,
+    /// The run left it out, as `chat` and `serve` do.
+    LeftOut,
+}
+
+impl LoopUse {
+    /// The line for reports.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Used => {
+                "the answers are those of the quality loop; `chat` and `serve` answer without it (`--without-loop` tests that)"
+            }
+            Self::LeftOut => "answered without the quality loop, as `chat` and `serve` do",
+        }
+    }
+}

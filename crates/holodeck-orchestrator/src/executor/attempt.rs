@@ -47,6 +47,9 @@ pub(super) enum End {
     },
 }
 
+/// The class of an error of a recording that has no answer.
+pub(crate) const REPLAY_MISS: &str = "ReplayMiss";
+
 /// The class of an error that the model's side reported.
 const ERROR_MESSAGE: &str = "SDKErrorMessage";
 
@@ -201,7 +204,7 @@ pub(super) fn end_of(error: &BackendError) -> End {
         BackendError::Protocol(_) => "Protocol",
         BackendError::Provider { .. } => "Unreachable",
         BackendError::Tool { .. } => "Tool",
-        BackendError::ReplayMiss(_) => "ReplayMiss",
+        BackendError::ReplayMiss(_) => REPLAY_MISS,
         _ => "Other",
     };
     End::Exception { kind, reason }

@@ -2,7 +2,8 @@
 //!
 //! Must not decide what improves an answer; that is behind [`AnswerLoop`](crate::AnswerLoop).
 
-use holodeck_model::{ExecutionState, JudgeFailure, TestCase};
+use holodeck_model::{ExecutionState, Executor as Asked, JudgeFailure, TestCase};
+use holodeck_turn::TurnRecord;
 use tokio_util::sync::CancellationToken;
 
 use super::{Blocker, Conversation, Executor};
@@ -22,7 +23,7 @@ impl Executor {
             return Some(conversation);
         };
         let turn = match conversation.turns.pop() {
-            Some(turn) if turn.state == ExecutionState::Completed => turn,
+            Some(turn) if turn.state == ExecutionState::Completed && can_improve(&turn) => turn,
             // What could not be answered can't be improved.
             other => {
                 conversation.turns.extend(other);
@@ -48,4 +49,10 @@ impl Executor {
         conversation.quality_loop = Some(Box::new(record));
         Some(conversation)
     }
+}
+
+/// Whether the executor of an answer can be asked again: a skill and the legacy executor answer once.
+fn can_improve(turn: &TurnRecord) -> bool {
+    let record = turn.result.execution.as_deref();
+    record.is_none_or(|record| matches!(record.executor, Some(Asked::Agent | Asked::Sdk)))
 }

@@ -119,6 +119,8 @@ impl Executor {
                 files: if place == 0 { &case.files } else { &[] },
                 unit: Some(&unit),
                 trial: player.trial,
+                // The command is that of the question of the file, too.
+                command: case.command.as_deref().filter(|_| place == 0),
                 ..TurnInput::default()
             };
             let end = self

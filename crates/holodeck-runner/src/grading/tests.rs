@@ -91,6 +91,7 @@ fn stage_with(judge: &ScriptedBackend, retries: u32, criteria: &str) -> Arc<Grad
         judge,
         programs: Arc::new(holodeck_eval::NoPrograms),
         renew: Renew::All,
+        without_loop: false,
         repeated_names: HashSet::new(),
     })
 }

@@ -17,7 +17,7 @@ use holodeck_eval::{JUDGE_PROMPTS, Programs, VerdictFormat};
 use holodeck_judging::{JudgeSettings, Judges, OpenJudge};
 use holodeck_model::{
     CheckIdentities, CodeMetric, Digest, GraderFailure, GraderFiles, MetricConfig, ModelConfig, Redactor,
-    Shard, TaskRoute, TaskRouter,
+    RouteFuture, Shard, TaskRoute, TaskRouter,
 };
 use holodeck_reports::{Comparison, GateOptions, GateReasonKind, RunReader, compare};
 use holodeck_runner::{
@@ -77,11 +77,13 @@ impl Programs for Kindly {
 struct ToHelper;
 
 impl TaskRouter for ToHelper {
-    fn route(&self, _: &str) -> TaskRoute {
-        TaskRoute {
-            agent: Some("helper".to_owned()),
-            ..TaskRoute::default()
-        }
+    fn route<'a>(&'a self, _: &'a str, _: Option<&'a str>) -> RouteFuture<'a> {
+        Box::pin(async {
+            TaskRoute {
+                agent: Some("helper".to_owned()),
+                ..TaskRoute::default()
+            }
+        })
     }
 }
 

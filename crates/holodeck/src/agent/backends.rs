@@ -140,6 +140,11 @@ impl BackendSelector {
         self
     }
 
+    /// Whether built-in tools with side effects are available in tests.
+    pub(crate) fn gate(&self) -> SideEffectGate {
+        self.side_effects
+    }
+
     /// Sets the prices that enforce `openai.max_budget_usd`; by default the embedded ones.
     pub(crate) fn prices(mut self, prices: Prices) -> Self {
         self.prices = prices;

@@ -394,7 +394,7 @@ impl OpenAgent {
     }
 
     /// Ends the backend, the servers and the export of telemetry, and waits for them.
-    pub async fn close(self) -> Result<(), BackendError> {
+    pub async fn close(&self) -> Result<(), BackendError> {
         let telemetry = self.telemetry.clone();
         let result = self.close_traced().await;
         telemetry::finish(&telemetry).await;
@@ -402,7 +402,7 @@ impl OpenAgent {
     }
 
     /// As [`close`](Self::close), without the export of telemetry, which the caller ends.
-    pub(crate) async fn close_traced(self) -> Result<(), BackendError> {
+    pub(crate) async fn close_traced(&self) -> Result<(), BackendError> {
         let result = match &self.backend {
             Some(backend) => backend.teardown().await,
             None => Ok(()),

@@ -4,21 +4,17 @@ mod cases;
 mod folder;
 mod snapshot;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
 use holodeck_model::{
     AgentDoc, AgentsConfig, Code, Diagnostic, DiskFiles, PathRef, Provider, ResolvedAgent, RoutingCase,
-    RoutingConfig, SelectionAlgorithm, Sources, TaskRouter, Tier, ToolNames, closest,
+    RoutingConfig, SelectionAlgorithm, Sources, Tier, ToolNames, closest,
 };
 use holodeck_orchestrator::{AgentDefinition, AgentRegistry, AgentSelector, RouteRules};
 use holodeck_yaml::{Load, LoadedAgent, load_agent_doc};
 
 use crate::commands::skills::skill_tools;
 
-pub(crate) use cases::SelectorRouter;
 pub use cases::{Abstention, Confusion, RoutingReport, RoutingResult, evaluate_routing};
 pub use snapshot::snapshot_files;
 
@@ -141,31 +137,6 @@ pub fn definition(doc: &AgentDoc, agent: Option<&ResolvedAgent>) -> (AgentDefini
     AgentDefinition::new(doc, &names, provider)
 }
 
-/// Selects specialist agents for the planned cases that expect one, and what is wrong with the agents.
-pub(crate) fn task_router(
-    agent: &ResolvedAgent,
-    planned: &[usize],
-) -> (Option<Arc<dyn TaskRouter>>, Option<String>) {
-    let cases = &agent.config.test_cases;
-    let mut planned = planned.iter().filter_map(|index| cases.get(*index));
-    if !planned.any(|case| case.expected_agent.is_some()) {
-        return (None, None);
-    }
-    let Some(agents) = load_own_agents(agent) else {
-        return (None, None);
-    };
-    let errors = agents
-        .load
-        .diagnostics
-        .iter()
-        .filter(|found| found.is_error())
-        .count();
-    let warning = (errors > 0).then(|| {
-        format!("files of specialist agents have errors and are not used ({errors}); `holodeck agents validate` shows them")
-    });
-    (Some(Arc::new(SelectorRouter::new(agents))), warning)
-}
-
 /// The files of the specialist agents in these folders, and the paths of what exists and cannot be read.
 pub(crate) fn definition_files(folders: &[AgentFolder]) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (found, unreadable) = folder::find_readable(folders, &mut Vec::new());
@@ -175,12 +146,18 @@ pub(crate) fn definition_files(folders: &[AgentFolder]) -> (Vec<PathBuf>, Vec<Pa
 /// Which `globs` of the specialist agents match a file of the folder where the agent works; `None` if no agent has any.
 pub(crate) fn globs_seen(agent: &ResolvedAgent) -> Option<Vec<bool>> {
     let selector = load_own_agents(agent)?.selector();
+    selector
+        .uses_files()
+        .then(|| selector.matched_globs(&snapshot_files(&selection_folder(agent))))
+}
+
+/// The folder whose files count for the selection of a specialist in tests and conversations: where the agent works.
+pub(crate) fn selection_folder(agent: &ResolvedAgent) -> PathBuf {
     let claude = agent.config.claude.as_ref();
     let folder = claude.and_then(|claude| claude.working_directory.as_ref());
     let folder = folder.map_or_else(|| agent.dir.clone(), PathRef::path);
-    selector
-        .uses_files()
-        .then(|| selector.matched_globs(&snapshot_files(&folder)))
+    // The folder of `agent.yaml` has an empty name.
+    std::path::absolute(folder.join(".")).unwrap_or(folder)
 }
 
 /// Checks the names of specialist agents in the agent's file, and whether the files of these agents can be used.

@@ -12,8 +12,9 @@ use holodeck_backend_api::{AgentBackend, BackendError};
 use holodeck_eval::CountingJudge;
 use holodeck_judging::{JudgeCalls, JudgeSettings, RunJudge};
 use holodeck_model::{
-    AfterSideEffects, ClaudeConfig, ExecutionState, FileInput, JudgeFailure, LoopStrategy, LoopSummary,
-    Occasion, Provider, QualityLoopConfig, SideEffectGate, SideEffects, Spent, TerminationReason, ToolConfig,
+    AfterSideEffects, ClaudeConfig, ExecutionState, Executor, ExecutorRecord, FileInput, JudgeFailure,
+    LoopStrategy, LoopSummary, Occasion, Provider, QualityLoopConfig, SideEffectGate, SideEffects, Spent,
+    TerminationReason, ToolConfig,
 };
 use holodeck_orchestrator::{
     AnswerScorer, Assessment, ImproveError, Improver, InvalidRule, LoopControl, LoopOutput, LoopReport,
@@ -130,7 +131,8 @@ impl AnswerScorers {
 pub(crate) struct AgentLoop {
     quality: QualityLoop,
     answers: AnswerScorers,
-    backend: Arc<dyn AgentBackend>,
+    /// The executor that answers; the loop asks the same one again.
+    executor: Arc<dyn AgentBackend>,
     turns: TurnRunner,
 }
 
@@ -138,13 +140,12 @@ impl AgentLoop {
     /// The loop of an agent for test cases; `None` if it has none.
     pub(crate) fn new(
         open: &OpenAgent,
+        executor: &Arc<dyn AgentBackend>,
         turns: &TurnRunner,
         judges: JudgeSettings,
         (occasion, gate): (Occasion, SideEffectGate),
     ) -> Result<Option<Self>, LoopSetupError> {
-        let agent = open.agent();
-        // Without a backend there is no answer to improve.
-        let (Some(config), Ok(backend)) = (agent.config.enabled_loop(), open.backend()) else {
+        let Some(config) = open.agent().config.enabled_loop() else {
             return Ok(None);
         };
         let quality = QualityLoop::new(LoopRules::of(config))?;
@@ -152,7 +153,7 @@ impl AgentLoop {
         Ok(Some(Self {
             quality,
             answers,
-            backend: Arc::clone(backend),
+            executor: Arc::clone(executor),
             turns: turns.clone(),
         }))
     }
@@ -168,6 +169,7 @@ impl AgentLoop {
             files: first.files,
             unit: first.unit,
             trial: first.trial,
+            execution: turn.result.execution.clone(),
             cancel,
             turns: Mutex::new(vec![Arc::clone(&turn)]),
         };
@@ -331,6 +333,8 @@ struct AgentImprover<'a> {
     files: &'a [FileInput],
     unit: &'a str,
     trial: u32,
+    /// Which executor answered first.
+    execution: Option<Box<ExecutorRecord>>,
     cancel: &'a CancellationToken,
     /// Every turn, also those without an answer.
     turns: Mutex<Vec<Arc<TurnRecord>>>,
@@ -349,18 +353,25 @@ impl Improver for AgentImprover<'_> {
             LoopStrategy::BestOfN => self.question.to_owned(),
         };
         let unit = format!("{} · iteration {}", self.unit, iteration.saturating_add(1));
+        let routed = self
+            .execution
+            .as_deref()
+            .filter(|record| record.executor == Some(Executor::Sdk));
+        let specialist = routed.and_then(|record| record.agent.as_deref());
         let input = TurnInput {
             input: &prompt,
             files: self.files,
             unit: Some(&unit),
             trial: self.trial,
+            agent: specialist,
             ..TurnInput::default()
         };
-        let start = |request| self.agent.backend.start(request);
-        let TurnEnd::Ended { record, .. } = self.agent.turns.run(input, self.cancel, start, |_| {}).await
+        let start = |request| self.agent.executor.start(request);
+        let TurnEnd::Ended { mut record, .. } = self.agent.turns.run(input, self.cancel, start, |_| {}).await
         else {
             return Err(ImproveError::new("cancelled"));
         };
+        record.result.execution.clone_from(&self.execution);
         let turn = Arc::new(*record);
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         turns.push(Arc::clone(&turn));

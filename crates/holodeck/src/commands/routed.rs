@@ -1,9 +1,13 @@
 //! Commands: an agent with `routing:` or `quality_loop:`, ready to execute them.
 
+mod account;
+mod executor;
 mod legacy;
+mod open;
 mod plan;
 mod record;
 mod refine;
+mod router;
 mod settings;
 mod skills;
 mod specialists;
@@ -17,40 +21,38 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use holodeck_backend_api::Occasion;
-use holodeck_model::{Agent, CommandContext, Env, ExecutorKind, Redactor, ResolvedAgent};
+use holodeck_events::EXECUTION_FIELD;
+use holodeck_model::{
+    Agent, CommandContext, ExecutorKind, JsonMap, PLAIN_COMMAND, Redactor, ResolvedAgent, RoutingDecision,
+};
 use holodeck_orchestrator::{
-    AgentChoice, AttemptDetails, ExecuteOptions, Execution, ExecutionFacade, FacadeError, FacadeSettings,
-    Hook, InvalidRule, JsonLines, LoopObserver, LoopRules, QualityLoop, Refiner, Scorer, SdkExecutor,
-    SdkSettings, Selector, Skills, SkillsRuntime, TelemetryRecord, TelemetrySink, TurnObserver, Verdict,
-    selection_task,
+    ExecuteOptions, Execution, ExecutionFacade, FacadeError, FacadeSettings, Hook, InvalidRule, LegacyAgent,
+    LoopObserver, Scorer, SdkExecutor, TurnObserver,
 };
 use holodeck_otel_bridge::Telemetry;
-use holodeck_yaml::LoadedAgent;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 use uuid::Uuid;
 
+pub use account::execution_json;
+pub(crate) use executor::ExecutorError;
 pub use legacy::MAX_DELEGATION;
 pub(crate) use legacy::check_delegation;
 pub use plan::RoutedPlan;
-pub use record::{EXECUTION_FIELD, LOOP_STEP};
+pub use record::LOOP_STEP;
+pub(crate) use router::task_router;
 pub use settings::RoutingOverrides;
 
 use self::{
+    account::ending,
     legacy::OpenLegacy,
     record::{Recorder, StoredRun},
-    refine::{LoopRefiner, StepSlot},
+    refine::StepSlot,
     settings::RoutingSettings,
-    specialists::{AgentsOfSkills, Variants},
+    specialists::Variants,
 };
 use crate::{
-    LoopSetupError, RefusedTarget,
-    agent::{answers::redactor, targets::check_yaml_targets, telemetry},
-    chat::event_store,
-    commands::skills::load_own_skills,
+    LoopSetupError, RefusedTarget, agent::telemetry, chat::event_store, commands::agents::selection_folder,
     index::IndexSink,
-    load_own_agents, snapshot_files,
 };
 
 /// Whether a question to an agent is a command: the agent has `routing:` or an enabled `quality_loop:`.
@@ -140,126 +142,95 @@ pub struct RoutedExecution {
 /// An agent that executes commands. [`close`](Self::close) it.
 pub struct RoutedAgent {
     variants: Arc<Variants>,
+    settings: RoutingSettings,
+    /// The facade of routing.
     facade: FacadeSettings,
-    sdk: Option<SdkExecutor>,
+    /// The agent itself.
+    itself: FacadeSettings,
     open_legacy: OpenLegacy,
     redactor: Arc<Redactor>,
     telemetry: Telemetry,
+    /// Whether a command was named.
+    names_command: bool,
     /// Whether another agent delegates to this one.
     is_nested: bool,
     /// Receives the steps of the loop.
     steps: StepSlot,
+    /// Whether files of the working directory count for the selection.
+    uses_files: bool,
+}
+
+/// The executor of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// The facade of routing.
+    Facade,
+    /// The agent itself; the code if it has `routing:`.
+    Itself(Option<RoutingDecision>),
 }
 
 impl RoutedAgent {
-    /// Reads the agent's specialists and skills. Nothing is started before a command needs it.
-    pub fn new(agent: LoadedAgent, env: &Env, options: &RoutedOptions) -> Result<Self, RoutedError> {
-        let own = std::fs::canonicalize(&agent.path).unwrap_or_else(|_| agent.path.clone());
-        Self::nested(agent, env, options, &[own])
+    /// Says if the files that count for the selection here are not those of tests and conversations.
+    pub fn note_folder(&self, folder: &Path) -> Option<String> {
+        let own = selection_folder(self.agent());
+        let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        (self.uses_files && real(folder) != real(&own)).then(|| {
+            format!(
+                "specialists are selected for the files of `{}`; `test`, `chat` and `serve` look at `{}`",
+                folder.display(),
+                own.display()
+            )
+        })
     }
 
-    /// The same for an agent to which those of `stack` delegate; the last one is itself.
-    pub(crate) fn nested(
-        agent: LoadedAgent,
-        env: &Env,
-        options: &RoutedOptions,
-        stack: &[PathBuf],
-    ) -> Result<Self, RoutedError> {
-        let is_nested = stack.len() > 1;
-        let redactor = redactor(&agent, env);
-        let telemetry = if is_nested {
-            Telemetry::off()
-        } else {
-            telemetry::start(&agent, Occasion::Run, env, false, Arc::clone(&redactor))
-        };
-        let has_agents = agent
-            .config
-            .routing
-            .as_ref()
-            .is_some_and(|routing| routing.agents.is_some());
-        let agents = if has_agents { load_own_agents(&agent) } else { None };
-        let skills = load_own_skills(&agent)
-            .map(|loaded| loaded.skills)
-            .unwrap_or_default();
-        let programs = skills::programs(&agent, env, Occasion::Run);
-        let selector = agents.as_ref().map(|agents| Arc::new(agents.selector()));
-        let variants = Arc::new(Variants {
-            folder: options.folder.clone(),
-            env: env.clone(),
-            agents,
-            skills: skills.clone(),
-            programs: programs.clone(),
-            on_index: options.on_index.clone(),
-            timeout: options.timeout,
-            telemetry: telemetry.clone(),
-            open: OnceCell::new(),
-            agent,
-        });
-        let config = &variants.agent.config;
-        let routing = config.routing.clone();
-        let steps = StepSlot::default();
-        let refiner = refiner(&variants, options, &steps)?;
-        let settings = RoutingSettings::new(config, env, &options.overrides);
-        let mut sdk = SdkSettings::default();
-        sdk.enabled = settings.enabled;
-        sdk.commands = settings.commands;
-        sdk.evidence = config.evidence.unwrap_or_default();
-        sdk.refiner.clone_from(&refiner);
-        if let Some(routing) = &routing {
-            sdk.min_confidence = routing.min_confidence;
-            sdk.default_agent_routes = routing
-                .agents
-                .as_ref()
-                .is_some_and(|agents| agents.default_agent_routes);
+    /// Chooses the executor of a message: the only place that decides it, for `run`, `test`, `chat` and `serve`.
+    fn choose(&self, names_command: bool, options: &ExecuteOptions) -> Choice {
+        let config = &self.variants.agent.config;
+        if config.routing.is_none() {
+            // Without routing the agent answers itself, unless a command was named and there is no loop either.
+            let has_loop = config.enabled_loop().is_some();
+            return if names_command && !has_loop && !self.is_nested {
+                Choice::Facade
+            } else {
+                Choice::Itself(None)
+            };
         }
-        let uses_files = selector.as_ref().is_some_and(|selector| selector.uses_files());
-        sdk.task = Arc::new(move |context| {
-            let mut task = selection_task(context);
-            if let Some(folder) = task.cwd.as_deref().filter(|_| uses_files) {
-                task.files = snapshot_files(folder);
-            }
-            task
-        });
-        // Without routing the agent answers itself, unless a command was named and there is no loop either.
-        let is_own = routing.is_none() && (!options.names_command || refiner.is_some() || is_nested);
-        let choice = if is_own {
-            AgentChoice::Own(config.name.clone())
-        } else {
-            AgentChoice::Selected(selector.map(|selector| selector as Arc<dyn Selector>))
-        };
-        let sdk = SdkExecutor::new(sdk, choice, Arc::clone(&variants) as _);
-        let open_legacy = OpenLegacy::default();
-        let mut facade = FacadeSettings::default();
-        facade.evidence = config.evidence.unwrap_or_default();
-        facade.sdk = Some(sdk.clone());
-        if let Some(routing) = &routing {
-            facade.chain.clone_from(&routing.chain);
-            facade.after_side_effects = routing.fallback.after_side_effects;
-            facade.fallback_on_error = routing
-                .skills
-                .as_ref()
-                .is_some_and(|skills| skills.fallback_on_error);
-            if routing.skills.is_some() {
-                let agents = Arc::new(AgentsOfSkills(Arc::clone(&variants)));
-                facade.skills =
-                    Some(Arc::new(Skills::new(skills, programs, agents)) as Arc<dyn SkillsRuntime>);
-            }
+        if names_command || options.force_sdk || options.disable_sdk {
+            return Choice::Facade;
         }
-        facade.legacy = legacy::legacy(&variants, options, stack, &open_legacy);
-        facade.hooks.clone_from(&options.hooks);
-        check_yaml_targets(&variants.agent, &variants.env)?;
-        facade.telemetry = sinks(&variants.agent, &redactor, &telemetry)?;
-        let has_sdk = facade.chain.contains(&ExecutorKind::Sdk);
-        Ok(Self {
-            variants,
-            facade,
-            sdk: Some(sdk).filter(|_| has_sdk),
-            open_legacy,
-            redactor,
-            telemetry,
-            is_nested,
-            steps,
-        })
+        if !self.settings.enabled {
+            Choice::Itself(Some(RoutingDecision::SdkNotEnabled))
+        } else if !self.settings.allows(PLAIN_COMMAND) {
+            Choice::Itself(Some(RoutingDecision::CommandNotAllowed))
+        } else {
+            Choice::Facade
+        }
+    }
+
+    /// Whether the facade of routing executes a command; otherwise the agent itself answers.
+    pub fn takes_facade(&self, context: &CommandContext, options: &ExecuteOptions) -> bool {
+        self.choose(!self.is_plain(context), options) == Choice::Facade
+    }
+
+    /// The executors of a message.
+    fn facade(&self, choice: Choice, names_command: bool) -> FacadeSettings {
+        let mut facade = match choice {
+            Choice::Facade => self.facade.clone(),
+            Choice::Itself(_) => self.itself.clone(),
+        };
+        if choice == Choice::Facade && !names_command && self.variants.agent.config.routing.is_some() {
+            let itself = legacy::Itself(Arc::clone(&self.variants));
+            facade.itself = Some(Arc::new(LegacyAgent::new(Box::new(itself))));
+        }
+        facade
+    }
+
+    fn is_plain(&self, context: &CommandContext) -> bool {
+        if self.is_nested {
+            context.command.name.eq_ignore_ascii_case(PLAIN_COMMAND)
+        } else {
+            !self.names_command
+        }
     }
 
     /// The agent.
@@ -287,8 +258,11 @@ impl RoutedAgent {
         options: &ExecuteOptions,
     ) -> Result<RoutedExecution, RoutedError> {
         refine::refuse_repeated_side_effects(&self.variants).await?;
+        let names_command = !self.is_plain(context);
+        let choice = self.choose(names_command, options);
+        let mut settings = self.facade(choice, names_command);
         if self.is_nested {
-            let facade = ExecutionFacade::new(self.facade.clone());
+            let facade = ExecutionFacade::new(settings);
             let execution = facade.execute_explained(context, options).await?;
             return Ok(RoutedExecution {
                 execution,
@@ -303,9 +277,7 @@ impl RoutedAgent {
                 recorder.step(rules, step, &redactor);
             }
         }));
-        let mut settings = self.facade.clone();
         settings.turns = Some(Arc::clone(&recorder) as Arc<dyn TurnObserver>);
-        let facade = ExecutionFacade::new(settings);
         let task = context.command.task();
         let agent = self.agent();
         let run = StoredRun {
@@ -315,11 +287,7 @@ impl RoutedAgent {
             task: &task,
             redactor: &self.redactor,
         };
-        let execute = async {
-            let outcome = facade.execute_explained(context, options).await;
-            self.end_run(&recorder, context, &outcome);
-            outcome
-        };
+        let execute = self.execute_recorded(choice, settings, context, options, &recorder);
         let store = async {
             let path = event_store::event_store_path(&agent.path, Some(&agent.config));
             match event_store::open_event_store(&path).await {
@@ -341,51 +309,75 @@ impl RoutedAgent {
         })
     }
 
-    fn end_run(
+    /// Executes a message and ends its events.
+    async fn execute_recorded(
         &self,
-        recorder: &Recorder,
+        choice: Choice,
+        settings: FacadeSettings,
         context: &CommandContext,
-        outcome: &Result<Execution, FacadeError>,
-    ) {
-        let (mut details, answer, error, was_streamed) = match outcome {
-            Ok(execution) => {
-                let answer = execution.result.output.get("output").map(output_text);
-                let error = match execution.verdict {
-                    Verdict::Failed(_) | Verdict::Blocked | Verdict::Cancelled => {
-                        Some(execution.result.errors.join("; "))
-                    }
-                    _ => None,
-                };
-                let was_streamed = execution.mode == Some(ExecutorKind::Sdk);
-                let details = execution_json(context, execution);
-                (details, answer, error, was_streamed)
-            }
+        options: &ExecuteOptions,
+        recorder: &Recorder,
+    ) -> Result<Execution, FacadeError> {
+        let facade = ExecutionFacade::new(settings);
+        let mut outcome = facade.execute_explained(context, options).await;
+        if let (Choice::Itself(Some(code)), Ok(execution)) = (choice, &mut outcome)
+            && let Some(details) = &mut execution.attempt
+            && details.attempt.routing_decision == RoutingDecision::SdkExecuted
+        {
+            details.attempt.routing_decision = code;
+        }
+        let details = match &outcome {
+            Ok(execution) => execution_json(context, execution),
             Err(error) => {
-                let attempt = match error {
-                    FacadeError::NoExecutor { attempt, .. } => attempt.as_deref(),
-                    _ => None,
+                let FacadeError::NoExecutor { attempt, .. } = error else {
+                    return outcome;
                 };
-                let details =
-                    json!({"command": context.command, "attempt": attempt, "error": error.to_string()});
-                (details, None, Some(error.to_string()), false)
+                json!({"command": context.command, "attempt": attempt, "error": error.to_string()})
             }
         };
-        self.redactor.mask_value(&mut details);
-        recorder.end(
-            answer.as_deref(),
-            was_streamed,
-            error.as_deref(),
-            json!({EXECUTION_FIELD: details}),
-        );
+        let record = self.executor_record(choice, context, &outcome);
+        let mut stored = serde_json::to_value(&record).unwrap_or_default();
+        if let (Some(stored), Value::Object(details)) = (stored.as_object_mut(), details) {
+            stored.extend(details);
+        }
+        self.redactor.mask_value(&mut stored);
+        let details = JsonMap::from_iter([(EXECUTION_FIELD.to_owned(), stored)]);
+        recorder.end(ending(&outcome), record, details);
+        outcome
+    }
+
+    /// The backend of routed commands; `None` if `routing.chain` leaves it out.
+    fn sdk(&self) -> Option<&SdkExecutor> {
+        let sdk = self.facade.sdk.as_ref();
+        sdk.filter(|_| self.facade.chain.contains(&ExecutorKind::Sdk))
     }
 
     /// Returns the plan of a command. Nothing is started or asked.
     pub async fn plan(&self, context: &CommandContext, options: &ExecuteOptions) -> RoutedPlan {
-        let details: Option<AttemptDetails> = match &self.sdk {
+        let names_command = !self.is_plain(context);
+        let choice = self.choose(names_command, options);
+        let facade = self.facade(choice, names_command);
+        let sdk = facade
+            .sdk
+            .as_ref()
+            .filter(|_| facade.chain.contains(&ExecutorKind::Sdk));
+        let details = match sdk {
             Some(sdk) => Some(sdk.explain(context, options).await),
             None => None,
         };
-        plan::plan(&self.variants, &self.facade, context, details)
+        let mut plan = plan::plan(&self.variants, &facade, context, details);
+        let decision = plan.sdk.as_ref().map(|details| details.attempt.routing_decision);
+        let is_left = decision.is_some_and(RoutingDecision::leaves_agent_itself);
+        if plan.executor.is_none() && is_left && facade.itself.is_some() {
+            plan.executor = Some(ExecutorKind::Legacy);
+        }
+        if let (Choice::Itself(Some(code)), Some(details)) = (choice, &mut plan.sdk)
+            && details.attempt.routing_decision == RoutingDecision::SdkExecuted
+        {
+            details.attempt.routing_decision = code;
+            details.attempt.fallback_reason = self.settings.why_itself(code);
+        }
+        plan
     }
 
     /// Masks secrets in a value, as in everything that is written.
@@ -393,99 +385,16 @@ impl RoutedAgent {
         self.redactor.mask_value(value);
     }
 
-    /// Ends everything that was started, and waits for it.
+    /// Ends everything that was started here, and waits for it.
     pub async fn close(self) {
-        let Self {
-            variants,
-            facade,
-            sdk,
-            mut open_legacy,
-            telemetry,
-            ..
-        } = self;
-        drop((facade, sdk));
-        open_legacy.close().await;
-        if let Some(open) = Arc::into_inner(variants).and_then(|variants| variants.open.into_inner())
-            && let Err(error) = open.close_traced().await
-        {
-            tracing::warn!(target: "holodeck::routing", %error, "the agent did not end cleanly");
+        self.close_parts().await;
+        if self.variants.owns_open {
+            telemetry::finish(&self.telemetry).await;
         }
-        telemetry::finish(&telemetry).await;
     }
-}
 
-/// The text of an output.
-fn output_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// Everything about an execution, as it is stored and explained.
-pub fn execution_json(context: &CommandContext, execution: &Execution) -> Value {
-    json!({
-        "command": context.command,
-        "mode": execution.mode.map(ExecutorKind::as_str),
-        "result": execution.result,
-        "details": execution.attempt,
-        "failed_executors": execution.failed,
-        "hooks": execution.hooks,
-    })
-}
-
-/// The loop of an agent.
-fn refiner(
-    variants: &Arc<Variants>,
-    options: &RoutedOptions,
-    steps: &StepSlot,
-) -> Result<Option<Arc<dyn Refiner>>, RoutedError> {
-    let Some(config) = variants.agent.config.enabled_loop() else {
-        return Ok(None);
-    };
-    let mut rules = LoopRules::of(config);
-    rules.threshold = options.threshold.unwrap_or(rules.threshold);
-    rules.max_iterations = options.max_iterations.unwrap_or(rules.max_iterations);
-    let quality = QualityLoop::new(rules)?;
-    Ok(Some(Arc::new(LoopRefiner {
-        quality,
-        scorer: options.scorer.clone(),
-        variants: Arc::clone(variants),
-        observer: options.on_iteration.clone(),
-        steps: Arc::clone(steps),
-    })))
-}
-
-/// The sinks of `telemetry:` and `observability:`.
-fn sinks(
-    agent: &LoadedAgent,
-    redactor: &Arc<Redactor>,
-    telemetry: &Telemetry,
-) -> Result<Vec<Arc<dyn TelemetrySink>>, RoutedError> {
-    let mut sinks: Vec<Arc<dyn TelemetrySink>> = Vec::new();
-    if let Some(path) = agent
-        .config
-        .telemetry
-        .as_ref()
-        .and_then(|telemetry| telemetry.jsonl.as_ref())
-    {
-        let path = agent.resolve(Path::new(path));
-        let file = JsonLines::open(&path, Arc::clone(redactor));
-        let file = file.map_err(|source| RoutedError::Telemetry { path, source })?;
-        sinks.push(Arc::new(file));
-    }
-    if telemetry.is_on() {
-        sinks.push(Arc::new(Spans(telemetry.clone())));
-    }
-    Ok(sinks)
-}
-
-/// Exports events about commands as spans.
-struct Spans(Telemetry);
-
-impl TelemetrySink for Spans {
-    fn record(&self, record: &TelemetryRecord) -> io::Result<()> {
-        self.0.command_event(record.event.as_str(), &record.payload);
-        Ok(())
+    async fn close_parts(&self) {
+        self.open_legacy.close().await;
+        self.variants.close().await;
     }
 }

@@ -5,10 +5,10 @@
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 use holodeck_model::{CaseId, DiskFiles, Redactor, identify_cases};
-use holodeck_reports::{Comparison, GateOptions, ReadRunError, RunReader, compare};
+use holodeck_reports::{ComparedRun, Comparison, GateOptions, ReadRunError, RunReader, compare};
 use holodeck_runs::{AgentRuns, LATEST, RunOwner, RunStore, is_path};
 
-use crate::{EnvironmentError, agent::environment::environment, load, redactor};
+use crate::{EnvironmentError, agent::environment::environment, load, redactor, test::prepare::WITHOUT_LOOP};
 
 /// Why two runs cannot be compared.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +34,11 @@ pub enum CompareError {
         /// The run.
         run: String,
     },
+    /// One of the runs left out the quality loop.
+    #[error(
+        "the answers of one of the runs are those of the quality loop, and the other was run with `--without-loop`"
+    )]
+    LoopDiffers,
     /// One of the runs.
     #[error(transparent)]
     Read(#[from] ReadRunError),
@@ -86,6 +91,10 @@ pub fn compare_runs(
         return Err(CompareError::WithoutChain {
             run: run.info().name.clone(),
         });
+    }
+    let is_without_loop = |run: &ComparedRun| run.info().agent_parts.contains_key(WITHOUT_LOOP);
+    if is_without_loop(&before) != is_without_loop(&after) {
+        return Err(CompareError::LoopDiffers);
     }
     let comparison = compare(&reader, &before, &after, options)?;
     Ok(Compared { comparison, redactor })

@@ -9,12 +9,13 @@ mod settings;
 
 use std::{num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
 
-use holodeck_backend_api::Occasion;
+use holodeck_backend_api::{AgentBackend, Occasion};
 use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_eval::JUDGE_PROMPTS;
+use holodeck_judging::JudgeSettings;
 use holodeck_model::{
     CaseIdentity, CheckIdentities, Combination, DiskFiles, Env, GraderFiles, Partial, ResolvedAgent, Shard,
-    Spent, case_label, identify_cases,
+    SideEffectGate, Spent, case_label, identify_cases,
 };
 use holodeck_runner::{
     AnswerLoop, Budget, CurrentDeciders, FailedIn, OnFailure, Plan, PlanError, RunControl, RunError,
@@ -24,6 +25,7 @@ use holodeck_runner::{
 use holodeck_runs::{
     AgentRuns, CaseTrials, Journal, Member, RunFlags, RunUse, StoreError, StoredCombination, new_group,
 };
+use holodeck_turn::TurnRunner;
 use holodeck_yaml::LoadedAgent;
 
 use self::settings::{metadata, restore_options, settings};
@@ -39,7 +41,10 @@ use crate::{
         telemetry::TracedRun,
         turns::turn_runner,
     },
-    commands::{agents, quality::AgentLoop},
+    commands::{
+        quality::AgentLoop,
+        routed::{ExecutorError, task_router},
+    },
     test::{
         calibrated::{UncalibratedJudges, refuse_uncalibrated},
         dry_run::estimate,
@@ -77,6 +82,8 @@ pub struct TestOptions {
     pub resume: Option<String>,
     /// Resume a run although the agent changed; every report mentions it.
     pub accept_changes: bool,
+    /// Leave out the quality loop, as `chat` and `serve` do.
+    pub without_loop: bool,
     /// Time limit of a turn.
     pub timeout: Option<Duration>,
     /// Number of cases that run at a time.
@@ -91,6 +98,9 @@ pub struct TestOptions {
 
 /// More processes of MCP servers than this at a time are worth a warning.
 const MANY_PROCESSES: usize = 50;
+
+/// The part of an agent that answers without its quality loop. Runs with and without it are never mixed.
+pub(crate) const WITHOUT_LOOP: &str = "answers without the quality loop";
 
 /// The runs of a matrix that one command starts.
 #[derive(Clone, Debug)]
@@ -125,6 +135,9 @@ pub enum PrepareError {
         /// The run.
         run_id: String,
     },
+    /// Its routing.
+    #[error(transparent)]
+    Executor(#[from] ExecutorError),
     /// The run.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -167,7 +180,7 @@ fn describe_difference(with: bool, flag: &str) -> String {
 /// A run that is ready to start.
 pub struct PreparedTest {
     request: TestRequest,
-    open: OpenAgent,
+    open: Arc<OpenAgent>,
     plan: Plan,
     trials: Vec<CaseTrials>,
     every_case: bool,
@@ -176,7 +189,7 @@ pub struct PreparedTest {
 
 /// Prepares everything that a run needs; an error if something is missing or unsupported.
 pub async fn prepare_test(
-    agent: LoadedAgent,
+    mut agent: LoadedAgent,
     env: &Env,
     options: &TestOptions,
 ) -> Result<PreparedTest, PrepareError> {
@@ -192,6 +205,11 @@ pub async fn prepare_test(
     let journal = resume.as_deref().map(Journal::open).transpose()?;
     if let Some(journal) = &journal {
         warnings.extend(restore_options(&mut options, journal.header(), &agent)?);
+    }
+    if options.without_loop
+        && let Some(quality) = &mut Arc::make_mut(&mut agent.agent).config.quality_loop
+    {
+        quality.enabled = false;
     }
     let options = &options;
     let (mut checks, files_of_graders) = check_identities(&agent, env)?;
@@ -249,8 +267,11 @@ pub async fn prepare_test(
             checks = check_identities(&checked.agent, env)?.0;
         }
     }
-    let fingerprint = fingerprint(&checked.agent, env, checked.answers())
+    let mut fingerprint = fingerprint(&checked.agent, env, checked.answers())
         .map_err(|error| error.located(|field| checked.agent.locate(field)))?;
+    if options.without_loop {
+        fingerprint.insert(WITHOUT_LOOP.to_owned(), "1".to_owned());
+    }
     warnings.extend(plan.earlier.notes(&fingerprint));
     if let Some(journal) = &journal {
         // Checked before servers are started and indexes are built.
@@ -268,22 +289,28 @@ pub async fn prepare_test(
         .into_iter()
         .chain(inventory.warn_own_user());
     let own_model: Vec<String> = own_model.collect();
-    let open = Box::pin(checked.open()).await?;
+    let open = Arc::new(Box::pin(checked.open()).await?);
     warnings.extend_from_slice(open.warnings());
     warnings.extend(own_model);
+    let (router, agent_warnings) = match task_router(open.agent(), env, planned) {
+        Ok(router) => router,
+        Err(error) => {
+            let _ = open.close().await;
+            return Err(ExecutorError::from(error).into());
+        }
+    };
     let gate = options.open.side_effects;
     let pool = ModelPool::new(open.agent(), open.backends());
     let judges = pool.judges(&turns);
-    let answer_loop = AgentLoop::new(&open, &turns, judges.clone(), (Occasion::Test, gate));
-    let answer_loop = match answer_loop {
-        Ok(answer_loop) => answer_loop.map(|answer_loop| Arc::new(answer_loop) as Arc<dyn AnswerLoop>),
+    let executors = executors(&open, env, options.timeout, (&turns, &judges, gate));
+    let (backend, answer_loop) = match executors {
+        Ok(executors) => executors,
         Err(error) => {
             // What was started ends with the process otherwise.
             let _ = open.close().await;
-            return Err(OpenError::from(error).into());
+            return Err(error);
         }
     };
-    let (router, agent_warnings) = agents::task_router(open.agent(), planned);
     warnings.extend(agent_warnings);
     warn_of_processes(&open, &trials);
     metadata.mcp_servers = open.servers().records(&redactor);
@@ -294,7 +321,7 @@ pub async fn prepare_test(
         identities,
         fingerprint,
         accept_changes: options.accept_changes,
-        backend: open.backend().ok().cloned(),
+        backend,
         judge: pool.has_judges(Some(planned)).then_some(judges),
         answer_loop,
         trial_resources: open
@@ -324,6 +351,24 @@ pub async fn prepare_test(
         every_case,
         partial,
     })
+}
+
+/// The executor of the cases, if any of them asks the agent, and the loop that improves its answers.
+#[expect(clippy::type_complexity, reason = "the two parts of a request that answer")]
+fn executors(
+    open: &Arc<OpenAgent>,
+    env: &Env,
+    timeout: Option<Duration>,
+    (turns, judges, gate): (&TurnRunner, &JudgeSettings, SideEffectGate),
+) -> Result<(Option<Arc<dyn AgentBackend>>, Option<Arc<dyn AnswerLoop>>), PrepareError> {
+    if open.backend().is_err() {
+        return Ok((None, None));
+    }
+    let executor = open.executor(env, Occasion::Test, timeout)?;
+    let answer_loop = AgentLoop::new(open, &executor, turns, judges.clone(), (Occasion::Test, gate));
+    let answer_loop = answer_loop.map_err(OpenError::from)?;
+    let answer_loop = answer_loop.map(|answer_loop| Arc::new(answer_loop) as Arc<dyn AnswerLoop>);
+    Ok((Some(executor), answer_loop))
 }
 
 /// Warns if the servers of all trials together are more processes than the machine may have room for.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use holodeck::model::closest;
+use holodeck::model::{CHAT_COMMANDS, closest};
 
 /// A command typed in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +45,9 @@ pub(super) const HELP: &[(&str, &str, &str)] = &[
 ];
 
 impl Slash {
-    /// The command in a line; `None` if the line is a message.
-    pub(super) fn parse(line: &str) -> Option<Result<Self, String>> {
+    /// The command in a line; `None` if the line is a message, which may name one of the agent's commands. A name that is
+    /// almost one of these commands is a problem, and any other word that begins with a slash is text.
+    pub(super) fn parse(line: &str, of_agent: &[String]) -> Option<Result<Self, String>> {
         let line = line.trim();
         if matches!(line, "exit" | "quit") {
             return Some(Ok(Self::Quit));
@@ -74,12 +75,17 @@ impl Slash {
             "clear" => Self::Clear,
             "quit" | "exit" => Self::Quit,
             other => {
-                let names = HELP.iter().map(|(name, _, _)| name.trim_start_matches('/'));
-                let hint = closest(other, names).map_or_else(
-                    || "`/help` lists the commands".to_owned(),
-                    |name| format!("did you mean `/{name}`?"),
-                );
-                return Some(Err(format!("`/{other}` is not a command; {hint}")));
+                let is_it = |command: &String| command.trim().eq_ignore_ascii_case(other);
+                if of_agent.iter().any(is_it) {
+                    return None;
+                }
+                let names = CHAT_COMMANDS
+                    .into_iter()
+                    .chain(of_agent.iter().map(String::as_str));
+                let meant = closest(other, names)?;
+                return Some(Err(format!(
+                    "`/{other}` is not a command; did you mean `/{meant}`?"
+                )));
             }
         };
         Some(Ok(command))
@@ -94,37 +100,67 @@ mod tests {
 
     #[test]
     fn lines_are_commands_or_messages() {
-        assert_eq!(Slash::parse(" /help "), Some(Ok(Slash::Help)));
-        assert_eq!(Slash::parse("exit"), Some(Ok(Slash::Quit)));
+        assert_eq!(Slash::parse(" /help ", &[]), Some(Ok(Slash::Help)));
+        assert_eq!(Slash::parse("exit", &[]), Some(Ok(Slash::Quit)));
         assert_eq!(
-            Slash::parse("/attach a b.pdf"),
+            Slash::parse("/attach a b.pdf", &[]),
             Some(Ok(Slash::Attach("a b.pdf".into())))
         );
-        assert_eq!(Slash::parse("/save-as-test"), Some(Ok(Slash::SaveAsTest(None))));
         assert_eq!(
-            Slash::parse("/save-as-test order 7"),
+            Slash::parse("/save-as-test", &[]),
+            Some(Ok(Slash::SaveAsTest(None)))
+        );
+        assert_eq!(
+            Slash::parse("/save-as-test order 7", &[]),
             Some(Ok(Slash::SaveAsTest(Some("order 7".to_owned()))))
         );
         assert_eq!(
-            Slash::parse("/histroy"),
+            Slash::parse("/histroy", &[]),
             Some(Err(
                 "`/histroy` is not a command; did you mean `/history`?".to_owned()
             ))
         );
         assert_eq!(
-            Slash::parse("/export"),
+            Slash::parse("/export", &[]),
             Some(Err("`/export` needs a file".to_owned()))
         );
-        for message in ["hello", "exit now", "/etc/passwd is a file", "/", "// comment"] {
-            assert_eq!(Slash::parse(message), None, "{message}");
+        for message in [
+            "hello",
+            "exit now",
+            "/etc/passwd is a file",
+            "/",
+            "// comment",
+            "/summarize this",
+        ] {
+            assert_eq!(Slash::parse(message, &[]), None, "{message}");
         }
+    }
+
+    #[test]
+    fn own_commands_come_before_those_of_the_agent() {
+        let of_agent = ["review".to_owned(), "help".to_owned()];
+        assert_eq!(Slash::parse("/review src", &of_agent), None);
+        assert_eq!(Slash::parse("/REVIEW src", &of_agent), None);
+        assert_eq!(Slash::parse("/help", &of_agent), Some(Ok(Slash::Help)));
+        let misspelt = "`/reveiw` is not a command; did you mean `/review`?".to_owned();
+        assert_eq!(Slash::parse("/reveiw src", &of_agent), Some(Err(misspelt)));
+    }
+
+    #[test]
+    fn the_list_of_own_commands_is_whole() {
+        let listed = HELP.iter().map(|(name, _, _)| name.trim_start_matches('/'));
+        let mut listed: Vec<&str> = listed.chain(["exit"]).collect();
+        let mut known = CHAT_COMMANDS.to_vec();
+        listed.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(listed, known);
     }
 
     #[test]
     fn the_help_lists_every_command() {
         for (name, argument, _) in HELP {
             assert!(
-                matches!(Slash::parse(&format!("{name} {argument}")), Some(Ok(_))),
+                matches!(Slash::parse(&format!("{name} {argument}"), &[]), Some(Ok(_))),
                 "{name}"
             );
         }

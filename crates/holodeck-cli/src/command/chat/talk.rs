@@ -53,6 +53,11 @@ pub(super) struct Talk<'a> {
 }
 
 impl<'a> Talk<'a> {
+    /// The commands of the agent.
+    pub(super) fn commands(&self) -> &'a [String] {
+        self.chat.service().commands()
+    }
+
     pub(super) fn new(
         chat: &'a Chat,
         env: &'a Env,

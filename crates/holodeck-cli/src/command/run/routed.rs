@@ -214,6 +214,13 @@ pub(super) fn run(
     build_runtime()?.block_on(async {
         let mut interrupts = Interrupts::listen()?;
         let agent = RoutedAgent::new(agent, env, &options).map_err(|error| problem(&error, path))?;
+        let note = context
+            .cwd
+            .as_deref()
+            .and_then(|folder| agent.note_folder(folder));
+        if let Some(note) = note.filter(|_| terminal.verbosity() > Verbosity::Quiet) {
+            terminal.write_message(&format!("note: {}\n", format::printable(&note)));
+        }
         let mut run = Run {
             args,
             path,
@@ -383,13 +390,13 @@ impl Run<'_> {
                 self.write_json(&result, more, json!(attempt))?;
             }
         }
-        let has_routing = self.agent.agent().config.routing.is_some() || self.args.routing.names_command();
-        let unrouted = if has_routing { None } else { unanswered(error) };
+        let is_routed = self.agent.takes_facade(self.context, &self.options());
+        let unrouted = if is_routed { None } else { unanswered(error) };
         Ok(unrouted.unwrap_or_else(|| problem(error, self.path)).into())
     }
 }
 
-/// Why the agent did not answer, for an agent without routing: nothing else could have.
+/// Why the agent itself did not answer: nothing else could have.
 fn unanswered(error: &RoutedError) -> Option<Problem> {
     let RoutedError::NoExecutor(FacadeError::NoExecutor { attempt, .. }) = error else {
         return None;

@@ -202,6 +202,7 @@ fn problem(error: &CompareError, agent: &Path) -> Problem {
     let agent = &subject.argument;
     match error {
         CompareError::Read(ReadRunError::Journal(error)) => subject.journal(error),
+        CompareError::LoopDiffers => problem.with_hint("compare runs that both use it, or both leave it out"),
         CompareError::WithoutChain { .. } => {
             problem.with_hint("without `--gate`, the comparison is shown with a note")
         }

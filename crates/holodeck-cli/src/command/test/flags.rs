@@ -123,6 +123,9 @@ pub(super) struct HowArgs {
     /// Let agents of provider `anthropic` use the shell and write files; no effect on other providers.
     #[arg(long)]
     allow_side_effects: bool,
+    /// Leave out the agent's quality loop: test what `chat` and `serve` answer.
+    #[arg(long)]
+    without_loop: bool,
     /// Rebuild the indexes of the agent's tools even if they are up to date.
     #[arg(short, long)]
     force_ingest: bool,
@@ -146,6 +149,7 @@ impl HowArgs {
                 },
                 ..OpenOptions::default()
             },
+            without_loop: self.without_loop,
             timeout: self.timeout,
             parallel: self.parallel_test_cases,
             on_failure: if self.fail_fast {

@@ -158,6 +158,7 @@ fn head(cases: &[CaseReport], ended: &str, replayed: Option<Replayed>) -> Report
         merged_from: Vec::new(),
         partial: None,
         judge_steps: None,
+        quality_loop: None,
         agent_parts: std::collections::BTreeMap::new(),
     }
 }

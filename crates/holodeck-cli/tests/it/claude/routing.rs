@@ -193,3 +193,85 @@ fn a_skill_is_a_tool_of_the_cli() {
     let results = requests.last().unwrap().last_results();
     assert_eq!(results, [("notes: x".to_owned(), false)]);
 }
+
+#[test]
+fn a_message_has_one_executor_on_the_cli() {
+    for (commands, prompt, other, tools, executor) in [
+        (
+            "[run]",
+            "You review code.",
+            "Help.",
+            &["Read", "mcp__holodeck_tools__count"][..],
+            "reviewer (sdk, confidence 0.",
+        ),
+        (
+            "[review]",
+            "Help.",
+            "You review code.",
+            &[
+                "Glob",
+                "Grep",
+                "Read",
+                "mcp__holodeck_tools__count",
+                "mcp__holodeck_tools__other",
+            ][..],
+            "routed (agent, command_not_allowed)",
+        ),
+    ] {
+        let server = AnthropicServer::answering(|_| AnthropicReply::text("No bugs."));
+        let bench = bench(
+            "test_cases:\n- {input: look at src, evaluations: [{type: standard, metric: contains, value: No bugs}]}\n",
+            server,
+        );
+        let yaml = bench.project.read("agent.yaml");
+        let yaml = yaml.replace("commands: [review]", &format!("commands: {commands}"));
+        let yaml = yaml.replace("read: true, write: true", "read: true");
+        bench.project.write("agent.yaml", yaml);
+        bench.run(&["run", "look at src"]).exits(0);
+        let tested = bench.run(&["test", "--report", "markdown=report.md"]).exits(0);
+        assert!(tested.all().contains(executor), "{}", tested.all());
+        let report = bench.project.read("report.md").replace("\\_", "_");
+        assert!(report.contains(executor), "{report}");
+        bench.run(&["chat", "--once", "look at src"]).exits(0);
+        let requests = bench.server.finish();
+        assert_eq!(requests.len(), 3, "{commands}");
+        for request in &requests {
+            let system = request.system();
+            assert!(
+                system.iter().any(|text| text.contains(prompt)),
+                "{commands}: {system:?}"
+            );
+            assert!(
+                !system.iter().any(|text| text.contains(other)),
+                "{commands}: {system:?}"
+            );
+            let mut names = request.tool_names();
+            names.sort_unstable();
+            assert_eq!(names, tools, "{commands}");
+        }
+    }
+}
+
+#[test]
+fn a_recorded_specialist_is_replayed_without_the_cli() {
+    let server = AnthropicServer::answering(|_| AnthropicReply::text("No bugs."));
+    let bench = bench(
+        "test_cases:\n- {input: look at src, evaluations: [{type: standard, metric: contains, value: No bugs}]}\n",
+        server,
+    );
+    let yaml = bench.project.read("agent.yaml");
+    bench.project.write(
+        "agent.yaml",
+        yaml.replace("commands: [review]", "commands: [run]"),
+    );
+    bench.run(&["test", "--record", "tape.jsonl"]).exits(0);
+    assert_eq!(bench.server.finish().len(), 1);
+    bench.project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
+    bench.project.write(
+        "agents/reviewer.md",
+        REVIEWER.replace("You review code.", "You review it."),
+    );
+    // The program of `legacy` does not make up for what is not recorded.
+    let missed = bench.project.run(&["test", "--replay", "tape.jsonl"]).exits(3);
+    assert!(missed.all().contains("holds no answer"), "{}", missed.all());
+}

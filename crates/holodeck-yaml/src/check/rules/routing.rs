@@ -1,6 +1,6 @@
 //! Checks which specialist agent executes a command, and what executes it otherwise.
 
-use holodeck_model::{Code, Diagnostic, FileKind, SelectionAlgorithm};
+use holodeck_model::{CHAT_COMMANDS, Code, Diagnostic, FileKind, SelectionAlgorithm, closest, printable};
 
 use super::{Rules, View};
 
@@ -11,6 +11,7 @@ const KEYWORD_ONLY: &str = "it acts with `algorithm: keyword-v1` in `routing.age
 const ORDER: [&str; 3] = ["sdk", "skills", "legacy"];
 
 pub(super) fn check_routing(rules: &mut Rules<'_>, agent: &View) {
+    check_served_commands(rules, agent);
     let Some(routing) = rules.child(agent, "routing") else {
         return;
     };
@@ -18,12 +19,71 @@ pub(super) fn check_routing(rules: &mut Rules<'_>, agent: &View) {
         check_agents(rules, &agents);
     }
     check_chain(rules, &routing);
+    check_chat_commands(rules, &routing);
     if let Some(skills) = rules.child(&routing, "skills") {
         check_folder(rules, &skills, "directory");
     }
     if let Some(legacy) = rules.child(&routing, "legacy") {
         check_legacy(rules, &legacy);
     }
+}
+
+/// A client can only name a command that may be routed: nothing would execute another one.
+fn check_served_commands(rules: &mut Rules<'_>, agent: &View) {
+    let Some(serve) = rules.child(agent, "serve") else {
+        return;
+    };
+    let routing = rules.child(agent, "routing");
+    let routed = routing.map_or_else(Vec::new, |routing| rules.texts(&routing, "commands"));
+    for (index, (node, name)) in rules.texts(&serve, "commands").into_iter().enumerate() {
+        if routed.iter().any(|(_, known)| is_same(known, name)) {
+            continue;
+        }
+        let message = format!(
+            "`{}` in `serve.commands` is not in `routing.commands`",
+            printable(name)
+        );
+        let mut diagnostic = Diagnostic::error(Code::InconsistentValues, message)
+            .about(
+                serve
+                    .path
+                    .with_key("commands", node)
+                    .with_index(index, node)
+                    .pointer(None),
+            )
+            .with_help("add it to `routing.commands`, or remove it here");
+        if let Some(meant) = closest(name, routed.iter().map(|(_, known)| *known)) {
+            diagnostic = diagnostic.with_inline(format!("did you mean `{meant}`?"));
+        }
+        let place = rules.tree.place(node);
+        rules.add(place, diagnostic);
+    }
+}
+
+/// A command with the name of one that `holodeck chat` has itself can't be named there.
+fn check_chat_commands(rules: &mut Rules<'_>, routing: &View) {
+    for (index, (node, name)) in rules.texts(routing, "commands").into_iter().enumerate() {
+        if !CHAT_COMMANDS.iter().any(|own| is_same(own, name)) {
+            continue;
+        }
+        let name = printable(name);
+        let message = format!("`/{name}` is a command of `holodeck chat` itself, so it can't be used there");
+        let diagnostic = Diagnostic::warning(Code::InconsistentValues, message)
+            .about(
+                routing
+                    .path
+                    .with_key("commands", node)
+                    .with_index(index, node)
+                    .pointer(None),
+            )
+            .with_help("choose another name; `run --command`, `command:` of a case and `serve` can use it");
+        let place = rules.tree.place(node);
+        rules.add(place, diagnostic);
+    }
+}
+
+fn is_same(one: &str, other: &str) -> bool {
+    one.trim().eq_ignore_ascii_case(other.trim())
 }
 
 fn check_agents(rules: &mut Rules<'_>, agents: &View) {

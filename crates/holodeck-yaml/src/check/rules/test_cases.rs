@@ -1,6 +1,6 @@
 //! Checks test cases and turns.
 
-use holodeck_model::{Code, Diagnostic, StandardMetricName, ToolNames};
+use holodeck_model::{Code, Diagnostic, StandardMetricName, ToolNames, closest, printable};
 
 use super::{
     Rules, View,
@@ -12,8 +12,9 @@ use super::{
 use crate::yaml::NodeId;
 
 /// The fields that belong in the turns if there are turns.
-const PER_TURN: [&str; 8] = [
+const PER_TURN: [&str; 9] = [
     "input",
+    "command",
     "ground_truth",
     "expected_tools",
     "expected_tools_order",
@@ -54,6 +55,7 @@ pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Op
         check_conversation_metrics(rules, &case);
         check_question(rules, &case, &names);
         check_expected_agent(rules, agent, &case);
+        check_command(rules, agent, &case);
         let turns = rules.list(&case, "turns");
         if rules.has(&case, "user") && !turns.is_empty() {
             rules.report_conflict(&case, "turns", "user");
@@ -74,6 +76,7 @@ pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Op
         for turn in &turns {
             check_metrics(rules, turn, "evaluations");
             check_question(rules, turn, &names);
+            check_command(rules, agent, turn);
         }
     }
 }
@@ -105,6 +108,42 @@ fn check_expected_agent(rules: &mut Rules<'_>, agent: &View, case: &View) {
         let place = entry.key_place;
         rules.add(place, diagnostic);
     }
+}
+
+/// A question can only be a command that may be routed: nothing would execute another one.
+fn check_command(rules: &mut Rules<'_>, agent: &View, owner: &View) {
+    let Some(command) = rules.text(owner, "command") else {
+        return;
+    };
+    let routing = rules.child(agent, "routing");
+    let routed = routing.map_or_else(Vec::new, |routing| rules.texts(&routing, "commands"));
+    let routed: Vec<&str> = routed.into_iter().map(|(_, name)| name).collect();
+    let is_known = |known: &&str| known.trim().eq_ignore_ascii_case(command.trim());
+    let (message, help) = if routed.iter().any(is_known) {
+        if !rules.has(owner, "user") || rules.has(owner, "input") {
+            return;
+        }
+        let message = format!("`command`{} needs `input`", rules.owner_suffix(owner));
+        (message, "the first question of the case is the command")
+    } else {
+        let message = format!(
+            "`command`{} is `{}`, which is not in `routing.commands`",
+            rules.owner_suffix(owner),
+            printable(command),
+        );
+        (
+            message,
+            "add it to `routing.commands`: nothing else is executed as a command",
+        )
+    };
+    let mut diagnostic = Diagnostic::error(Code::InconsistentValues, message)
+        .about(owner.path.pointer(Some("command")))
+        .with_help(help);
+    if let Some(meant) = closest(command, routed.iter().copied()) {
+        diagnostic = diagnostic.with_inline(format!("did you mean `{meant}`?"));
+    }
+    let place = rules.value_place(owner, "command");
+    rules.add(place, diagnostic);
 }
 
 /// Reports more trials that must pass than there are, where a case cannot pass. `execution` has the values that a case

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use holodeck_model::{AgentsConfig, RoutingCase, RoutingDecision, SelectionAlgorithm, TaskRoute, TaskRouter};
+use holodeck_model::{AgentsConfig, RoutingCase, RoutingDecision, SelectionAlgorithm, TaskRoute};
 use holodeck_orchestrator::{AgentSelector, Route, SelectedBy, SelectionTask};
 use serde::Serialize;
 
@@ -111,29 +111,6 @@ impl LoadedAgents {
             },
             ..self.clone()
         }
-    }
-}
-
-/// Routes the tasks of test cases.
-pub(crate) struct SelectorRouter {
-    agents: LoadedAgents,
-    selector: AgentSelector,
-}
-
-impl SelectorRouter {
-    pub(super) fn new(agents: LoadedAgents) -> Self {
-        let selector = agents.selector();
-        Self { agents, selector }
-    }
-}
-
-impl TaskRouter for SelectorRouter {
-    fn route(&self, task: &str) -> TaskRoute {
-        let task = SelectionTask {
-            text: task.to_owned(),
-            ..SelectionTask::default()
-        };
-        task_route(self.agents.route(&self.selector, &task))
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use holodeck_backend_api::Occasion;
+use holodeck_backend_api::{BackendError, Occasion};
 use holodeck_model::{Code, Diagnostic, DiskFiles, Env, ResolvedAgent, Severity};
 use holodeck_orchestrator::{
     ExecuteOptions, ExecutorCall, ExecutorFailure, ExecutorOutput, FailureClass, KnownTools, LegacyAgent,
@@ -80,8 +80,8 @@ fn shown(paths: &[PathBuf]) -> String {
 pub(super) struct OpenLegacy(Arc<OnceCell<OpenAgent>>);
 
 impl OpenLegacy {
-    pub(super) async fn close(&mut self) {
-        if let Some(open) = Arc::get_mut(&mut self.0).and_then(OnceCell::take) {
+    pub(super) async fn close(&self) {
+        if let Some(open) = self.0.get() {
             // Its answer is there already.
             let _ = open.close_traced().await;
         }
@@ -120,6 +120,7 @@ pub(super) fn legacy(
     let path = legacy.agent?.path();
     Some(Arc::new(OtherAgent {
         path,
+        is_recorded: variants.is_recorded(),
         env: variants.env.clone(),
         options: options.clone(),
         stack: stack.to_vec(),
@@ -148,6 +149,11 @@ impl LegacyOpening for OtherModel {
         let variants = &*self.variants;
         let name = self.specialist.model.name.clone();
         let broken = |error: String| ExecutorFailure::broken(format!("`routing.legacy.backend`: {error}"));
+        if !variants.owns_open {
+            // It shares the answers, limits and prices of the agent that is open.
+            let ready = self.shared(variants).await;
+            return Ok((ready.map_err(|error| broken(error.to_string()))?, name));
+        }
         let agent = Arc::new(self.specialist.clone().of(&variants.agent));
         let loaded = LoadedAgent {
             agent: Arc::clone(&agent),
@@ -176,9 +182,41 @@ impl LegacyOpening for OtherModel {
     }
 }
 
+impl OtherModel {
+    /// The model as another task of the agent that is open.
+    async fn shared(&self, variants: &Variants) -> Result<ReadyAgent, BackendError> {
+        let open = variants.opened().await?;
+        let backend = open
+            .specialist(self.specialist.clone(), variants.occasion.0)
+            .await?;
+        let agent = self.specialist.clone().of(&variants.agent);
+        let prices = open.backends().price_list().clone();
+        let turns = turn_runner(&agent, &variants.env, variants.timeout, prices);
+        Ok(ReadyAgent {
+            backend,
+            turns: turns.map_err(|error| BackendError::init(error.to_string()))?,
+            tools: KnownTools::default(),
+        })
+    }
+}
+
+/// The agent itself, for plain messages that no specialist takes.
+pub(super) struct Itself(pub(super) Arc<Variants>);
+
+#[async_trait]
+impl LegacyOpening for Itself {
+    async fn open(&self) -> Result<(ReadyAgent, String), ExecutorFailure> {
+        let ready = Box::pin(self.0.own(None)).await;
+        let ready = ready.map_err(|error| ExecutorFailure::from(&error))?;
+        Ok((ready, self.0.agent.config.name.clone()))
+    }
+}
+
 /// Another agent file.
 struct OtherAgent {
     path: PathBuf,
+    /// Whether answers are recorded or replayed, which those of another agent are not.
+    is_recorded: bool,
     env: Env,
     options: RoutedOptions,
     stack: Vec<PathBuf>,
@@ -188,6 +226,11 @@ struct OtherAgent {
 impl LegacyExecutor for OtherAgent {
     async fn execute(&self, call: &ExecutorCall) -> Result<ExecutorOutput, ExecutorFailure> {
         let shown = self.path.display();
+        if self.is_recorded {
+            return Err(ExecutorFailure::broken(format!(
+                "`{shown}` is always asked itself: its answers can be neither recorded nor replayed"
+            )));
+        }
         let path = canonical(&self.path);
         if self.stack.contains(&path) {
             return Err(ExecutorFailure::broken(format!(

@@ -1,41 +1,76 @@
-//! Stores an execution as a run: its turns as events, and in the last event everything about how it was executed.
+//! The traces of an execution: the events of its turns as those of one answer, its result, and in a store a run
+//! whose last event has everything about how it was executed.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicU32, Ordering},
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
 };
 
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    Approval, BackendEvent, EventStream, ExecutionResult, Outcome, StopReason, ToolCall, ToolResult,
+    BackendError, BackendEvent, EventStream, ExecutionResult, Outcome, ResultFold, StopReason,
 };
 use holodeck_chat::{LOCAL_USER, mask_events};
 use holodeck_events::{Clock, EventStore, Ids, NewRun, RandomIds, Recording, RunNote, SystemClock};
-use holodeck_model::{JsonMap, Provider, Redactor, ResolvedAgent, events::SessionStart};
+use holodeck_model::{
+    ExecutorRecord, JsonMap, Provider, Redactor, ResolvedAgent, TokenUsage, events::SessionStart,
+};
 use holodeck_orchestrator::{LoopRules, LoopStep, TurnObserver};
+use holodeck_turn::TurnRecord;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// The field of a run's last event that has everything about its execution.
-pub const EXECUTION_FIELD: &str = "execution";
+/// The events of an answer.
+pub(super) type AnswerEvents = UnboundedReceiver<Result<BackendEvent, BackendError>>;
 
 /// The type of the events with the steps of a loop: its `rules`, and the `step`.
 pub const LOOP_STEP: &str = "loop_step";
 
-/// The events and notes of a run on their way to the store.
+/// The events and notes of an answer on their way to who asked or to the store.
 pub(super) struct Recorded {
-    events: UnboundedReceiver<BackendEvent>,
+    pub(super) events: AnswerEvents,
     notes: tokio::sync::Mutex<UnboundedReceiver<RunNote>>,
 }
 
-/// Passes the events of all turns to the recording, as those of one run.
+/// Passes the events of all turns on, as those of one answer.
 pub(super) struct Recorder {
-    events: UnboundedSender<BackendEvent>,
+    events: UnboundedSender<Result<BackendEvent, BackendError>>,
     notes: UnboundedSender<RunNote>,
     turn: AtomicU32,
     /// Whether a message is not complete.
     is_open: AtomicBool,
+    turns: Mutex<Turns>,
     details: Mutex<JsonMap>,
+}
+
+/// The turns of an execution so far.
+#[derive(Default)]
+struct Turns {
+    fold: ResultFold,
+    results: Vec<ExecutionResult>,
+    /// The usage of all of them; `None` if it is not known of one.
+    used: Option<(Option<TokenUsage>, Option<f64>)>,
+    error: Option<BackendError>,
+    /// The ids of calls in this turn, and in those before.
+    calls: HashSet<String>,
+    earlier_calls: HashSet<String>,
+}
+
+/// How an execution ended.
+pub(super) enum Ending {
+    /// With this answer.
+    Answered(String),
+    /// An executor ran, and did not do what was asked.
+    Failed {
+        answer: String,
+        reason: String,
+    },
+    /// Nothing executed it, or its executor could not be run.
+    Broken(String),
+    Cancelled,
 }
 
 impl Recorder {
@@ -47,6 +82,7 @@ impl Recorder {
             notes,
             turn: AtomicU32::new(0),
             is_open: AtomicBool::new(false),
+            turns: Mutex::default(),
             details: Mutex::default(),
         };
         let recorded = Recorded {
@@ -69,29 +105,38 @@ impl Recorder {
         }
     }
 
-    /// Ends the run. An answer that no turn wrote becomes its last message.
-    pub(super) fn end(&self, answer: Option<&str>, was_streamed: bool, error: Option<&str>, details: Value) {
+    /// Ends the answer. A text that no turn wrote becomes its last message.
+    pub(super) fn end(&self, ending: Ending, execution: ExecutorRecord, details: JsonMap) {
         self.close_message(StopReason::aborted());
-        if let Value::Object(fields) = details {
-            *self.details.lock().unwrap_or_else(PoisonError::into_inner) = fields;
-        }
-        if let Some(text) = answer.filter(|text| !was_streamed && !text.is_empty()) {
-            self.send(BackendEvent::Text {
-                text: text.to_owned(),
-            });
-            self.close_message(StopReason::EndTurn);
-        }
-        self.send(BackendEvent::End(Box::new(ExecutionResult {
-            response: answer.unwrap_or_default().to_owned(),
-            num_turns: 1,
-            outcome: match error {
-                Some(reason) => Outcome::Failed {
-                    reason: reason.to_owned(),
-                },
-                None => Outcome::Completed,
-            },
-            ..ExecutionResult::default()
-        })));
+        *self.details.lock().unwrap_or_else(PoisonError::into_inner) = details;
+        let execution = Box::new(execution);
+        self.send(BackendEvent::Executed(execution.clone()));
+        let error = self.turns().error.clone();
+        let ending = match (ending, error) {
+            // A recording that has no answer is never made up for by another executor.
+            (_, Some(miss @ BackendError::ReplayMiss(_))) => Err(miss),
+            (Ending::Broken(_), Some(error)) => Err(error),
+            (Ending::Broken(reason), None) => Err(BackendError::init(reason)),
+            (Ending::Cancelled, _) => Err(BackendError::Cancelled),
+            (Ending::Answered(answer), _) => Ok((answer, Outcome::Completed)),
+            (Ending::Failed { answer, reason }, _) => Ok((answer, Outcome::Failed { reason })),
+        };
+        let end = ending.map(|(answer, outcome)| {
+            let is_last = self.turns().results.last().map(|result| &result.response) == Some(&answer);
+            if !is_last && !answer.is_empty() {
+                self.send(BackendEvent::Text { text: answer.clone() });
+                self.close_message(StopReason::EndTurn);
+            }
+            let mut result = self.turns().result(answer, outcome);
+            result.execution = Some(execution);
+            BackendEvent::End(Box::new(result))
+        });
+        // Without a receiver the recording has failed, which is reported there.
+        let _ = self.events.send(end);
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn close_message(&self, stop_reason: StopReason) {
@@ -108,8 +153,8 @@ impl Recorder {
         if matches!(event, BackendEvent::Text { .. }) {
             self.is_open.store(true, Ordering::Relaxed);
         }
-        // Without a receiver the recording has failed, which is reported there.
-        let _ = self.events.send(event);
+        self.turns().fold.observe(&event);
+        let _ = self.events.send(Ok(event));
     }
 
     fn extra(&self) -> JsonMap {
@@ -120,10 +165,34 @@ impl Recorder {
     }
 }
 
+impl Turns {
+    /// The result of the execution, whose answer is that of one of the turns, or a text that no turn wrote.
+    fn result(&mut self, answer: String, outcome: Outcome) -> ExecutionResult {
+        let all = std::mem::take(&mut self.fold).finish(outcome);
+        let of_answer = self.results.iter().rev().find(|result| result.response == answer);
+        let of_answer = of_answer.cloned().unwrap_or_default();
+        let (token_usage, cost_usd) = self.used.unwrap_or_default();
+        ExecutionResult {
+            response: answer,
+            token_usage,
+            cost_usd,
+            structured_output: of_answer.structured_output,
+            number_odds: of_answer.number_odds,
+            thinking: of_answer.thinking,
+            model: of_answer.model,
+            truncated_by: of_answer.truncated_by,
+            ..all
+        }
+    }
+}
+
 impl TurnObserver for Recorder {
     fn on_turn(&self) {
         self.close_message(StopReason::aborted());
         self.turn.fetch_add(1, Ordering::Relaxed);
+        let mut turns = self.turns();
+        let ended = std::mem::take(&mut turns.calls);
+        turns.earlier_calls.extend(ended);
     }
 
     fn on_event(&self, event: &BackendEvent) {
@@ -136,35 +205,66 @@ impl TurnObserver for Recorder {
             _ => {}
         }
         let turn = self.turn.load(Ordering::Relaxed);
-        let _ = self.events.send(in_turn(event.clone(), turn));
+        let event = {
+            let mut turns = self.turns();
+            if let BackendEvent::ToolCall(call) = event {
+                turns.calls.insert(call.call_id.clone());
+            }
+            in_turn(event.clone(), turn, &turns.earlier_calls)
+        };
+        self.send(event);
+    }
+
+    fn on_turn_end(&self, record: &TurnRecord, error: Option<&BackendError>) {
+        let mut turns = self.turns();
+        turns.results.push(record.result.clone());
+        let usage = |own: TokenUsage, more: TokenUsage| {
+            let mut sum = own;
+            sum += more;
+            sum
+        };
+        turns.used = Some(match turns.used {
+            None => (record.usage, record.cost_usd),
+            Some((tokens, cost)) => (
+                tokens.zip(record.usage).map(|(own, more)| usage(own, more)),
+                cost.zip(record.cost_usd).map(|(own, more)| own + more),
+            ),
+        });
+        let is_miss = |error: &BackendError| matches!(error, BackendError::ReplayMiss(_));
+        if !turns.error.as_ref().is_some_and(is_miss) {
+            turns.error = error.cloned();
+        }
     }
 }
 
-/// The event with ids of calls that no other turn of the run has.
-fn in_turn(event: BackendEvent, turn: u32) -> BackendEvent {
-    if turn < 2 {
-        return event;
-    }
-    let id = |id: &str| format!("{turn}:{id}");
+/// The event with ids of calls that no `earlier` turn of the execution has.
+fn in_turn(event: BackendEvent, turn: u32, earlier: &HashSet<String>) -> BackendEvent {
+    let id = |id: String| {
+        if earlier.contains(&id) {
+            format!("{turn}:{id}")
+        } else {
+            id
+        }
+    };
     match event {
-        BackendEvent::ToolCall(call) => BackendEvent::ToolCall(ToolCall {
-            call_id: id(&call.call_id),
-            ..call
-        }),
-        BackendEvent::ToolResult(result) => BackendEvent::ToolResult(ToolResult {
-            call_id: id(&result.call_id),
-            ..result
-        }),
-        BackendEvent::ApprovalDecided(approval) => BackendEvent::ApprovalDecided(Approval {
-            call_id: id(&approval.call_id),
-            ..approval
-        }),
+        BackendEvent::ToolCall(mut call) => {
+            call.call_id = id(call.call_id);
+            BackendEvent::ToolCall(call)
+        }
+        BackendEvent::ToolResult(mut result) => {
+            result.call_id = id(result.call_id);
+            BackendEvent::ToolResult(result)
+        }
+        BackendEvent::ApprovalDecided(mut approval) => {
+            approval.call_id = id(approval.call_id);
+            BackendEvent::ApprovalDecided(approval)
+        }
         BackendEvent::Nested {
             parent_call_id,
             event,
         } => BackendEvent::Nested {
-            parent_call_id: id(&parent_call_id),
-            event: Box::new(in_turn(*event, turn)),
+            parent_call_id: id(parent_call_id),
+            event: Box::new(in_turn(*event, turn, earlier)),
         },
         other => other,
     }
@@ -214,11 +314,16 @@ pub(super) async fn record(
     let mut new = NewRun::new(run.session_id, run.redactor.text(run.task));
     new.run_id = Some(run.run_id.to_owned());
     new.user_id = Some(LOCAL_USER.to_owned());
-    let events = futures::stream::unfold(events, |mut events| async move {
-        let event = events.recv().await?;
-        Some((Ok(event), events))
-    });
-    let events: EventStream<'_> = mask_events(events.boxed(), run.redactor);
+    let events: EventStream<'_> = mask_events(answer_stream(events).boxed(), run.redactor);
     let recorded = recording.record(new, events).await;
     recorded.err().map(|error| error.to_string())
+}
+
+fn answer_stream(
+    events: AnswerEvents,
+) -> impl futures::Stream<Item = Result<BackendEvent, BackendError>> + Send {
+    futures::stream::unfold(events, |mut events| async move {
+        let event = events.recv().await?;
+        Some((event, events))
+    })
 }

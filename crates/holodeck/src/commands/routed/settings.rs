@@ -1,7 +1,7 @@
 //! The settings of routing, all layers applied.
 
 use holodeck_model::{
-    Agent, Env, RoutingConfig,
+    Agent, Env, PLAIN_COMMAND, RoutingConfig, RoutingDecision,
     env::{HOLODECK_ROUTING_COMMANDS, HOLODECK_ROUTING_ENABLED},
 };
 
@@ -39,6 +39,25 @@ impl RoutingSettings {
                 yaml.map(|routing: &RoutingConfig| routing.commands.clone())
                     .unwrap_or_default()
             }),
+        }
+    }
+}
+
+impl RoutingSettings {
+    /// Whether a command may be routed.
+    pub(super) fn allows(&self, command: &str) -> bool {
+        let is_it = |allowed: &String| allowed.trim().eq_ignore_ascii_case(command);
+        self.commands.iter().any(is_it)
+    }
+
+    /// Why the agent itself answers a plain message.
+    pub(super) fn why_itself(&self, code: RoutingDecision) -> Option<String> {
+        match code {
+            RoutingDecision::SdkNotEnabled => Some("routing is not enabled".to_owned()),
+            RoutingDecision::CommandNotAllowed => {
+                Some(format!("`{PLAIN_COMMAND}` is not one of the routed commands"))
+            }
+            _ => None,
         }
     }
 }

@@ -11,9 +11,13 @@ use holodeck_tools::Toolbox;
 use crate::{PolicyApprover, approval_policy};
 
 /// How the scripts of an agent's skills are run.
-pub(super) fn programs(agent: &ResolvedAgent, env: &Env, occasion: Occasion) -> SkillPrograms {
+pub(super) fn programs(
+    agent: &ResolvedAgent,
+    env: &Env,
+    (occasion, gate): (Occasion, SideEffectGate),
+) -> SkillPrograms {
     let policy = approval_policy(agent, &[], env);
-    let approver: Arc<dyn Approver> = Arc::new(PolicyApprover::new(policy, occasion, SideEffectGate::Open));
+    let approver: Arc<dyn Approver> = Arc::new(PolicyApprover::new(policy, occasion, gate));
     SkillPrograms {
         env: ChildEnv::inherit(BASE_VARIABLES, |name| env.get(name)),
         limit: agent.execution.llm_timeout.value,

@@ -1,16 +1,21 @@
 //! The variants of an agent that execute commands: itself, and with the definitions of specialists. They share what was
 //! opened for the first of them.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use holodeck_backend_api::{BackendError, Explanation, Occasion, ToolHost};
-use holodeck_model::{AgentMode, Env, NonInteractive, Provider, ResolvedAgent, SkillDoc, ToolNames};
+use holodeck_backend_api::{
+    AgentBackend, AgentSession, BackendError, EventStream, Explanation, Occasion, Opening, ToolHost,
+    TurnRequest,
+};
+use holodeck_model::{
+    AgentMode, Env, NonInteractive, Provider, ResolvedAgent, SideEffectGate, SkillDoc, ToolNames,
+};
 use holodeck_orchestrator::{AgentDefinition, ReadyAgent, SkillAgents, SkillPrograms, Specialists};
 use holodeck_otel_bridge::Telemetry;
 use holodeck_validators::{CheckState, ClaudeCliSearch, ClaudeEnv, check_own_key};
 use holodeck_yaml::LoadedAgent;
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 
 use super::{
     skills,
@@ -34,7 +39,24 @@ pub(super) struct Variants {
     pub(super) on_index: IndexSink,
     pub(super) timeout: Option<Duration>,
     pub(super) telemetry: Telemetry,
-    pub(super) open: OnceCell<OpenAgent>,
+    /// The occasion of its answers, and whether built-in tools with side effects are available.
+    pub(super) occasion: (Occasion, SideEffectGate),
+    /// Whether anything is asked.
+    pub(super) asks: bool,
+    pub(super) open: OnceCell<Arc<OpenAgent>>,
+    /// Whether what is opened here is closed here, too.
+    pub(super) owns_open: bool,
+    /// The variants that were opened.
+    pub(super) ready: Mutex<HashMap<Variant, ReadyAgent>>,
+}
+
+/// Which variant of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Variant {
+    /// With the definition of this specialist.
+    Specialist(String),
+    /// Itself, with those of its tools that a list names.
+    Itself(Option<Vec<String>>),
 }
 
 impl Variants {
@@ -43,9 +65,24 @@ impl Variants {
         let open = || async {
             let checked = self.checked().map_err(as_backend_error)?;
             let opened = checked.open_traced(self.telemetry.clone());
-            opened.await.map_err(as_backend_error)
+            opened.await.map(Arc::new).map_err(as_backend_error)
         };
-        self.open.get_or_try_init(open).await
+        let open = self.open.get_or_try_init(open).await?;
+        Ok(open)
+    }
+
+    /// A remark about files of specialists that cannot be used.
+    pub(super) fn unusable_files(&self) -> Option<String> {
+        let diagnostics = &self.agents.as_ref()?.load.diagnostics;
+        let errors = diagnostics.iter().filter(|found| found.is_error()).count();
+        (errors > 0).then(|| {
+            format!("files of specialist agents have errors and are not used ({errors}); `holodeck agents validate` shows them")
+        })
+    }
+
+    /// Whether answers are recorded or replayed.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.open.get().is_some_and(|open| !open.answers().are_live())
     }
 
     fn checked(&self) -> Result<CheckedAgent, OpenError> {
@@ -54,16 +91,32 @@ impl Variants {
             on_index: self.on_index.clone(),
             ..OpenOptions::default()
         };
-        CheckedAgent::check(self.agent.clone(), &self.env, Occasion::Run, options, None)
+        CheckedAgent::check(self.agent.clone(), &self.env, self.occasion.0, options, None)
     }
 
     /// The agent itself, with those of its tools that a list names.
     pub(super) async fn own(&self, tools: Option<&[String]>) -> Result<ReadyAgent, BackendError> {
+        let tools = tools.map(<[String]>::to_vec);
         let definition = AgentDefinition {
-            tools: tools.map(<[String]>::to_vec),
+            tools: tools.clone(),
             ..AgentDefinition::default()
         };
-        Box::pin(self.variant(definition)).await
+        Box::pin(self.variant(Variant::Itself(tools), definition)).await
+    }
+
+    /// Ends everything that was opened.
+    pub(super) async fn close(&self) {
+        let ready: Vec<_> = self.ready.lock().await.drain().map(|(_, ready)| ready).collect();
+        for variant in ready {
+            if let Err(error) = variant.backend.teardown().await {
+                warn_of_end(&error);
+            }
+        }
+        if let Some(open) = self.open.get().filter(|_| self.owns_open)
+            && let Err(error) = open.close_traced().await
+        {
+            warn_of_end(&error);
+        }
     }
 
     /// The definition of a specialist.
@@ -72,7 +125,22 @@ impl Variants {
         Some(definition(doc, Some(&self.agent.agent)).0)
     }
 
-    async fn variant(&self, definition: AgentDefinition) -> Result<ReadyAgent, BackendError> {
+    /// A variant, opened once: all executions share it.
+    async fn variant(
+        &self,
+        variant: Variant,
+        definition: AgentDefinition,
+    ) -> Result<ReadyAgent, BackendError> {
+        let mut opened = self.ready.lock().await;
+        if let Some(ready) = opened.get(&variant) {
+            return Ok(ready.clone());
+        }
+        let ready = self.open_variant(definition).await?;
+        opened.insert(variant, ready.clone());
+        Ok(ready)
+    }
+
+    async fn open_variant(&self, definition: AgentDefinition) -> Result<ReadyAgent, BackendError> {
         let open = self.opened().await?;
         let mut agent = self.agent.without_cases();
         if !definition.prompt.is_empty() {
@@ -81,8 +149,9 @@ impl Variants {
         if let Some(model) = &definition.model {
             agent.config.model.name.clone_from(model);
         }
-        if definition.mode == Some(AgentMode::DontAsk) {
-            // There is no person for a command anyway, so this is what decides in place of one.
+        let asks_no_person = definition.mode == Some(AgentMode::DontAsk);
+        if asks_no_person {
+            // This is what decides in place of a person.
             let approvals = agent.config.approvals.get_or_insert_default();
             approvals.non_interactive = NonInteractive::Reject;
         }
@@ -99,7 +168,11 @@ impl Variants {
             }
             host = Arc::new(NamedTools::new(host, definition, ToolNames::of(&agent.config)));
         }
-        self.ready(open, agent, host).await
+        let mut ready = self.ready(open, agent, host).await?;
+        if asks_no_person {
+            ready.backend = Arc::new(AsksNoPerson(ready.backend));
+        }
+        Ok(ready)
     }
 
     async fn ready(
@@ -112,7 +185,7 @@ impl Variants {
         let turns = turn_runner(&agent, &self.env, self.timeout, prices);
         let turns = turns.map_err(|error| BackendError::init(error.to_string()))?;
         let tools = known_tools(&agent.config, &*host);
-        let backend = open.variant(Arc::new(agent), Occasion::Run, host).await?;
+        let backend = open.variant(Arc::new(agent), self.occasion.0, host).await?;
         backend.initialize().await?;
         Ok(ReadyAgent {
             backend,
@@ -123,6 +196,9 @@ impl Variants {
 
     /// Why the backend cannot be used, by the checks of this machine; nothing is asked.
     async fn missing(&self) -> Option<String> {
+        if !self.asks || self.open.get().is_some() {
+            return None;
+        }
         let (agent, env) = (&self.agent, &self.env);
         if agent.config.model.provider == Provider::Anthropic {
             if let Err(error) = ClaudeEnv::for_agent(agent, env) {
@@ -156,12 +232,61 @@ impl Specialists for Variants {
 
     async fn open(&self, agent: &str) -> Result<ReadyAgent, BackendError> {
         match self.definition(agent) {
-            Some(definition) => Box::pin(self.variant(definition)).await,
+            Some(definition) => {
+                let variant = Variant::Specialist(agent.to_owned());
+                Box::pin(self.variant(variant, definition)).await
+            }
             None if self.agents.is_none() => Box::pin(self.own(None)).await,
             None => Err(BackendError::init(format!(
                 "the agent `{agent}` has no definition"
             ))),
         }
+    }
+}
+
+/// The agent itself in the place of a specialist.
+pub(super) struct OnlyItself(pub(super) Arc<Variants>);
+
+#[async_trait]
+impl Specialists for OnlyItself {
+    async fn unavailable(&self) -> Option<String> {
+        self.0.missing().await
+    }
+
+    fn has_definition(&self, _: &str) -> bool {
+        true
+    }
+
+    async fn open(&self, _: &str) -> Result<ReadyAgent, BackendError> {
+        Box::pin(self.0.own(None)).await
+    }
+}
+
+fn warn_of_end(error: &BackendError) {
+    tracing::warn!(target: "holodeck::routing", %error, "the agent did not end cleanly");
+}
+
+/// A backend whose tool calls no person is asked about: its own approver decides.
+struct AsksNoPerson(Arc<dyn AgentBackend>);
+
+#[async_trait]
+impl AgentBackend for AsksNoPerson {
+    async fn initialize(&self) -> Result<(), BackendError> {
+        self.0.initialize().await
+    }
+
+    fn start(&self, mut request: TurnRequest) -> EventStream<'_> {
+        request.approver = None;
+        self.0.start(request)
+    }
+
+    /// Executions are single turns.
+    async fn open_session(&self, opening: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
+        self.0.open_session(opening).await
+    }
+
+    async fn teardown(&self) -> Result<(), BackendError> {
+        self.0.teardown().await
     }
 }
 

@@ -28,6 +28,10 @@ pub(super) fn restore_options(
     if options.open.side_effects == SideEffectGate::Open && !flags.allow_side_effects {
         return Err(differs("--allow-side-effects", false));
     }
+    if options.without_loop && !flags.without_loop {
+        return Err(differs("--without-loop", false));
+    }
+    options.without_loop = flags.without_loop;
     if options.open.rebuild == Rebuild::Everything && !flags.force_ingest {
         return Err(differs("--force-ingest", false));
     }
@@ -75,6 +79,7 @@ pub(super) fn settings(
         flags: RunFlags {
             allow_side_effects: options.open.side_effects == SideEffectGate::Open,
             force_ingest: options.open.rebuild == Rebuild::Everything,
+            without_loop: options.without_loop,
             timeout_s: options.timeout.map(|timeout| timeout.as_secs_f64()),
             record: options
                 .open
