@@ -4,6 +4,7 @@
 //! [`ExecutionResult`]. Engines (runner, chat, serve) receive an `Arc<dyn BackendFactory>` and never name a
 //! concrete backend. Types and traits only: no I/O, no runtime, no policy.
 
+mod adaptations;
 mod answer_format;
 mod approval;
 mod backend;
@@ -24,6 +25,7 @@ mod spending;
 mod tool;
 mod turn_request;
 
+pub use adaptations::Adaptations;
 pub use answer_format::AnswerFormat;
 pub use approval::{Approval, ApprovalAsk, ApprovalBasis, ApprovalDecision, Approver, DecidedBy, Ruling};
 pub use backend::{AgentBackend, BackendFactory};
@@ -35,8 +37,8 @@ pub use event_stream::EventStream;
 pub use fold::{FailedTurn, ResultFold, collect};
 pub use history::{HistoryFold, HistoryItem, Opening, Role, SessionHandle};
 pub use holodeck_model::{
-    AskReason, CallDetails, CallPath, CallRefusal, Occasion, Passage, PathAccess, SideEffects, TokenUsage,
-    ToolIdentity, ToolKind, ToolNames, Zone,
+    Adaptation, AskReason, CallDetails, CallPath, CallRefusal, Occasion, Passage, PathAccess, SideEffects,
+    TokenUsage, ToolIdentity, ToolKind, ToolNames, Zone,
     events::{StopFamily, StopReason},
 };
 pub use image::Image;

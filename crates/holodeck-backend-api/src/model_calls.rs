@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{BackendError, NumberOdds, StopReason, TokenUsage, ToolCall};
+use crate::{Adaptation, BackendError, NumberOdds, StopReason, TokenUsage, ToolCall};
 
 /// The boundary to the model: one request in, a stream of deltas out. The HTTP driver calls the endpoint, the
 /// recorder wraps the driver, and the replayer replaces it.
@@ -55,8 +55,9 @@ pub enum ModelDelta {
         /// The wait before the retry.
         wait: Duration,
     },
-    /// Something that people should know about the answer, such as a part of the request that the endpoint refused and that
-    /// was sent in another form. The same one may come with each answer.
+    /// A part of the request that the endpoint refused was sent in another form. It comes with each answer that it concerns.
+    Adapted(Adaptation),
+    /// Something that people should know about the answer. The same one may come with each answer.
     Notice(String),
     /// Reasoning text.
     Reasoning(String),

@@ -20,6 +20,7 @@ use crate::{
     number_odds::Tokens,
     wire::{CallFragment, Chunk, Message, Reason, Usage},
 };
+pub(crate) use reasoning_tags::Tags;
 
 mod calls;
 mod completeness;
@@ -47,11 +48,12 @@ pub(crate) struct Assembler {
 }
 
 impl Assembler {
-    /// An assembler of a stream. With `holds_text`, text is passed on only when it cannot turn out to be reasoning.
-    pub(crate) fn new(reasoning: ReasoningInContent, holds_text: bool) -> Self {
+    /// An assembler of a stream. With `holds_text`, text is passed on only when it cannot turn out to be reasoning; see
+    /// [`ReasoningTags::new`] for the tags.
+    pub(crate) fn new(reasoning: ReasoningInContent, holds_text: bool, tags: Tags) -> Self {
         Self {
             tags: match reasoning {
-                ReasoningInContent::Auto => Some(ReasoningTags::new(holds_text)),
+                ReasoningInContent::Auto => Some(ReasoningTags::new(holds_text, tags)),
                 ReasoningInContent::Keep => None,
             },
             ..Self::default()
@@ -68,14 +70,12 @@ impl Assembler {
         // Some servers repeat these in each chunk, some send them empty in the first.
         update(&mut self.id, chunk.id);
         update(&mut self.model, chunk.model);
+        let timings = chunk.timings.filter(|_| self.usage.is_none());
         let usage = chunk.usage.or(chunk.x_groq.and_then(|nested| nested.usage));
-        if let Some(usage) = usage
-            && (usage.counts_something() || self.usage.is_none())
-        {
-            self.usage = Some(usage);
-        }
+        self.update_usage(usage.or(timings.map(|timings| timings.usage())));
         let choices = chunk.choices.into_iter().flatten();
         for choice in choices.filter(|choice| choice.index.unwrap_or(0) == 0) {
+            self.update_usage(choice.usage);
             if let Some(message) = choice.delta.or(choice.message) {
                 self.push_message(*message, deltas);
             }
@@ -100,6 +100,15 @@ impl Assembler {
     /// The server said that nothing follows.
     pub(crate) fn mark_done(&mut self) {
         self.is_done = true;
+    }
+
+    /// Keeps counts. Some servers end with zeros, which do not replace them.
+    fn update_usage(&mut self, usage: Option<Usage>) {
+        if let Some(usage) = usage
+            && (usage.counts_something() || self.usage.is_none())
+        {
+            self.usage = Some(usage);
+        }
     }
 
     /// Keeps a reason. A later one counts, but does not make a cut or failed answer a complete one.

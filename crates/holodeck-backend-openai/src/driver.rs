@@ -16,7 +16,9 @@ use std::{
 use async_stream::{stream, try_stream};
 use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
-use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream, StopReason};
+use holodeck_backend_api::{
+    Adaptation, BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream, StopReason,
+};
 use holodeck_http::{
     CallOptions, HttpClient, HttpError, Pacer, Response, Retry, RetryPolicy, SseEvent, decode_sse,
 };
@@ -30,9 +32,10 @@ use tracing::Instrument as _;
 use self::reading::{Event, Reading, Source, describe, mend_event};
 use crate::{
     Endpoint,
-    assemble::Assembler,
+    assemble::{Assembler, Tags},
     dialect::{Attempts, Learnt, Refusal},
-    failure, parameters,
+    failure::{self, ErrorDetails},
+    parameters,
     wire::Chunk,
 };
 
@@ -114,7 +117,7 @@ impl HttpModelCalls {
     /// Decodes a streamed answer; the target for fuzzing.
     #[doc(hidden)]
     pub fn decode(&self, answer: &[u8]) -> Result<Vec<ModelDelta>, BackendError> {
-        let mut assembler = Assembler::new(self.0.reasoning_in_content, false);
+        let mut assembler = Assembler::new(self.0.reasoning_in_content, false, Tags::default());
         let mut deltas = Vec::new();
         for event in decode_sse(answer) {
             match self.0.parse_event(&mend_event(event))? {
@@ -231,8 +234,8 @@ fn stream_answer(
                 if !(has_begun || deltas.is_empty() && more) {
                     has_begun = true;
                     driver.learnt.remember(&call.model, &call.attempts.form);
-                    for notice in call.attempts.form.notices(&call.body) {
-                        yield ModelDelta::Notice(notice.to_owned());
+                    for adaptation in call.adaptations(&driver.endpoint) {
+                        yield ModelDelta::Adapted(adaptation);
                     }
                 }
                 for delta in deltas.drain(..) {
@@ -307,7 +310,8 @@ impl Driver {
         };
         let seen = describe(&response);
         let holds_text = is_whole || self.ends_reasoning_only.load(Ordering::Relaxed);
-        let assembler = Assembler::new(self.reasoning_in_content, holds_text);
+        let tags = Tags::of_request(&request.body);
+        let assembler = Assembler::new(self.reasoning_in_content, holds_text, tags);
         let source = if is_whole {
             Source::Whole(Box::new(response))
         } else {
@@ -351,18 +355,23 @@ impl Driver {
         chunk.map(|chunk| Event::Chunk(Box::new(chunk)))
     }
 
-    fn parse_whole<'a>(&self, value: &'a Value) -> Result<Chunk<'a>, BackendError> {
-        let what = || {
-            format!(
-                "{} answered with JSON that is not a chat completion",
+    /// Reads a whole answer; `seen` is how it begins.
+    fn parse_whole<'a>(&self, value: &'a Value, seen: &str) -> Result<Chunk<'a>, BackendError> {
+        let no_answer = || {
+            let what = format!(
+                "{} answered with JSON that is not a chat completion\n  it {seen}",
                 self.endpoint
-            )
+            );
+            failure::incompatible(&what, &self.endpoint)
         };
-        let chunk =
-            Chunk::deserialize(value).map_err(|_error| failure::incompatible(&what(), &self.endpoint))?;
+        let chunk = Chunk::deserialize(value).map_err(|_error| no_answer())?;
         let chunk = self.reject_error(chunk, || Ok(value.clone()))?;
         if chunk.choices.as_ref().is_none_or(Vec::is_empty) {
-            return Err(failure::incompatible(&what(), &self.endpoint));
+            return Err(if ErrorDetails::of(value).message.is_some() {
+                failure::in_stream(value, &self.endpoint)
+            } else {
+                no_answer()
+            });
         }
         Ok(chunk)
     }
@@ -480,6 +489,18 @@ impl Call {
             cause: error.to_string(),
             wait,
         })
+    }
+
+    /// The parts of the request in another form.
+    fn adaptations(&self, endpoint: &Endpoint) -> Vec<Adaptation> {
+        let changes = self.attempts.form.changes(&self.body);
+        let adaptations = changes.map(|change| Adaptation {
+            endpoint: endpoint.url(),
+            model: self.model.clone(),
+            part: change.part().to_owned(),
+            note: change.note().to_owned(),
+        });
+        adaptations.collect()
     }
 
     fn first_error(&mut self, error: BackendError) -> BackendError {

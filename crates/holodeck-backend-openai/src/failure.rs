@@ -33,11 +33,27 @@ impl ErrorDetails {
         let message = text("message")
             .or_else(|| text("detail"))
             .or_else(|| error.as_str().map(str::to_owned));
-        Self {
+        let known = Self {
             message,
             code: text("code").or_else(|| text("type")),
             param: text("param"),
+        };
+        if known.message.is_some() {
+            return known;
         }
+        // Envelopes around the error: a list of several, FastAPI's, or a status beside the answer.
+        let nested = ["errors", "detail"]
+            .into_iter()
+            .find_map(|name| error.get(name)?.get(0));
+        let nested = nested.or_else(|| error.get("base_resp"));
+        nested.map_or(known, |error| {
+            let text = |keys: [&str; 3]| keys.into_iter().find_map(|key| plain_text(error.get(key)?));
+            Self {
+                message: text(["message", "msg", "status_msg"]),
+                code: text(["code", "type", "status_code"]),
+                param: None,
+            }
+        })
     }
 }
 
@@ -309,7 +325,26 @@ mod tests {
                 None,
             ),
             (r#"{"detail":"no"}"#, Some("no"), None, None),
-            (r#"{"detail":[{"msg":"no"}]}"#, None, None, None),
+            (
+                r#"{"detail":[{"msg":"no","type":"t"},{"msg":"other"}]}"#,
+                Some("no"),
+                Some("t"),
+                None,
+            ),
+            (
+                r#"{"result":null,"success":false,"errors":[{"code":7003,"message":"no"}],"messages":[]}"#,
+                Some("no"),
+                Some("7003"),
+                None,
+            ),
+            (
+                r#"{"base_resp":{"status_code":1004,"status_msg":"no"}}"#,
+                Some("no"),
+                Some("1004"),
+                None,
+            ),
+            (r#"{"detail":[]}"#, None, None, None),
+            (r#"{"errors":"no"}"#, None, None, None),
             ("<html>", None, None, None),
         ] {
             let expected = ErrorDetails {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
-    BackendError, BackendEvent, ModelDelta, RecordedCall, Redactions, StopFamily, StopReason, ToolCall,
+    Adaptation, BackendError, BackendEvent, ModelDelta, RecordedCall, Redactions, StopFamily, StopReason,
+    ToolCall,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -97,7 +98,7 @@ impl Message {
             ModelDelta::Paused => vec![BackendEvent::Paused],
             ModelDelta::Resumed => vec![BackendEvent::Resumed],
             ModelDelta::Retrying { cause, wait } => retry_events(cause, wait),
-            ModelDelta::Notice(notice) => {
+            ModelDelta::Adapted(Adaptation { note: notice, .. }) | ModelDelta::Notice(notice) => {
                 let notice = core.notice_once(notice);
                 notice
                     .map(|message| BackendEvent::Notice { message })

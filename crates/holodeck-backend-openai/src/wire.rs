@@ -17,7 +17,7 @@ mod usage;
 pub(crate) use content::Content;
 pub(crate) use message::{Message, is_opaque};
 pub(crate) use plain::plain;
-pub(crate) use usage::Usage;
+pub(crate) use usage::{Timings, Usage};
 
 /// A chunk of a stream, or a whole answer: they differ only in `delta` and `message`.
 #[derive(Debug, Default, Deserialize)]
@@ -34,6 +34,9 @@ pub(crate) struct Chunk<'a> {
     /// Groq's place of the usage.
     #[serde(deserialize_with = "lenient")]
     pub(crate) x_groq: Option<NestedUsage>,
+    /// llama.cpp's place of it.
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) timings: Option<Timings>,
     pub(crate) error: Option<Value>,
     /// `error` when the chunk itself is one, as vLLM and FastChat send it.
     #[serde(borrow, deserialize_with = "plain")]
@@ -61,6 +64,9 @@ pub(crate) struct Choice<'a> {
     #[serde(deserialize_with = "lenient")]
     pub(crate) logprobs: Option<LogProbs>,
     pub(crate) finish_reason: Option<Reason>,
+    /// Moonshot's place of the usage.
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) usage: Option<Usage>,
 }
 
 /// Why an answer ended. What is not text must not count as absent, so it becomes its JSON text.

@@ -1,8 +1,8 @@
 //! The lines of a recording and the version of their format.
 
 use holodeck_backend_api::{
-    BackendEvent, CallDetails, ModelRequest, NumberOdds, ProviderFields, Redactions, Spending, TokenUsage,
-    ToolCall, ToolUsage,
+    Adaptation, BackendEvent, CallDetails, ModelRequest, NumberOdds, ProviderFields, Redactions, Spending,
+    TokenUsage, ToolCall, ToolUsage,
 };
 use holodeck_model::{Redactor, hex_prefix};
 use jiff::Timestamp;
@@ -64,6 +64,9 @@ pub(crate) struct Response {
     pub(crate) reasoning: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) text: String,
+    /// The parts of the request that were sent in another form.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) adapted: Vec<Adaptation>,
     /// Notices about the answer for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notices: Vec<String>,
@@ -147,7 +150,8 @@ impl Response {
     }
 }
 
-const NOT_CONTENT: [&str; 8] = [
+const NOT_CONTENT: [&str; 9] = [
+    "adapted",
     "notices",
     "message_id",
     "call_id",

@@ -111,6 +111,7 @@ impl ModelCalls for Recorder {
 
 fn append_delta(response: &mut Response, delta: &ModelDelta) {
     match delta {
+        ModelDelta::Adapted(adaptation) => response.adapted.push(adaptation.clone()),
         ModelDelta::Notice(notice) if !response.notices.contains(notice) => {
             response.notices.push(notice.clone());
         }

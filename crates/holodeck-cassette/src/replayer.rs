@@ -116,7 +116,10 @@ fn deltas(entry: Entry) -> Vec<ModelDelta> {
         redacted: response.redacted.answer,
         redacted_calls: masked.map(|(place, _)| place).collect(),
     };
-    let mut deltas: Vec<ModelDelta> = response.notices.into_iter().map(ModelDelta::Notice).collect();
+    let adapted = response.adapted.into_iter().map(ModelDelta::Adapted);
+    let mut deltas: Vec<ModelDelta> = adapted
+        .chain(response.notices.into_iter().map(ModelDelta::Notice))
+        .collect();
     if !response.reasoning.is_empty() {
         deltas.push(ModelDelta::Reasoning(response.reasoning));
     }

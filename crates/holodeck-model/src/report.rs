@@ -1,6 +1,7 @@
 //! The data of a finished run: the names and meanings of 0.7.1, plus new fields. A [`TestResult`] is a case in the run
 //! file; it is computed from the records of the journal.
 
+mod adaptation;
 mod case;
 mod failure;
 mod metric;
@@ -13,6 +14,7 @@ use serde_json::Value;
 
 use crate::{Combination, Partial, ShardPart, Spent, TokenUsage};
 
+pub use adaptation::Adaptation;
 pub use case::{ApprovalDetail, ArgMatchDetail, TestResult, ToolInvocation, TrialResult, TurnResult};
 pub use failure::{ExecutionState, Failure, FailureKind};
 pub use metric::{JudgeFailure, Juror, MetricResult, MissingVote};
@@ -181,6 +183,9 @@ pub struct ReportHead {
     /// Warnings about the verdicts, such as sources of an index that could not be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// The parts of requests to models that their endpoints refused, in the order in which they were found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adapted: Vec<Adaptation>,
     /// How the run ended: `completed`, `interrupted`, `terminated`, `budget`, `unenforceable` (a budget that could not
     /// be enforced), `stopped` or `incomplete`.
     pub ended: String,

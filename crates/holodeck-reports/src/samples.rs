@@ -342,6 +342,7 @@ pub(crate) fn head(cases: &[CaseReport], replayed: Option<Replayed>) -> ReportHe
         environment: json!({"llm_timeout_s": 60.0}),
         schema_version: REPORT_SCHEMA_VERSION,
         run_id: "20261121T201103000-abcdef".to_owned(),
+        adapted: Vec::new(),
         warnings: if replayed.is_some() {
             vec![warning()]
         } else {

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Budget, RunControl, RunError, RunEvent, RunSink, Stop,
+    adaptation_notes::AdaptationNotes,
     budget::Meter,
     execute::{Blocker, CaseEnd, Executor},
     grading::{Earlier, GradedUnit, GradingStage},
@@ -67,6 +68,7 @@ pub(crate) struct Dispatcher<'a> {
     pub(crate) journal: &'a mut Journal,
     pub(crate) sink: &'a mut dyn RunSink,
     pub(crate) notices: mpsc::UnboundedReceiver<String>,
+    pub(crate) adaptations: AdaptationNotes,
     /// The answers of judges, to be written to the journal.
     pub(crate) judged: mpsc::UnboundedReceiver<JudgedLine>,
     /// Where each planned case is in the file.
@@ -173,8 +175,9 @@ impl Dispatcher<'_> {
                     self.write_judged(line)?;
                 }
                 while let Ok(message) = self.notices.try_recv() {
-                    self.sink.on(&RunEvent::Notice { message });
+                    self.show_notice(message)?;
                 }
+                self.adaptations.update(self.journal, self.sink)?;
                 let ended = ended.unwrap_or_else(RunEnd::completed);
                 return Ok(ended.with_missing(self.journal.unit_count() - self.journal.finished()));
             }
@@ -206,7 +209,7 @@ impl Dispatcher<'_> {
                     continue;
                 }
                 Some(message) = self.notices.recv() => {
-                    self.sink.on(&RunEvent::Notice { message });
+                    self.show_notice(message)?;
                     continue;
                 }
                 Some(line) = self.judged.recv() => {
@@ -216,6 +219,7 @@ impl Dispatcher<'_> {
                 Some(joined) = work.running.join_next_with_id() => {
                     self.finish_trial(&joined, &mut work);
                     let Some((unit, record, checks)) = self.take_record(joined, &mut work) else { continue };
+                    self.adaptations.update(self.journal, self.sink)?;
                     self.journal.record(unit, &record, checks.as_ref())?;
                     work.over_budget = meter.add_unit(&record).or(work.over_budget.take());
                     if work.to_grade.is_empty() && self.is_short(unit, &record) {
@@ -436,6 +440,15 @@ impl Dispatcher<'_> {
             let grade = Grade::crashed(&record, reason);
             (Box::new(record), grade)
         }))
+    }
+
+    /// Shows a notice of a backend, unless it was shown as a note about what was adapted.
+    fn show_notice(&mut self, message: String) -> Result<(), RunError> {
+        self.adaptations.update(self.journal, self.sink)?;
+        if !self.adaptations.has_shown(&message) {
+            self.sink.on(&RunEvent::Notice { message });
+        }
+        Ok(())
     }
 
     fn drain(&mut self, reason: &str, running: usize) {

@@ -162,6 +162,7 @@ pub(crate) fn finish(
         run_id: header.run_id.clone(),
         replayed: header.replayed.clone(),
         warnings: cases.journal.warnings().to_vec(),
+        adapted: cases.journal.adaptations().to_vec(),
         ended: cases.ended.how.as_str().to_owned(),
         ended_because: cases.ended.because.clone(),
         regraded_from: header.regrades.clone(),

@@ -6,6 +6,7 @@
 //!
 //! Start reading at [`run_tests`], then `Dispatcher::run`, then `Executor::run`.
 
+mod adaptation_notes;
 mod answer_loop;
 mod budget;
 mod calibrate;

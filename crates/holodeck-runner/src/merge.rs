@@ -222,6 +222,9 @@ async fn copy(shards: &Shards, journal: &mut Journal, control: &RunControl) -> R
         for warning in shard.journal.warnings() {
             journal.warn(warning.clone())?;
         }
+        for adaptation in shard.journal.adaptations() {
+            journal.adapted(adaptation)?;
+        }
     }
     let mut copied = 0;
     for (case, (shard, place)) in shards.places().enumerate() {

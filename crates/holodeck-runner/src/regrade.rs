@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
+use holodeck_backend_api::Adaptations;
 use holodeck_eval::Programs;
 use holodeck_judging::JudgeSettings;
 use holodeck_model::{
@@ -13,6 +14,7 @@ use jiff::Timestamp;
 
 use crate::{
     Budget, OnFailure, Renew, RunControl, RunError, RunEvent, RunOutcome, RunSink,
+    adaptation_notes::AdaptationNotes,
     dispatch::Dispatcher,
     finish::{PlannedCases, check_run_file, finish},
     grade::Graders,
@@ -42,6 +44,8 @@ pub struct RegradeRequest {
     pub programs: Arc<dyn Programs>,
     /// Everything that decides each check of the agent.
     pub checks: Arc<CheckIdentities>,
+    /// What is adapted in the requests to the judges.
+    pub adaptations: Adaptations,
     /// Which verdicts of judges and programs are renewed; the others are kept.
     pub renew: Renew,
     /// The number of cases that are graded at the same time.
@@ -110,6 +114,7 @@ pub async fn regrade(
         &request.identities,
     )?;
     let inherited = inherited_end(&old, missing);
+    let adapted = old.adaptations().to_vec();
     let mut warnings = old.warnings().to_vec();
     if old.ended().is_none() {
         warnings.push("the graded run was not ended: it was killed, or its journal was cut".to_owned());
@@ -119,6 +124,9 @@ pub async fn regrade(
     let mut journal = Journal::create_regrade(&path, header, old, verdicts)?;
     for warning in warnings {
         journal.warn(warning)?;
+    }
+    for adaptation in &adapted {
+        journal.adapted(adaptation)?;
     }
     sink.on(&RunEvent::Started {
         run_id: journal.header().run_id.clone(),
@@ -140,6 +148,7 @@ pub async fn regrade(
         journal: &mut journal,
         sink,
         notices,
+        adaptations: AdaptationNotes::new(request.adaptations.clone()),
         indices: &indices,
         concurrency: request.concurrency.max(1),
         on_failure: OnFailure::Continue,

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use holodeck_backend_api::AgentBackend;
+use holodeck_backend_api::{Adaptations, AgentBackend};
 use holodeck_eval::Programs;
 use holodeck_judging::{JudgeSettings, Judges};
 use holodeck_model::{
@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use crate::{
     AnswerLoop, Budget, CurrentDeciders, OnFailure, Plan, RunControl, RunError, RunEvent, RunOutcome,
     RunSink, Selection, TrialResources,
+    adaptation_notes::AdaptationNotes,
     dispatch::Dispatcher,
     execute::Executor,
     finish::{PlannedCases, check_run_file, finish},
@@ -73,6 +74,8 @@ pub struct TestRequest {
     pub settings: RunSettings,
     /// Masks secrets.
     pub redactor: Arc<Redactor>,
+    /// What is adapted in the requests to the models of the run.
+    pub adaptations: Adaptations,
     /// Warnings that concern every verdict, such as sources that the agent's tools could not read.
     pub warnings: Vec<String>,
     /// The journal of a run to resume.
@@ -185,6 +188,7 @@ pub async fn run_tests(
         journal: &mut journal,
         sink,
         notices,
+        adaptations: AdaptationNotes::new(request.adaptations.clone()),
         indices: &indices,
         concurrency: request.settings.concurrency.max(1),
         on_failure: request.settings.on_failure,

@@ -17,7 +17,7 @@ mod units;
 mod written;
 
 use holodeck_eval::JudgedLine;
-use holodeck_model::{CaseIdentity, CaseState, UnitKey};
+use holodeck_model::{Adaptation, CaseIdentity, CaseState, UnitKey};
 use serde::Serialize;
 use std::{
     collections::HashMap,
@@ -84,6 +84,7 @@ pub struct Journal {
     /// How many cases have a verdict on every trial.
     finished_cases: usize,
     warnings: Vec<String>,
+    adapted: Vec<Adaptation>,
     ended: Option<RunEnd>,
     /// The run whose answers this one graded.
     base: Option<BaseRun>,
@@ -108,6 +109,7 @@ impl Journal {
             finished_cases: 0,
             version,
             warnings: Vec::new(),
+            adapted: Vec::new(),
             ended: None,
             base: None,
             verdicts: None,
@@ -386,6 +388,20 @@ impl Journal {
         self.write(&Line::<(), ()>::Warning(warning.clone()))?;
         self.warnings.push(warning);
         Ok(())
+    }
+
+    /// Writes a part of requests that was adapted, once.
+    pub fn adapted(&mut self, adaptation: &Adaptation) -> Result<(), JournalError> {
+        if !self.adapted.contains(adaptation) {
+            self.write(&Line::<(), ()>::Adapted(adaptation.clone()))?;
+            self.adapted.push(adaptation.clone());
+        }
+        Ok(())
+    }
+
+    /// The parts of requests to models that were adapted.
+    pub fn adaptations(&self) -> &[Adaptation] {
+        &self.adapted
     }
 
     /// Warnings that concern every verdict.

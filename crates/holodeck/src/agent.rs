@@ -1,5 +1,6 @@
 //! An agent of a YAML file: loading and checking it, the inventory of what it uses, its identity, and opening it.
 
+mod adapted_calls;
 pub(crate) mod answer_format;
 pub(crate) mod answers;
 pub(crate) mod approvals;

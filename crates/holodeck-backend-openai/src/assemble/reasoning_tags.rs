@@ -1,8 +1,54 @@
 //! Separates reasoning that a server leaves in the content, between `<think>` and `</think>`, from the answer. The tags may
 //! arrive in pieces. It does not know what the text means: a tag inside an answer or in code is text.
 
+use serde_json::Value;
+
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";
+
+/// The tags of servers that do not use the model's own, such as Bedrock's.
+const OTHER_OPEN: &str = "<reasoning>";
+const OTHER_CLOSE: &str = "</reasoning>";
+
+/// The tags that an answer may begin with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tags {
+    /// Those of models.
+    #[default]
+    Think,
+    /// Also those that only servers write.
+    ThinkOrReasoning,
+}
+
+impl Tags {
+    /// The tags of the answer to a request. A prompt that names a tag may ask for it: then it is a part of the answer.
+    pub(crate) fn of_request(body: &Value) -> Self {
+        let messages = body.get("messages").and_then(Value::as_array);
+        let contents = messages
+            .into_iter()
+            .flatten()
+            .filter_map(|message| message.get("content"));
+        let mut texts = contents.flat_map(|content| {
+            let parts = content.as_array().into_iter().flatten();
+            let parts = parts.filter_map(|part| part.get("text")?.as_str());
+            content.as_str().into_iter().chain(parts)
+        });
+        if texts.any(|text| text.contains(OTHER_OPEN)) {
+            Self::Think
+        } else {
+            Self::ThinkOrReasoning
+        }
+    }
+
+    /// The pairs of tags.
+    fn pairs(self) -> &'static [(&'static str, &'static str)] {
+        static PAIRS: [(&str, &str); 2] = [(OPEN, CLOSE), (OTHER_OPEN, OTHER_CLOSE)];
+        match self {
+            Self::Think => PAIRS.split_at(1).0,
+            Self::ThinkOrReasoning => &PAIRS,
+        }
+    }
+}
 
 /// A part of the content.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +63,9 @@ pub(super) enum Part {
 #[derive(Debug, Default)]
 pub(super) struct ReasoningTags {
     state: State,
+    tags: Tags,
+    /// The tag that ends the reasoning that has begun.
+    close: &'static str,
     /// The undecided text: the beginning of a tag, or all text if `holds_text`.
     held: String,
     /// The text that was passed on, to see whether a tag is in code.
@@ -44,9 +93,11 @@ enum State {
 
 impl ReasoningTags {
     /// With `holds_text`, text is passed on only when it is certain: no [`Part::TextWasReasoning`] follows.
-    pub(super) fn new(holds_text: bool) -> Self {
+    pub(super) fn new(holds_text: bool, tags: Tags) -> Self {
         Self {
             holds_text,
+            tags,
+            close: CLOSE,
             ..Self::default()
         }
     }
@@ -86,12 +137,16 @@ impl ReasoningTags {
 
     fn begin(&mut self) -> bool {
         let begun = self.held.trim_start();
-        if let Some(reasoning) = begun.strip_prefix(OPEN) {
+        let mut pairs = self.tags.pairs().iter();
+        if let Some((reasoning, close)) =
+            pairs.find_map(|(open, close)| Some((begun.strip_prefix(open)?, close)))
+        {
+            self.close = close;
             self.held = reasoning.to_owned();
             self.state = State::Reasoning;
             return true;
         }
-        if OPEN.starts_with(begun) {
+        if self.tags.pairs().iter().any(|(open, _)| open.starts_with(begun)) {
             return false;
         }
         if self.state == State::Start {
@@ -108,8 +163,8 @@ impl ReasoningTags {
     }
 
     fn read_reasoning(&mut self, parts: &mut Vec<Part>) -> bool {
-        let Some((reasoning, rest)) = self.held.split_once(CLOSE) else {
-            let certain = self.held.len() - undecided(&self.held);
+        let Some((reasoning, rest)) = self.held.split_once(self.close) else {
+            let certain = self.held.len() - undecided(&self.held, &[OPEN, self.close]);
             let rest = self.held.split_off(certain);
             let reasoning = std::mem::replace(&mut self.held, rest);
             self.is_nested |= reasoning.contains(OPEN);
@@ -152,7 +207,7 @@ impl ReasoningTags {
             return true;
         }
         if !self.holds_text {
-            let certain = self.held.len() - undecided(&self.held);
+            let certain = self.held.len() - undecided(&self.held, &[OPEN, CLOSE]);
             let rest = self.held.split_off(certain);
             let text = std::mem::replace(&mut self.held, rest);
             self.text.push_str(&text);
@@ -176,13 +231,14 @@ fn next_tag(text: &str, from: usize) -> Option<(usize, &'static str)> {
     places.min()
 }
 
-/// The length of the end of `text` that may be the beginning of a tag.
-fn undecided(text: &str) -> usize {
+/// The length of the end of `text` that may be the beginning of one of the tags.
+fn undecided(text: &str, tags: &[&str]) -> usize {
     let begins = |start: &usize| {
         let end = text.get(*start..);
-        end.is_some_and(|end| !end.is_empty() && [OPEN, CLOSE].iter().any(|tag| tag.starts_with(end)))
+        end.is_some_and(|end| !end.is_empty() && tags.iter().any(|tag| tag.starts_with(end)))
     };
-    let first = text.len().saturating_sub(CLOSE.len() - 1);
+    let longest = tags.iter().map(|tag| tag.len()).max().unwrap_or_default();
+    let first = text.len().saturating_sub(longest.saturating_sub(1));
     let start = (first..text.len()).find(begins);
     start.map_or(0, |start| text.len() - start)
 }
@@ -205,7 +261,7 @@ mod tests {
 
     /// The reasoning and the answer.
     fn read(pieces: &[&str], holds_text: bool) -> (String, String) {
-        let mut tags = ReasoningTags::new(holds_text);
+        let mut tags = ReasoningTags::new(holds_text, Tags::ThinkOrReasoning);
         let mut parts = Vec::new();
         for piece in pieces {
             tags.push(piece, &mut parts);
@@ -260,6 +316,19 @@ mod tests {
             "write `</think>` or </think>",
         ),
         ("grüße 🎉</think>🎉", "grüße 🎉", "🎉"),
+        ("<reasoning>a</reasoning>b", "a", "b"),
+        ("\n<reasoning>a </think> b</reasoning>\n\nc", "a </think> b", "c"),
+        ("<think>a </reasoning> b</think>c", "a </reasoning> b", "c"),
+        ("<reasoning>a", "a", ""),
+        ("<reasoning>a</reason", "a</reason", ""),
+        ("<reasons> are", "", "<reasons> are"),
+        ("<reasoning", "", "<reasoning"),
+        ("b</reasoning>c", "", "b</reasoning>c"),
+        (
+            "a <reasoning> b </reasoning> c",
+            "",
+            "a <reasoning> b </reasoning> c",
+        ),
     ];
 
     #[test]
@@ -284,8 +353,23 @@ mod tests {
     }
 
     #[test]
+    fn a_tag_that_the_prompt_names_is_a_part_of_the_answer() {
+        let request = |text: &str| serde_json::json!({"messages": [{"role": "system", "content": text}]});
+        let parts = serde_json::json!({"messages": [{"role": "user", "content": [{"type": "text", "text": "in <reasoning> tags"}]}]});
+        assert_eq!(Tags::of_request(&request("be brief")), Tags::ThinkOrReasoning);
+        for body in [request("write <reasoning>, then <answer>"), parts] {
+            assert_eq!(Tags::of_request(&body), Tags::Think);
+        }
+        let mut tags = ReasoningTags::new(false, Tags::Think);
+        let mut parts = Vec::new();
+        tags.push("<reasoning>a</reasoning>b", &mut parts);
+        tags.finish(&mut parts);
+        assert_eq!(parts, [Part::Text("<reasoning>a</reasoning>b".to_owned())]);
+    }
+
+    #[test]
     fn an_answer_is_passed_on_while_it_arrives() {
-        let mut tags = ReasoningTags::new(false);
+        let mut tags = ReasoningTags::new(false, Tags::default());
         let mut parts = Vec::new();
         tags.push("30 days <", &mut parts);
         assert_eq!(parts, [Part::Text("30 days ".to_owned())]);

@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Refusal, echo};
+use super::{Refusal, call_ids, echo};
 use crate::number_odds;
 
 /// A part of a request in another form.
@@ -22,6 +22,8 @@ pub(crate) enum Change {
     WithoutLogProbs,
     /// Fields of earlier answers that only their server understands do not go back.
     WithoutProviderFields,
+    /// The ids of tool calls are nine letters and digits.
+    PlainCallIds,
     /// The limit of tokens has its other name.
     OtherLimit,
     /// Usage is not asked for.
@@ -39,10 +41,11 @@ const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
 impl Change {
     /// In the order in which they are tried.
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::FormatInInstructions,
         Self::WithoutLogProbs,
         Self::WithoutProviderFields,
+        Self::PlainCallIds,
         Self::OtherLimit,
         Self::WithoutStreamOptions,
         Self::Whole,
@@ -54,6 +57,7 @@ impl Change {
             Self::FormatInInstructions => body.get("response_format").is_some(),
             Self::WithoutLogProbs => body.get(number_odds::LOG_PROBS).is_some(),
             Self::WithoutProviderFields => echo::has_fields(body),
+            Self::PlainCallIds => call_ids::has_other_form(body),
             Self::OtherLimit => LIMITS.iter().any(|name| body.get(*name).is_some()),
             Self::WithoutStreamOptions => !form.is_whole(),
             Self::Whole => true,
@@ -71,6 +75,7 @@ impl Change {
                     || refusal.names(number_odds::TOP_LOG_PROBS, &[])
             }
             Self::WithoutProviderFields => echo::is_named(body, &refusal.text),
+            Self::PlainCallIds => call_ids::are_named(body, &refusal.text),
             Self::OtherLimit => {
                 let [one, other] = LIMITS;
                 let sent = if body.get(one).is_some() { one } else { other };
@@ -95,19 +100,46 @@ impl Change {
         )
     }
 
-    /// The change for people.
-    fn notice(self) -> Option<&'static str> {
+    /// Whether a refusal that does not name it may be about it. Almost every conversation with calls has ids of another form,
+    /// so neither an error of the server itself nor one that names a parameter is a reason to change them.
+    fn may_be_meant(self, refusal: &Refusal) -> bool {
+        let is_about_ids = refusal.is_about_the_request() && refusal.param.is_none();
+        self.is_tried_unnamed() || (self == Self::PlainCallIds && is_about_ids)
+    }
+
+    /// The part that changes, by its name in a request.
+    pub(crate) fn part(self) -> &'static str {
         match self {
-            Self::FormatInInstructions => Some(
-                "the endpoint does not support `response_format`; the schema is sent to the model as instructions",
-            ),
-            Self::WithoutProviderFields => {
-                Some("the endpoint refuses the fields of its own earlier messages; they are not sent back")
+            Self::FormatInInstructions => "response_format",
+            Self::WithoutLogProbs => number_odds::LOG_PROBS,
+            Self::WithoutProviderFields => "provider_fields",
+            Self::PlainCallIds => "tool_call_id",
+            Self::OtherLimit => "max_tokens",
+            Self::WithoutStreamOptions => "stream_options",
+            Self::Whole => "stream",
+        }
+    }
+
+    /// The change for people.
+    pub(crate) fn note(self) -> &'static str {
+        match self {
+            Self::FormatInInstructions => {
+                "the endpoint does not support `response_format`; the schema is sent to the model as instructions"
             }
-            Self::OtherLimit => Some("the endpoint knows `model.max_tokens` by its other name"),
-            Self::Whole => Some("the endpoint does not stream; each answer arrives as a whole"),
-            // Nothing is lost but what was only asked for.
-            Self::WithoutLogProbs | Self::WithoutStreamOptions => None,
+            Self::WithoutLogProbs => {
+                "the endpoint gives no log-probabilities; scores are the numbers that the model wrote"
+            }
+            Self::WithoutProviderFields => {
+                "the endpoint refuses the fields of its own earlier messages; they are not sent back"
+            }
+            Self::PlainCallIds => {
+                "the endpoint refuses the ids of earlier tool calls; it gets ids of nine letters and digits"
+            }
+            Self::OtherLimit => "the endpoint knows `model.max_tokens` by its other name",
+            Self::WithoutStreamOptions => {
+                "the endpoint does not accept `stream_options`; usage is what it reports unasked"
+            }
+            Self::Whole => "the endpoint does not stream; each answer arrives as a whole",
         }
     }
 
@@ -131,6 +163,7 @@ impl Change {
                 }
             }
             Self::WithoutProviderFields => echo::strip(body),
+            Self::PlainCallIds => call_ids::shorten(body),
             Self::OtherLimit => {
                 let [one, other] = LIMITS;
                 let (sent, new) = if fields.contains_key(one) {
@@ -196,13 +229,10 @@ impl Form {
         body
     }
 
-    /// The changes of a request for people.
-    pub(crate) fn notices<'a>(&'a self, body: &'a Value) -> impl Iterator<Item = &'static str> + 'a {
-        let changes = self
-            .0
-            .iter()
-            .filter(|change| change.applies(body, &Self::default()));
-        changes.filter_map(|change| change.notice())
+    /// The changes of a request.
+    pub(crate) fn changes<'a>(&'a self, body: &'a Value) -> impl Iterator<Item = Change> + 'a {
+        let changes = self.0.iter().copied();
+        changes.filter(|change| change.applies(body, &Self::default()))
     }
 }
 
@@ -266,7 +296,7 @@ impl Attempts {
         };
         let changes = || Change::ALL.into_iter().filter(open);
         let named = changes().find(|change| refusal.may_name() && change.is_named(&refusal, body));
-        let unnamed = || changes().find(|change| refusal.is_vague() && change.is_tried_unnamed());
+        let unnamed = || changes().find(|change| refusal.is_vague() && change.may_be_meant(&refusal));
         let Some(change) = named.or_else(unnamed) else {
             return false;
         };

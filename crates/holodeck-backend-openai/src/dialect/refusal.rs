@@ -53,6 +53,11 @@ impl Refusal {
             && !failure::is_about_key(&self.text)
     }
 
+    /// Whether the status says that the request is wrong, and not that the server failed.
+    pub(crate) fn is_about_the_request(&self) -> bool {
+        matches!(self.status, 400 | 422)
+    }
+
     /// Whether the server may have refused a part that the error names.
     pub(crate) fn may_name(&self) -> bool {
         matches!(self.status, 200 | 400 | 403 | 404 | 415 | 422 | 500 | 501)

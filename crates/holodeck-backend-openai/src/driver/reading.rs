@@ -48,7 +48,8 @@ impl Reading {
             Source::Whole(response) => {
                 let whole = response.json_by(parse_lenient).await;
                 let whole = whole.map_err(|error| driver.explain(&error, &self.body))?;
-                self.assembler.push_whole(driver.parse_whole(&whole)?, deltas);
+                let whole = driver.parse_whole(&whole, &self.seen)?;
+                self.assembler.push_whole(whole, deltas);
             }
             Source::Events(mut events) => match events.next().await {
                 Some(Ok(event)) => {

@@ -49,7 +49,9 @@ impl Content<'_> {
         match kind {
             "text" | "output_text" => *self.text.to_mut() += text(part.get("text").unwrap_or(part)),
             "thinking" | "reasoning" => {
-                let inner = part.get(kind).or_else(|| part.get("text"));
+                let inner = [kind, "text", "summary", "content"]
+                    .into_iter()
+                    .find_map(|name| part.get(name));
                 match inner {
                     Some(Value::Array(parts)) => {
                         for part in parts {
@@ -94,6 +96,12 @@ mod tests {
             (
                 json!([{"type": "reasoning", "text": "hm"}, {"type": "image_url"}]),
                 "",
+                "hm",
+            ),
+            (
+                json!([{"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm", "signature": "s"}]},
+                       {"type": "text", "text": "a"}]),
+                "a",
                 "hm",
             ),
         ] {

@@ -1,7 +1,7 @@
 //! Reads token counts in the shapes that different servers use. Counts that do not add up are unknown, never zero.
 
 use holodeck_backend_api::TokenUsage;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use serde::Deserialize;
 
@@ -23,6 +23,19 @@ impl Usage {
             _ => return None,
         };
         let count_or_zero = |paths: &[&str]| self.count(paths).unwrap_or(0);
+        let reasoning_tokens = count_or_zero(&["completion_tokens_details.reasoning_tokens"]);
+        // Some servers count reasoning beside the completion, and the total shows it.
+        let is_apart = total
+            == Some(
+                prompt_tokens
+                    .saturating_add(completion_tokens)
+                    .saturating_add(reasoning_tokens),
+            );
+        let completion_tokens = if is_apart {
+            completion_tokens.saturating_add(reasoning_tokens)
+        } else {
+            completion_tokens
+        };
         Some(TokenUsage {
             prompt_tokens,
             completion_tokens,
@@ -32,7 +45,7 @@ impl Usage {
                 "prompt_cache_hit_tokens",
             ]),
             cache_creation_tokens: count_or_zero(&["prompt_tokens_details.cache_creation_tokens"]),
-            reasoning_tokens: count_or_zero(&["completion_tokens_details.reasoning_tokens"]),
+            reasoning_tokens,
         })
     }
 
@@ -45,6 +58,25 @@ impl Usage {
         let at = |path: &&str| path.split('.').try_fold(&self.0, |value, key| value.get(key));
         let mut values = paths.iter().filter_map(at);
         values.find_map(|value| value.as_u64().or_else(|| whole(value.as_f64()?)))
+    }
+}
+
+/// Counts beside the times of an answer, as llama.cpp reports them without being asked.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Timings {
+    prompt_n: u64,
+    /// The tokens of the prompt that were known. Older servers do not report them, and then the prompt is unknown.
+    cache_n: u64,
+    predicted_n: u64,
+}
+
+impl Timings {
+    pub(crate) fn usage(&self) -> Usage {
+        Usage(json!({
+            "prompt_tokens": self.prompt_n.saturating_add(self.cache_n),
+            "completion_tokens": self.predicted_n,
+            "prompt_tokens_details": {"cached_tokens": self.cache_n},
+        }))
     }
 }
 
@@ -61,7 +93,6 @@ fn whole(number: f64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
-    use serde_json::json;
 
     use super::*;
 
@@ -78,6 +109,15 @@ mod tests {
             ..TokenUsage::new(10, 5)
         };
         assert_eq!(Usage(full).tokens(), Some(expected));
+        let apart = json!({
+            "prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 18,
+            "completion_tokens_details": {"reasoning_tokens": 3},
+        });
+        let expected = TokenUsage {
+            reasoning_tokens: 3,
+            ..TokenUsage::new(10, 8)
+        };
+        assert_eq!(Usage(apart).tokens(), Some(expected));
         for (value, expected) in [
             (
                 json!({"prompt_tokens": 1, "completion_tokens": 2}),

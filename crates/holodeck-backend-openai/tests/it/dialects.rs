@@ -3,8 +3,11 @@
 
 use std::{path::Path, sync::Arc};
 
-use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult, TokenUsage, TurnRequest, collect};
-use holodeck_testkit::{ModelServer, Reply, ScriptedTools};
+use holodeck_backend_api::{
+    AgentBackend as _, BackendError, BackendEvent, CallDetails, ExecutionResult, HistoryItem, Opening,
+    TokenUsage, ToolCall, ToolResult, TurnRequest, collect,
+};
+use holodeck_testkit::{ModelServer, ReceivedRequest, Reply, ScriptedTools};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -142,6 +145,120 @@ async fn a_server_that_refuses_its_own_fields_gets_the_message_without_them() {
             ("done", vec![notice])
         );
         assert_eq!(server.finish().len(), 3);
+    }
+}
+
+/// A conversation with calls of another service.
+fn foreign_calls() -> Vec<HistoryItem> {
+    let calls = ["call_8hYl2ZkT0aBcDeF", "toolu_01"];
+    let call = |id: &str| {
+        HistoryItem::Call(ToolCall {
+            name: "echo".to_owned(),
+            arguments: json!({"text": id}),
+            call_id: id.to_owned(),
+            provider_fields: None,
+        })
+    };
+    let result = |id: &str| {
+        HistoryItem::Result(ToolResult {
+            call_id: id.to_owned(),
+            name: "echo".to_owned(),
+            result: id.to_owned(),
+            is_error: false,
+            duration_ms: None,
+            details: CallDetails::default(),
+        })
+    };
+    let history = [HistoryItem::user("before")].into_iter().chain(calls.map(call));
+    history
+        .chain(calls.map(result))
+        .chain([HistoryItem::assistant("Yes.")])
+        .collect()
+}
+
+#[tokio::test]
+async fn ids_of_another_service_are_shortened_where_they_are_refused_whatever_the_words() {
+    let is_plain = |id: &Value| {
+        let id = id.as_str().unwrap_or_default();
+        id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    for (status, text, param) in [
+        (
+            400,
+            "Tool call id was call_8hYl2ZkT0aBcDeF but must be a-z, A-Z, 0-9, with a length of 9.",
+            None,
+        ),
+        (
+            400,
+            "Invalid 'messages[2].tool_calls[0].id': string too long",
+            Some("messages[2].tool_calls[0].id"),
+        ),
+        (422, "bad message", None),
+        (400, "toolu_01 does not fit", Some("messages")),
+    ] {
+        let server = ModelServer::answering(move |request| {
+            let mut ids = request.messages().iter().flat_map(|message| {
+                let calls = message["tool_calls"].as_array().into_iter().flatten();
+                calls.map(|call| &call["id"]).chain(message.get("tool_call_id"))
+            });
+            match ids.all(is_plain) {
+                true => Reply::text("done"),
+                false => Reply::openai_error(status, text, None, param),
+            }
+        });
+        let backend = equipped(&agent_of(&server, ""), Arc::new(ScriptedTools::default()));
+        let mut session = backend
+            .open_session(Opening::after(foreign_calls()))
+            .await
+            .unwrap();
+        for requests in [2, 3] {
+            let result = session.send("go").await.unwrap();
+            assert_eq!(
+                (result.response.as_str(), server.requests().len()),
+                ("done", requests),
+                "{text}"
+            );
+        }
+        // Calls and results still belong together, and nothing else changed.
+        let last = server.finish().pop().unwrap();
+        let messages = last.messages();
+        for place in 0..2 {
+            let id = &messages[2]["tool_calls"][place]["id"];
+            assert_eq!(*id, messages[3 + place]["tool_call_id"]);
+            let arguments: Value = serde_json::from_str(
+                messages[2]["tool_calls"][place]["function"]["arguments"]
+                    .as_str()
+                    .unwrap(),
+            )
+            .unwrap();
+            assert_eq!(arguments["text"], messages[3 + place]["content"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn errors_about_something_else_leave_the_ids_alone() {
+    for (status, param, requests) in [
+        (400, Some("messages"), 1),
+        (400, Some("model"), 1),
+        (500, None, 4),
+        (401, None, 1),
+    ] {
+        let server = ModelServer::answering(move |_| Reply::openai_error(status, "no", None, param));
+        let backend = equipped(&agent_of(&server, ""), Arc::new(ScriptedTools::default()));
+        let mut session = backend
+            .open_session(Opening::after(foreign_calls()))
+            .await
+            .unwrap();
+        session.send("go").await.unwrap_err();
+        let received = server.finish();
+        assert_eq!(received.len(), requests, "{status} {param:?}");
+        let sent = |request: &ReceivedRequest| request.messages()[2]["tool_calls"][0]["id"].clone();
+        assert!(
+            received
+                .iter()
+                .all(|request| sent(request) == "call_8hYl2ZkT0aBcDeF")
+        );
     }
 }
 
@@ -387,12 +504,7 @@ async fn fields_of_another_model_do_not_go_to_the_fallback() {
         );
     let agent = agent(&model_of(&server), "openai:\n  fallback_model: other\n");
     let backend = equipped(&agent, Arc::new(ScriptedTools::default()));
-    let result = collect(holodeck_backend_api::AgentBackend::start(
-        &backend,
-        TurnRequest::new("go"),
-    ))
-    .await
-    .unwrap();
+    let result = collect(backend.start(TurnRequest::new("go"))).await.unwrap();
     assert_eq!(result.response, "done");
     let last = server.finish().pop().unwrap();
     assert_eq!(

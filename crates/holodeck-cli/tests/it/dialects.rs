@@ -1,6 +1,14 @@
 //! Answers of endpoints that differ from OpenAI's own, from the server to the verdict.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use holodeck_testkit::{ModelServer, ReceivedRequest, Reply};
 use pretty_assertions::assert_eq;
@@ -631,6 +639,79 @@ test_cases:
         assert!(ran.stderr.contains(notice), "{ran:?}");
     }
     assert_eq!(server.finish().len(), 2);
+}
+
+#[test]
+fn the_run_file_has_what_was_adapted_for_each_model_and_the_note_is_shown_once() {
+    let agent = "\
+name: desk
+model: {provider: openai, name: m, endpoint: \"${ENDPOINT}\"}
+instructions: {inline: Answer briefly.}
+response_format: {type: object, properties: {days: {type: integer}}, required: [days]}
+evaluations:
+  model: {provider: openai, name: judge, endpoint: \"${ENDPOINT}\"}
+  metrics: [{type: geval, name: polite, criteria: Is it polite?, evaluation_steps: [Read it.], threshold: 0.5}]
+test_cases:
+  - {name: a, input: How long?}
+  - {name: b, input: How long again?}
+";
+    let refuses = Arc::new(AtomicBool::new(true));
+    let refusing = Arc::clone(&refuses);
+    let server = ModelServer::answering(move |request| {
+        let is_judge = request.body["model"] == "judge";
+        match request.body.get("response_format") {
+            Some(_) if refusing.load(Ordering::Relaxed) => {
+                Reply::openai_error(422, "grammar went wrong", None, None)
+            }
+            _ if is_judge => Reply::text("{\"score\": 9, \"reason\": \"so\"}"),
+            _ => Reply::text("{\"days\": 30}"),
+        }
+    });
+    let project = project(agent, &server);
+    let note =
+        "the endpoint does not support `response_format`; the schema is sent to the model as instructions";
+    let expected = |model: &str| {
+        json!({
+            "endpoint": format!("{}/v1/chat/completions", server.url()), "model": model, "part": "response_format",
+            "note": note,
+        })
+    };
+    let both = json!([expected("m"), expected("judge")]);
+    let mut runs = Vec::new();
+    for (args, shown) in [
+        (
+            &["test", "agent.yaml", "--record", "tape.jsonl", "-j", "1"][..],
+            1,
+        ),
+        (&["test", "agent.yaml", "--replay", "tape.jsonl", "-j", "1"], 1),
+        // Nothing is asked again.
+        (&["test", "resume", "latest"], 0),
+        (&["test", "regrade", "latest"], 0),
+    ] {
+        let (ran, report) = run(&project, args);
+        assert_eq!(report["adapted"], both, "{args:?}: {ran:?}");
+        let notes = ran.stderr.matches(note).count();
+        let at_most = if args[1] == "regrade" { 1 } else { shown };
+        assert!(
+            notes >= shown && notes <= at_most,
+            "{args:?}: {notes} notes: {ran:?}"
+        );
+        runs.push(report["run_id"].as_str().unwrap().to_owned());
+    }
+    // It is neither a part of the agent nor of what is compared.
+    refuses.store(false, Ordering::Relaxed);
+    let (ran, report) = run(&project, &["test", "agent.yaml"]);
+    assert_eq!(
+        (report.get("adapted"), ran.stderr.contains(note)),
+        (None, false),
+        "{ran:?}"
+    );
+    let now = report["run_id"].as_str().unwrap();
+    let compared = project
+        .run(&["test", "compare", &runs[0], now, "--gate"])
+        .exits(0);
+    assert!(!compared.stdout.contains("response_format"), "{compared:?}");
+    server.finish();
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use holodeck_backend_api::AgentBackend;
+use holodeck_backend_api::{Adaptations, AgentBackend};
 use holodeck_eval::{JUDGE_PROMPTS, NoPrograms};
 use holodeck_model::{
     CheckIdentities, DiskFiles, Env, GraderFiles, Redactor, ResolvedAgent, RunMetadata, TestResult,
@@ -90,6 +90,7 @@ impl Project {
                 ..RunSettings::default()
             },
             redactor: Arc::new(Redactor::default()),
+            adaptations: Adaptations::default(),
             warnings: Vec::new(),
             resume: None,
             combination: None,
@@ -137,6 +138,7 @@ impl Project {
             judge: None,
             programs: Arc::new(NoPrograms),
             checks: self.checks(),
+            adaptations: Adaptations::default(),
             renew: Renew::All,
             concurrency: 4,
             cli_args: Vec::new(),

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use holodeck_eval::JudgedLine;
+use holodeck_model::Adaptation;
 use serde::{Deserialize, Serialize};
 
 use super::chain::LineDigest;
@@ -20,6 +21,8 @@ pub(super) enum Line<R, G> {
     Judged(Box<JudgedLine>),
     /// A warning that concerns every verdict; a resumed run may add more.
     Warning(String),
+    /// A part of requests to a model that its endpoint refused.
+    Adapted(Adaptation),
     End(End),
 }
 

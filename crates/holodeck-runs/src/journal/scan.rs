@@ -159,6 +159,10 @@ impl Journal {
                     self.warnings.push(warning.clone());
                     continue;
                 }
+                Line::Adapted(adaptation) => {
+                    self.adapted.push(adaptation.clone());
+                    continue;
+                }
                 Line::End(end) => {
                     self.ended = Some(end.ended.clone());
                     continue;

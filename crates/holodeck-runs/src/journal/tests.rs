@@ -3,7 +3,7 @@
 use std::fs;
 
 use holodeck_model::{
-    CaseIdentity, Cases, ExecutionState, MemoryFiles, RunMetadata, UnitKey, identify_cases,
+    Adaptation, CaseIdentity, Cases, ExecutionState, MemoryFiles, RunMetadata, UnitKey, identify_cases,
 };
 use holodeck_turn::TurnRecord;
 use pretty_assertions::assert_eq;
@@ -127,6 +127,35 @@ fn a_journal_is_read_back() {
     );
     assert_eq!(read.not_passed().unwrap(), [1, 2]);
     assert_eq!(read.ended(), Some(&RunEnd::completed()));
+}
+
+#[test]
+fn what_was_adapted_is_written_once_and_survives_a_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r.jsonl");
+    let of = |model: &str| Adaptation {
+        endpoint: "http://host/v1/chat/completions".to_owned(),
+        model: model.to_owned(),
+        part: "stream".to_owned(),
+        note: "it does not stream".to_owned(),
+    };
+    let mut journal = write_journal(&path);
+    for model in ["m", "judge", "m"] {
+        journal.adapted(&of(model)).unwrap();
+    }
+    drop(journal);
+    let mut journal = Journal::open(&path).unwrap().reopen().unwrap();
+    journal.adapted(&of("judge")).unwrap();
+    journal
+        .close(&RunEnd::completed(), "2026-11-21T00:00:01Z")
+        .unwrap();
+    let read = Journal::open(&path).unwrap();
+    assert_eq!(read.adaptations(), [of("m"), of("judge")]);
+    assert!(read.broken().is_none() && read.warnings().is_empty());
+    assert_eq!(
+        (read.finished(), answers(&read)),
+        (1, vec!["zero".to_owned(), "one".to_owned()])
+    );
 }
 
 #[test]

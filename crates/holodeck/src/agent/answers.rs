@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use holodeck_backend_api::{AgentBackend, BackendError, ModelCalls, ToolFilter, ToolHost};
+use holodeck_backend_api::{Adaptations, AgentBackend, BackendError, ModelCalls, ToolFilter, ToolHost};
 use holodeck_cassette::{
     AgentContext, Cassette, CassetteError, RecordMode, RecordedAgent, RecordedChoices, RecordedTools,
     Recorder, ReplayedAgent, ReplayedChoices, ReplayedTools, Replayer, Tape, ToolSet,
@@ -23,7 +23,7 @@ use holodeck_validators::ClaudeEnv;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
-use crate::agent::inventory::Inventory;
+use crate::agent::{adapted_calls::AdaptedCalls, inventory::Inventory};
 
 /// The requested source of answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +43,7 @@ pub struct Answers {
     kind: Kind,
     redactor: Arc<Redactor>,
     shared_calls: Arc<Mutex<Vec<SharedCalls>>>,
+    adaptations: Adaptations,
 }
 
 /// A connection to a model that all its users share, so that their requests per minute are counted together.
@@ -118,6 +119,7 @@ impl Answers {
             kind,
             redactor,
             shared_calls: Arc::default(),
+            adaptations: Adaptations::default(),
         })
     }
 
@@ -149,17 +151,25 @@ impl Answers {
         &self,
         live: impl FnOnce() -> Result<Arc<dyn ModelCalls>, E>,
     ) -> Result<Arc<dyn ModelCalls>, E> {
-        match &self.kind {
-            Kind::Live => live(),
-            Kind::Replay(cassette) => Ok(Arc::new(Replayer::new(
-                Arc::clone(cassette),
-                Arc::clone(&self.redactor),
-            ))),
+        let inner: Arc<dyn ModelCalls> = match &self.kind {
+            Kind::Live => live()?,
+            Kind::Replay(cassette) => {
+                Arc::new(Replayer::new(Arc::clone(cassette), Arc::clone(&self.redactor)))
+            }
             Kind::Record { path, tape } => {
                 let live = live()?;
-                Ok(Arc::new(Recorder::with_tape(self.tape(path, tape)?, live)))
+                Arc::new(Recorder::with_tape(self.tape(path, tape)?, live))
             }
-        }
+        };
+        Ok(Arc::new(AdaptedCalls {
+            inner,
+            adaptations: self.adaptations.clone(),
+        }))
+    }
+
+    /// What is adapted in the requests to all models, of this run or of the recorded one.
+    pub(crate) fn adaptations(&self) -> Adaptations {
+        self.adaptations.clone()
     }
 
     /// The boundary to an agent that calls its model itself: its turns. `live` is awaited only when the agent is

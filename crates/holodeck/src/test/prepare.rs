@@ -281,6 +281,7 @@ pub async fn prepare_test(
     let callable = programs.check(&checked.agent, Some(planned)).await;
     callable.map_err(|(grader, reason)| PrepareError::Grader { grader, reason })?;
     let redactor = checked.answers().redactor();
+    let adaptations = checked.answers().adaptations();
     warnings.extend(missing_programs(&checked.agent, env));
     let mut metadata = metadata(&checked.agent, options, &redactor);
     let inventory = checked.inventory();
@@ -338,6 +339,7 @@ pub async fn prepare_test(
         turns,
         settings,
         redactor,
+        adaptations,
         warnings,
         resume,
         combination: stored(&open, options),

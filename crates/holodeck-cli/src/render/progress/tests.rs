@@ -149,6 +149,7 @@ fn head(cases: &[CaseReport], ended: &str, replayed: Option<Replayed>) -> Report
         schema_version: 1,
         run_id: "20261121T201103000-abcdef".to_owned(),
         warnings: Vec::new(),
+        adapted: Vec::new(),
         replayed,
         ended: ended.to_owned(),
         ended_because: None,

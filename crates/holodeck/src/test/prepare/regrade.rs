@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use holodeck_backend_api::Adaptations;
 use holodeck_model::{DiskFiles, Env, identify_cases};
 use holodeck_otel_bridge::Telemetry;
 use holodeck_runner::{RegradeRequest, Renew, RunControl, RunOutcome, RunSink};
@@ -43,6 +44,7 @@ pub fn prepare_regrade(
     let old = AgentRuns::of(&agent).find(run, RunUse::Regrade, member)?.journal;
     let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
     let (mut judge, mut redactor) = (None, redactor(&agent, env));
+    let mut adaptations = Adaptations::default();
     let mut telemetry = Telemetry::off();
     let is_observed = agent
         .config
@@ -64,6 +66,7 @@ pub fn prepare_regrade(
     } else {
         let setup = JudgeSetup::new(&agent, &inventory, env, &options.open, options.timeout)?;
         redactor = setup.answers().redactor();
+        adaptations = setup.answers().adaptations();
         refuse_uncalibrated(
             &agent,
             &agent.places,
@@ -93,6 +96,7 @@ pub fn prepare_regrade(
         judge,
         programs,
         checks,
+        adaptations,
         renew,
         cli_args,
     };
