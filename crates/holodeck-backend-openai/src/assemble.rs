@@ -271,4 +271,6 @@ fn update(old: &mut Option<String>, new: Option<Cow<'_, str>>) {
 }
 
 #[cfg(test)]
+mod same_answer;
+#[cfg(test)]
 mod tests;

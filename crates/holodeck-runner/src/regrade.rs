@@ -44,7 +44,7 @@ pub struct RegradeRequest {
     pub programs: Arc<dyn Programs>,
     /// Everything that decides each check of the agent.
     pub checks: Arc<CheckIdentities>,
-    /// What is adapted in the requests to the judges.
+    /// Collects the parts of requests to judges that are adapted.
     pub adaptations: Adaptations,
     /// Which verdicts of judges and programs are renewed; the others are kept.
     pub renew: Renew,

@@ -74,7 +74,7 @@ pub struct TestRequest {
     pub settings: RunSettings,
     /// Masks secrets.
     pub redactor: Arc<Redactor>,
-    /// What is adapted in the requests to the models of the run.
+    /// Collects the parts of requests to the models of the run that are adapted.
     pub adaptations: Adaptations,
     /// Warnings that concern every verdict, such as sources that the agent's tools could not read.
     pub warnings: Vec<String>,

@@ -64,18 +64,21 @@ impl Usage {
 /// Counts beside the times of an answer, as llama.cpp reports them without being asked.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Timings {
-    prompt_n: u64,
+    #[serde(rename = "prompt_n")]
+    prompt: u64,
     /// The tokens of the prompt that were known. Older servers do not report them, and then the prompt is unknown.
-    cache_n: u64,
-    predicted_n: u64,
+    #[serde(rename = "cache_n")]
+    cached: u64,
+    #[serde(rename = "predicted_n")]
+    predicted: u64,
 }
 
 impl Timings {
     pub(crate) fn usage(&self) -> Usage {
         Usage(json!({
-            "prompt_tokens": self.prompt_n.saturating_add(self.cache_n),
-            "completion_tokens": self.predicted_n,
-            "prompt_tokens_details": {"cached_tokens": self.cache_n},
+            "prompt_tokens": self.prompt.saturating_add(self.cached),
+            "completion_tokens": self.predicted,
+            "prompt_tokens_details": {"cached_tokens": self.cached},
         }))
     }
 }

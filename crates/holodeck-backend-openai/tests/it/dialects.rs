@@ -201,9 +201,10 @@ async fn ids_of_another_service_are_shortened_where_they_are_refused_whatever_th
                 let calls = message["tool_calls"].as_array().into_iter().flatten();
                 calls.map(|call| &call["id"]).chain(message.get("tool_call_id"))
             });
-            match ids.all(is_plain) {
-                true => Reply::text("done"),
-                false => Reply::openai_error(status, text, None, param),
+            if ids.all(is_plain) {
+                Reply::text("done")
+            } else {
+                Reply::openai_error(status, text, None, param)
             }
         });
         let backend = equipped(&agent_of(&server, ""), Arc::new(ScriptedTools::default()));

@@ -38,7 +38,7 @@ fn table(services: &[Service]) -> String {
         "| Service | What the script does | Evidence | Scripted | What works | Sent in another form |\n|---|---|---|---|---|---|\n",
     );
     for service in services {
-        table += &format!(
+        let row = format!(
             "| {} | {} | {} | {} | {} | {} |\n",
             service.name,
             service.differs,
@@ -47,6 +47,7 @@ fn table(services: &[Service]) -> String {
             works(service),
             adapted(service),
         );
+        table.push_str(&row);
     }
     table
 }
@@ -67,7 +68,7 @@ fn evidence(service: &Service) -> String {
     named.join("; ")
 }
 
-/// What a service was asked for, in words.
+/// The questions that a service answers as expected, in words.
 fn works(service: &Service) -> String {
     let expects = &service.expects;
     let mut works = Vec::new();

@@ -64,7 +64,7 @@ pub(crate) struct Evidence {
     pub(crate) unconfirmed: Vec<String>,
 }
 
-/// What must come out of each scenario.
+/// The outcome that each scenario must have.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Expected {
@@ -348,7 +348,7 @@ impl Service {
         }
     }
 
-    /// What comes out of a question.
+    /// The outcome of a question.
     async fn ask(&self, equipment: Equipment, history: Vec<HistoryItem>, question: &str) -> Value {
         let running = self.start(equipment);
         let mut session = running

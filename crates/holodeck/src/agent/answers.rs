@@ -167,7 +167,7 @@ impl Answers {
         }))
     }
 
-    /// What is adapted in the requests to all models, of this run or of the recorded one.
+    /// The parts of requests to all models that are adapted, in this run or in the recorded one.
     pub(crate) fn adaptations(&self) -> Adaptations {
         self.adaptations.clone()
     }
