@@ -1,4 +1,5 @@
-//! How often a match with some evidence is right: the table by which scores become confidence.
+//! How often a match with some evidence is right: the curve by which scores become confidence. All numbers are whole, so
+//! that the confidence is the same on every platform.
 
 /// The evidence for the best agent, in millionths.
 #[derive(Clone, Copy, Debug)]
@@ -9,38 +10,78 @@ pub(super) struct Evidence {
     pub(super) next: i64,
 }
 
-impl Evidence {
-    /// The score and half of what it is ahead. Of two that are equal, only the name decides: that is right half of the time
-    /// at most.
-    pub(super) fn strength(self) -> i64 {
-        let ahead = self.score - self.next;
-        let strength = self.score + ahead / 2;
-        if ahead == 0 { strength.min(TIED) } else { strength }
-    }
-}
+/// As much evidence that no agent fits as every task has, in millionths of a score.
+const NONE_FITS: i64 = 600_000;
 
-/// The strength of a tie.
-const TIED: i64 = 700_000;
+/// How much more a wrong agent costs than none.
+const COST: i64 = 2;
 
-/// From this strength on, the confidence, in millionths: the share of selections that were right on the set to tune on, with
-/// one right and one wrong added. A test computes it again.
-pub(super) const TABLE: &[(i64, i64)] = &[
-    (0, 70_000),
-    (400_000, 270_000),
-    (800_000, 800_000),
-    (1_200_000, 920_000),
-    (2_000_000, 970_000),
-];
+/// How often the odds double for a score of 1, in millionths: they grow by the factor e⁸.
+const STEPS: i64 = 11_541_560;
 
-/// How confident a selection is, 0–1.
+/// The highest confidence that words can have, in millionths.
+const HIGHEST: i64 = 970_000;
+
+const ONE: i64 = 1_000_000;
+
+/// How confident a selection is, 0–1: the odds of the best agent against the second and against none, as a logistic model of
+/// the three sets of `fixtures/routing` has them, with the cost of a wrong agent. Of two that are equal, only the name
+/// decides: that is never enough.
 pub(super) fn confidence(evidence: Evidence) -> f64 {
-    let strength = evidence.strength();
-    let row = TABLE.iter().rev().find(|(from, _)| *from <= strength);
-    super::components::as_score(row.map_or(0, |(_, confidence)| *confidence))
+    let Evidence { score, next } = evidence;
+    let against = odds(NONE_FITS - score) + odds(next - score);
+    let confidence = ONE * ONE / (ONE + COST * against).max(1);
+    super::components::as_score(if score > 0 { confidence.min(HIGHEST) } else { 0 })
 }
 
 /// The highest confidence that words can have, 0–1.
 pub(super) fn highest() -> f64 {
-    let last = TABLE.last().map_or(0, |(_, confidence)| *confidence);
-    super::components::as_score(last)
+    super::components::as_score(HIGHEST)
+}
+
+/// The odds of a difference of scores, in millionths: they double with each step, and grow evenly between two steps.
+fn odds(difference: i64) -> i64 {
+    const MOST: i64 = 20;
+    let steps = difference.saturating_mul(STEPS) / ONE;
+    let steps = steps.clamp(-MOST * ONE, MOST * ONE);
+    let (whole, rest) = (steps.div_euclid(ONE), steps.rem_euclid(ONE));
+    if whole < 0 {
+        (ONE + rest) >> -whole
+    } else {
+        (ONE + rest) << whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_odds_double_with_each_step() {
+        let step = ONE * ONE / STEPS + 1;
+        assert_eq!(odds(0), ONE);
+        for (steps, expected) in [(1, 2.0), (3, 8.0), (-1, 0.5), (-3, 0.125)] {
+            let found = odds(steps * step) as f64 / 1e6;
+            assert!((found / expected - 1.0).abs() < 1e-3, "{steps}: {found}");
+        }
+        assert!(odds(i64::MAX / 2) > 0 && odds(i64::MIN / 2) >= 0);
+    }
+
+    #[test]
+    fn equal_agents_are_never_confident_and_one_far_ahead_is() {
+        for score in [0, 1, 500_000, 2_000_000, 100_000_000] {
+            let equal = Evidence { score, next: score };
+            assert!(confidence(equal) < 0.5, "{score}");
+        }
+        let alone = Evidence {
+            score: 2_000_000,
+            next: 0,
+        };
+        assert_eq!(confidence(alone).to_bits(), highest().to_bits());
+        let weak = Evidence {
+            score: 300_000,
+            next: 0,
+        };
+        assert!(confidence(weak) < 0.2);
+    }
 }

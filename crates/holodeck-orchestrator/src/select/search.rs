@@ -3,18 +3,21 @@
 
 mod index;
 mod numbers;
+mod words;
 
 use std::cmp::Reverse;
 
 use holodeck_model::{AgentsConfig, Tier};
 
-use self::index::{Index, Part};
+use self::{
+    index::{Index, Part},
+    words::TaskWords,
+};
 use super::{
     RankedAgent, ScoredAgent, SelectedBy, Selection, SelectionTask,
     calibration::{self, Evidence},
     components::as_score,
     globs::{Globs, GlobsBuilder},
-    terms,
 };
 use crate::AgentRegistry;
 
@@ -145,12 +148,11 @@ impl SearchSelector {
                 totals.add(part, evidence);
             }
         };
-        let text = searched(task);
-        self.index
-            .search(&terms::terms(&text), |_, agent, part, evidence| {
-                add(agent, part, evidence);
-            });
-        for (agent, count) in self.index.whole_triggers(&terms::stems(&text)) {
+        let words = TaskWords::new(task);
+        self.index.search(&words, |_, agent, part, evidence| {
+            add(agent, part, evidence);
+        });
+        for (agent, count) in self.index.whole_triggers(&words.stems) {
             add(
                 agent,
                 Part::Triggers,
@@ -221,7 +223,7 @@ impl SearchSelector {
     fn words_for(&self, task: &SelectionTask, name: &str) -> Vec<String> {
         let mut found: Vec<(i64, String)> = Vec::new();
         self.index
-            .search(&terms::terms(&searched(task)), |term, agent, _, evidence| {
+            .search(&TaskWords::new(task), |term, agent, _, evidence| {
                 if self.agents.get(agent).is_some_and(|agent| agent.name == name) {
                     found.push((evidence, term.to_owned()));
                 }
@@ -233,7 +235,7 @@ impl SearchSelector {
 
     /// The default agent, because no agent fits well enough.
     fn select_default(&self, task: &SelectionTask) -> Selection {
-        let why = if terms::terms(&searched(task)).is_empty() {
+        let why = if TaskWords::new(task).terms.is_empty() {
             "the task has no word that says what it is about"
         } else {
             "no agent fits the words of the task"
@@ -255,13 +257,4 @@ impl SearchSelector {
             .map(|(agent, first)| (&*agent.name, &*first.name))
             .collect()
     }
-}
-
-/// The text that is searched for: the task and the name of the command. `run` is no command that a person named.
-fn searched(task: &SelectionTask) -> String {
-    let command = task.command.trim();
-    if command.eq_ignore_ascii_case(super::PLAIN_COMMAND) {
-        return task.text.clone();
-    }
-    format!("{} {command}", task.text)
 }

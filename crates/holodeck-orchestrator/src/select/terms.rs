@@ -14,10 +14,12 @@ pub(super) type Weight = i64;
 
 /// A term that few texts have.
 pub(super) const RARE: Weight = 1_000;
+/// A word of everyday life, beside the words of a trade.
+const EVERYDAY: Weight = 700;
 /// A word of every day with many meanings.
-const COMMON: Weight = 450;
+const COMMON: Weight = 550;
 /// A word that most work has in common.
-const WEAK: Weight = 200;
+const WEAK: Weight = 400;
 
 static LISTS: LazyLock<HashMap<String, Weight>> = LazyLock::new(|| {
     let mut lists = HashMap::new();
@@ -25,6 +27,7 @@ static LISTS: LazyLock<HashMap<String, Weight>> = LazyLock::new(|| {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         lines.flat_map(str::split_whitespace)
     };
+    lists.extend(words(include_str!("words/everyday.txt")).map(|word| (stem(word), EVERYDAY)));
     lists.extend(words(include_str!("words/common.txt")).map(|word| (stem(word), COMMON)));
     lists.extend(words(include_str!("words/weak.txt")).map(|word| (stem(word), WEAK)));
     lists
@@ -74,7 +77,7 @@ pub(super) fn stems(text: &str) -> BTreeSet<String> {
 pub(super) fn telling_words(text: &str, count: usize) -> Vec<String> {
     let words: Vec<String> = folded(text).filter(|word| says_something(word)).collect();
     let mut chosen: Vec<String> = Vec::new();
-    for least in [RARE, COMMON, WEAK] {
+    for least in [RARE, EVERYDAY, COMMON, WEAK] {
         for word in &words {
             let is_word = word.chars().count() > 2 && !word.chars().all(char::is_numeric);
             if chosen.len() < count && is_word && weight(&stem(word)) >= least && !chosen.contains(word) {
@@ -107,6 +110,7 @@ mod tests {
     #[test]
     fn rare_words_say_most() {
         assert_eq!(weight("kubernet"), RARE);
+        assert_eq!(weight(&stem("umbrella")), EVERYDAY);
         assert_eq!(weight(&stem("table")), COMMON);
         assert_eq!(weight(&stem("write")), WEAK);
         assert_eq!(

@@ -2,7 +2,7 @@
 //! agent.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::LazyLock,
 };
 
@@ -12,11 +12,11 @@ use super::terms::{self, RARE, Weight};
 pub(super) type Topic = usize;
 
 /// A related word says a little less than a core word, in thousandths.
-const RELATED: Weight = 950;
-/// The words of a phrase say more together, in thousandths for the whole phrase.
-const PHRASE: Weight = 1_400;
-/// The one word of a phrase that says something, such as `phone` of "on my phone", says less than a word that is listed.
-const REST_OF_PHRASE: Weight = 500;
+const RELATED: Weight = 850;
+/// The most that the words of a phrase say together, in thousandths.
+const PHRASE: Weight = 1_800;
+/// Another topic that has a word in its phrases makes it less telling, in thousandths of one that lists the word.
+const IN_PHRASES: u64 = 300;
 
 static TOPICS: LazyLock<Topics> = LazyLock::new(|| Topics::read(include_str!("words/topics.txt")));
 
@@ -30,17 +30,21 @@ pub(super) fn topics() -> &'static Topics {
 pub(super) struct Topics {
     count: usize,
     phrases: Vec<TopicPhrase>,
-    /// The phrases that have a term.
-    by_term: HashMap<String, Vec<usize>>,
+    /// The phrases by the one of their stems that the fewest phrases have.
+    by_stem: HashMap<String, Vec<usize>>,
+    /// How much each term tells the topics apart, in thousandths.
+    telling: HashMap<String, Weight>,
 }
 
-/// Terms that belong to a topic if a text has all of them.
+/// Words that belong to a topic if a text has all of them.
 #[derive(Debug)]
 struct TopicPhrase {
     topic: Topic,
     is_core: bool,
-    /// Whether it is listed as one word.
+    /// Whether it is one word.
     is_word: bool,
+    /// All its words, also those that say nothing alone.
+    stems: BTreeSet<String>,
     terms: BTreeSet<String>,
 }
 
@@ -57,7 +61,7 @@ impl Topics {
     /// The topics of a text with one `NAME: core words | related words` a line.
     fn read(text: &str) -> Self {
         let mut topics = Self::default();
-        let mut known: HashMap<(Topic, BTreeSet<String>), usize> = HashMap::new();
+        let mut known: HashSet<(Topic, BTreeSet<String>)> = HashSet::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let Some((_, words)) = line.split_once(": ") else {
                 continue;
@@ -65,36 +69,52 @@ impl Topics {
             let (core, related) = words.split_once(" | ").unwrap_or((words, ""));
             for (list, is_core) in [(core, true), (related, false)] {
                 for phrase in list.split(',') {
-                    let terms = terms::terms(phrase);
-                    let is_word = terms::stems(phrase).len() == 1;
-                    if terms.is_empty() {
+                    let (stems, terms) = (terms::stems(phrase), terms::terms(phrase));
+                    if terms.is_empty() || !known.insert((topics.count, stems.clone())) {
                         continue;
                     }
-                    let key = (topics.count, terms.clone());
-                    if let Some(known) = known.get(&key).and_then(|known| topics.phrases.get_mut(*known)) {
-                        known.is_word |= is_word;
-                        continue;
-                    }
-                    known.insert(key, topics.phrases.len());
-                    topics.add(TopicPhrase {
+                    topics.phrases.push(TopicPhrase {
                         topic: topics.count,
                         is_core,
-                        is_word,
+                        is_word: stems.len() == 1,
+                        stems,
                         terms,
                     });
                 }
             }
             topics.count += 1;
         }
+        topics.prepare();
         topics
     }
 
-    fn add(&mut self, phrase: TopicPhrase) {
-        for term in &phrase.terms {
-            let phrases = self.by_term.entry(term.clone()).or_default();
-            phrases.push(self.phrases.len());
+    fn prepare(&mut self) {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        let mut listing: HashMap<&str, (BTreeSet<Topic>, BTreeSet<Topic>)> = HashMap::new();
+        for phrase in &self.phrases {
+            for stem in &phrase.stems {
+                *counts.entry(stem).or_default() += 1;
+            }
+            for term in &phrase.terms {
+                let (as_word, in_phrases) = listing.entry(term).or_default();
+                let topics = if phrase.is_word { as_word } else { in_phrases };
+                topics.insert(phrase.topic);
+            }
         }
-        self.phrases.push(phrase);
+        let mut by_stem: HashMap<String, Vec<usize>> = HashMap::new();
+        for (number, phrase) in self.phrases.iter().enumerate() {
+            let stems = phrase.stems.iter();
+            let rarest = stems.min_by_key(|stem| counts.get(stem.as_str()).copied().unwrap_or_default());
+            if let Some(rarest) = rarest {
+                by_stem.entry(rarest.clone()).or_default().push(number);
+            }
+        }
+        let telling = listing.iter().map(|(term, (as_word, in_phrases))| {
+            let others = in_phrases.difference(as_word).count();
+            (String::from(*term), telling(as_word.len(), others))
+        });
+        self.telling = telling.collect();
+        self.by_stem = by_stem;
     }
 
     /// How many there are.
@@ -104,40 +124,37 @@ impl Topics {
 
     /// Whether a term belongs to a topic.
     pub(super) fn knows(&self, term: &str) -> bool {
-        self.by_term.contains_key(term)
+        self.telling.contains_key(term)
     }
 
-    /// The phrases of which these terms have every one.
-    fn complete<'a>(&'a self, terms: &'a BTreeSet<String>) -> impl Iterator<Item = &'a TopicPhrase> {
-        let mut found = BTreeSet::new();
-        for term in terms {
-            found.extend(self.by_term.get(term).into_iter().flatten().copied());
-        }
-        let phrases = found.into_iter().filter_map(|index| self.phrases.get(index));
-        phrases.filter(|phrase| phrase.terms.is_subset(terms))
+    /// The phrases of which these stems have every one.
+    fn complete<'a>(&'a self, stems: &'a BTreeSet<String>) -> impl Iterator<Item = &'a TopicPhrase> {
+        let numbers = stems.iter().filter_map(|stem| self.by_stem.get(stem)).flatten();
+        let phrases = numbers.filter_map(|number| self.phrases.get(*number));
+        phrases.filter(|phrase| phrase.stems.is_subset(stems))
     }
 
-    /// The topics of an agent: those with a core word in `all` of its terms, each with the number of these words; one that
+    /// The topics of an agent: those with a core word in `all` of its stems, each with the number of these words; one that
     /// is in its `name` counts twice.
-    pub(super) fn of_agent(&self, all: &BTreeSet<String>, name: &BTreeSet<String>) -> BTreeMap<Topic, usize> {
-        let mut found: BTreeMap<Topic, usize> = BTreeMap::new();
+    pub(super) fn of_agent(&self, all: &BTreeSet<String>, name: &BTreeSet<String>) -> BTreeMap<Topic, i64> {
+        let mut found: BTreeMap<Topic, i64> = BTreeMap::new();
         for phrase in self.complete(all).filter(|phrase| phrase.is_core) {
-            *found.entry(phrase.topic).or_default() += 1 + usize::from(phrase.terms.is_subset(name));
+            *found.entry(phrase.topic).or_default() += 1 + i64::from(phrase.terms.is_subset(name));
         }
         found
     }
 
-    /// The terms of a task that are about topics, in order.
-    pub(super) fn of_task(&self, terms: &BTreeSet<String>) -> Vec<About> {
+    /// The terms of a task, by all its stems, that are about topics, in order.
+    pub(super) fn of_task(&self, stems: &BTreeSet<String>) -> Vec<About> {
         let mut found = BTreeSet::new();
-        for phrase in self.complete(terms) {
+        for phrase in self.complete(stems) {
             let kind = if phrase.is_core { RARE } else { RELATED };
             let count = i64::try_from(phrase.terms.len()).unwrap_or(i64::MAX);
             for term in &phrase.terms {
-                let says = match count {
-                    1 if phrase.is_word => terms::weight(term),
-                    1 => terms::weight(term) * REST_OF_PHRASE / RARE,
-                    _ => PHRASE / count,
+                let says = if phrase.is_word {
+                    terms::weight(term) * self.telling.get(term).copied().unwrap_or(RARE) / RARE
+                } else {
+                    terms::weight(term).min(PHRASE / count)
                 };
                 found.insert(About {
                     term: term.clone(),
@@ -148,6 +165,17 @@ impl Topics {
         }
         found.into_iter().collect()
     }
+}
+
+/// How much a word tells topics apart, in thousandths: one by the root of the number of topics that list it, and of others
+/// that have it in phrases.
+fn telling(as_word: usize, in_phrases: usize) -> Weight {
+    let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    let topics = count(as_word)
+        .saturating_mul(1_000)
+        .saturating_add(count(in_phrases).saturating_mul(IN_PHRASES));
+    let root = (topics.max(1_000) * 1_000).isqrt();
+    Weight::try_from(1_000_000 / root.max(1)).unwrap_or(RARE)
 }
 
 #[cfg(test)]
@@ -178,7 +206,7 @@ mod tests {
     fn a_task_is_about_a_topic_by_a_word_or_by_all_words_of_a_phrase() {
         let topics = Topics::read("one: alpha | beta gamma\ntwo: delta | beta");
         let about = |text: &str| -> Vec<(String, Topic)> {
-            let about = topics.of_task(&terms::terms(text)).into_iter();
+            let about = topics.of_task(&terms::stems(text)).into_iter();
             about.map(|about| (about.term, about.topic)).collect()
         };
         assert_eq!(about("alpha"), [("alpha".to_owned(), 0)]);
@@ -186,7 +214,24 @@ mod tests {
         assert_eq!(about("gamma"), []);
         assert_eq!(about("gamma, beta").len(), 3);
         // Related words make no agent one of the topic.
-        let terms = terms::terms("beta gamma");
-        assert!(topics.of_agent(&terms, &BTreeSet::new()).is_empty());
+        let stems = terms::stems("beta gamma");
+        assert!(topics.of_agent(&stems, &BTreeSet::new()).is_empty());
+    }
+
+    #[test]
+    fn a_phrase_needs_its_words_that_say_nothing_alone() {
+        let topics = Topics::read("one: alpha | write back");
+        assert!(topics.of_task(&terms::stems("write")).is_empty());
+        assert_eq!(topics.of_task(&terms::stems("back to write")).len(), 2);
+        let topics = Topics::read("one: alpha | how many");
+        assert!(topics.of_task(&terms::stems("how many")).is_empty());
+    }
+
+    #[test]
+    fn a_word_of_many_topics_tells_less() {
+        let topics = Topics::read("one: alpha | beta\ntwo: delta | beta\nthree: gamma | beta epsilon");
+        let weight = |text: &str| topics.of_task(&terms::stems(text)).first().unwrap().weight;
+        assert!(weight("beta") < weight("delta"));
+        assert_eq!(weight("delta"), RARE);
     }
 }

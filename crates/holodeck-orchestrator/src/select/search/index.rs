@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use holodeck_model::AgentDoc;
 
-use super::numbers::{ONE, rarity, saturated};
+use super::{
+    numbers::{ONE, rarity, saturated},
+    words::TaskWords,
+};
 use crate::select::{
     PLAIN_COMMAND,
     terms::{self, RARE, Weight},
@@ -30,18 +33,20 @@ impl Part {
 }
 
 /// How much a word says that no topic knows.
-const OTHER_WORD: Weight = 900;
+const OTHER_WORD: Weight = 700;
 /// How much a word of the same topic says.
-const SAME_TOPIC: Weight = 800;
+const SAME_TOPIC: Weight = 1_200;
 /// How much a word says that looks alike.
-const LOOKS_ALIKE: Weight = 450;
+const LOOKS_ALIKE: Weight = 300;
 /// How alike words must be: shared sequences of three letters, as Dice counts them.
 const ALIKE: Weight = 550;
 /// Shorter words are not compared by their letters.
 const COMPARED: usize = 5;
 const COMPARED_TO: usize = 4;
-/// How much an agent is about a topic of which it has one, two or more core words.
-const ABOUT: [Weight; 3] = [550, 800, 1_000];
+/// An agent with this many core words of a topic, in thousandths, is half about it.
+const HALF_ABOUT: i64 = 300;
+/// How much of a topic an agent has whose other topics have many more core words.
+const BY_THE_WAY: Weight = 100;
 
 /// An agent that has a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,13 +107,16 @@ impl Index {
 
     fn add(&mut self, agent: usize, doc: &AgentDoc) {
         let mut words: BTreeMap<String, Posting> = BTreeMap::new();
-        let mut declared = BTreeSet::new();
+        let (mut described, mut declared) = (BTreeSet::new(), BTreeSet::new());
         for (part, weight, text) in texts(doc) {
             let is_declared = part != Part::Sections;
+            if is_declared {
+                declared.extend(terms::stems(&text));
+            }
+            if is_declared && part != Part::Triggers {
+                described.extend(terms::stems(&text));
+            }
             for term in terms::terms(&text) {
-                if is_declared {
-                    declared.insert(term.clone());
-                }
                 let posting = words.entry(term).or_insert(Posting {
                     agent,
                     weight: 0,
@@ -122,10 +130,12 @@ impl Index {
         for (word, posting) in words {
             self.words.entry(word).or_default().push(posting);
         }
-        for (topic, count) in topics().of_agent(&declared, &terms::terms(&doc.name)) {
-            let about = ABOUT.get(count.saturating_sub(1)).or(ABOUT.last()).copied();
-            if let (Some(topic), Some(about)) = (self.topics.get_mut(topic), about) {
-                topic.push((agent, about));
+        let name = terms::terms(&doc.name);
+        // What an agent is most about does not depend on triggers, so that another one never makes it less about a topic.
+        let most = topics().of_agent(&described, &name).into_values().max();
+        for (topic, count) in topics().of_agent(&declared, &name) {
+            if let Some(topic) = self.topics.get_mut(topic) {
+                topic.push((agent, about(count, most.unwrap_or(1))));
             }
         }
         for trigger in &doc.triggers {
@@ -142,12 +152,13 @@ impl Index {
     }
 
     /// Reports to `found` the evidence of each term for each agent that it speaks for: the strongest of what the term says.
-    pub(super) fn search(&self, task: &BTreeSet<String>, mut found: impl FnMut(&str, usize, Part, i64)) {
-        let about = topics().of_task(task);
+    pub(super) fn search(&self, task: &TaskWords, mut found: impl FnMut(&str, usize, Part, i64)) {
+        let about = topics().of_task(&task.stems);
         let mut best: Vec<(i64, Part)> = vec![(0, Part::Name); self.agents];
         let mut touched = Vec::new();
-        for term in task {
+        for (term, counts) in &task.terms {
             let mut raise = |agent: usize, part: Part, evidence: i64| {
+                let evidence = evidence * counts / RARE;
                 if let Some(best) = best.get_mut(agent).filter(|best| best.0 < evidence) {
                     if best.0 == 0 {
                         touched.push(agent);
@@ -164,7 +175,8 @@ impl Index {
                     .get(about.topic)
                     .map(Vec::as_slice)
                     .unwrap_or_default();
-                let says = rarity(agents.len(), self.agents) * about.weight / RARE * SAME_TOPIC / RARE;
+                let having = agents.iter().map(|(_, strength)| strength).sum();
+                let says = rarity(having, self.agents) * about.weight / RARE * SAME_TOPIC / RARE;
                 for (agent, strength) in agents {
                     raise(*agent, Part::Topics, says * strength / RARE);
                 }
@@ -183,7 +195,7 @@ impl Index {
         let weight = terms::weight(term);
         if let Some(postings) = self.words.get(term) {
             let known = if topics().knows(term) { RARE } else { OTHER_WORD };
-            let says = rarity(postings.len(), self.agents) * weight / RARE * known / RARE;
+            let says = rarity(having(postings), self.agents) * weight / RARE * known / RARE;
             for posting in postings {
                 raise(
                     posting.agent,
@@ -199,7 +211,7 @@ impl Index {
             };
             let weight = weight.min(terms::weight(word));
             let says =
-                rarity(postings.len(), self.agents) * weight / RARE * LOOKS_ALIKE / RARE * alike / RARE;
+                rarity(having(postings), self.agents) * weight / RARE * LOOKS_ALIKE / RARE * alike / RARE;
             for posting in postings.iter().filter(|posting| posting.is_declared) {
                 raise(
                     posting.agent,
@@ -284,6 +296,19 @@ impl Index {
     }
 }
 
+/// How much an agent is about a topic with this many core words of it, in thousandths: more of them, and a larger share of
+/// the `most` that a topic of the agent has, make it more.
+fn about(count: i64, most: i64) -> Weight {
+    let known = RARE * 1_000 * count / (1_000 * count + HALF_ABOUT).max(1);
+    let share = RARE * count.min(most) / most.max(1);
+    known * (BY_THE_WAY + (RARE - BY_THE_WAY) * share / RARE) / RARE
+}
+
+/// How many agents have a word, in thousandths.
+fn having(postings: &[Posting]) -> i64 {
+    i64::try_from(postings.len()).unwrap_or(i64::MAX / 1_000) * 1_000
+}
+
 /// The texts of an agent that are searched, the heaviest first. What it will not do is no text about it.
 fn texts(doc: &AgentDoc) -> Vec<(Part, Weight, String)> {
     let (description, examples) = without_examples(&doc.description);
@@ -310,12 +335,12 @@ fn texts(doc: &AgentDoc) -> Vec<(Part, Weight, String)> {
     sections.push_str(&examples);
     vec![
         (Part::Triggers, 2_500, doc.triggers.join(" ")),
-        (Part::Name, 2_000, doc.name.clone()),
-        (Part::Description, 1_000, description),
-        (Part::Category, 1_000, doc.category.clone().unwrap_or_default()),
+        (Part::Name, 1_000, doc.name.clone()),
         (Part::Triggers, 1_000, commands.join(" ")),
-        (Part::Focus, 1_000, names.join(" ")),
-        (Part::Focus, 600, keywords.join(" ")),
+        (Part::Description, 700, description),
+        (Part::Category, 700, doc.category.clone().unwrap_or_default()),
+        (Part::Focus, 700, names.join(" ")),
+        (Part::Focus, 500, keywords.join(" ")),
         (Part::Sections, 200, sections),
     ]
 }
