@@ -18,6 +18,9 @@ const PHRASE: Weight = 1_800;
 /// Another topic that has a word in its phrases makes it less telling, in thousandths of one that lists the word.
 const IN_PHRASES: u64 = 300;
 
+/// Words that no phrase needs: any task may have them, and they change nothing.
+const POLITE: [&str; 8] = ["a", "an", "the", "please", "thank", "thanks", "hello", "hi"];
+
 static TOPICS: LazyLock<Topics> = LazyLock::new(|| Topics::read(include_str!("words/topics.txt")));
 
 /// The topics that the product knows.
@@ -69,14 +72,16 @@ impl Topics {
             let (core, related) = words.split_once(" | ").unwrap_or((words, ""));
             for (list, is_core) in [(core, true), (related, false)] {
                 for phrase in list.split(',') {
-                    let (stems, terms) = (terms::stems(phrase), terms::terms(phrase));
+                    let (mut stems, terms) = (terms::stems(phrase), terms::terms(phrase));
+                    let is_word = stems.len() == 1;
+                    stems.retain(|stem| !POLITE.contains(&stem.as_str()));
                     if terms.is_empty() || !known.insert((topics.count, stems.clone())) {
                         continue;
                     }
                     topics.phrases.push(TopicPhrase {
                         topic: topics.count,
                         is_core,
-                        is_word: stems.len() == 1,
+                        is_word,
                         stems,
                         terms,
                     });
@@ -223,6 +228,8 @@ mod tests {
         let topics = Topics::read("one: alpha | write back");
         assert!(topics.of_task(&terms::stems("write")).is_empty());
         assert_eq!(topics.of_task(&terms::stems("back to write")).len(), 2);
+        let topics = Topics::read("one: alpha | the beta");
+        assert_eq!(topics.of_task(&terms::stems("beta")).len(), 1);
         let topics = Topics::read("one: alpha | how many");
         assert!(topics.of_task(&terms::stems("how many")).is_empty());
     }

@@ -111,10 +111,11 @@ impl Index {
         for (part, weight, text) in texts(doc) {
             let is_declared = part != Part::Sections;
             if is_declared {
-                declared.extend(terms::stems(&text));
-            }
-            if is_declared && part != Part::Triggers {
-                described.extend(terms::stems(&text));
+                let stems = terms::stems(&text);
+                if part != Part::Triggers {
+                    described.extend(stems.iter().cloned());
+                }
+                declared.extend(stems);
             }
             for term in terms::terms(&text) {
                 let posting = words.entry(term).or_insert(Posting {
@@ -132,8 +133,14 @@ impl Index {
         }
         let name = terms::terms(&doc.name);
         // What an agent is most about does not depend on triggers, so that another one never makes it less about a topic.
-        let most = topics().of_agent(&described, &name).into_values().max();
-        for (topic, count) in topics().of_agent(&declared, &name) {
+        let of_described = topics().of_agent(&described, &name);
+        let most = of_described.values().copied().max();
+        let of_declared = if declared.len() == described.len() {
+            of_described
+        } else {
+            topics().of_agent(&declared, &name)
+        };
+        for (topic, count) in of_declared {
             if let Some(topic) = self.topics.get_mut(topic) {
                 topic.push((agent, about(count, most.unwrap_or(1))));
             }

@@ -454,7 +454,7 @@ proptest! {
         let mut turned = words.clone();
         turned.reverse();
         let mut longer = words.clone();
-        longer.insert(at.index(words.len() + 1), "qqqqq 12345 zwxzwx".to_owned());
+        longer.insert(at.index(words.len() + 1), "please, qqqqq 12345 zwxzwx, thanks".to_owned());
         let variants = [
             text.to_uppercase(),
             text.to_lowercase(),
