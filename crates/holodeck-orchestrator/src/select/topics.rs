@@ -35,7 +35,7 @@ pub(super) struct Topics {
     phrases: Vec<TopicPhrase>,
     /// The phrases by the one of their stems that the fewest phrases have.
     by_stem: HashMap<String, Vec<usize>>,
-    /// How much each term tells the topics apart, in thousandths.
+    /// How much each term says about one topic and no other, in thousandths.
     telling: HashMap<String, Weight>,
 }
 
@@ -172,7 +172,7 @@ impl Topics {
     }
 }
 
-/// How much a word tells topics apart, in thousandths: one by the root of the number of topics that list it, and of others
+/// How much a word says about one topic and no other, in thousandths: one by the root of the number of topics that list it, and of others
 /// that have it in phrases.
 fn telling(as_word: usize, in_phrases: usize) -> Weight {
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_many_topics_tells_less() {
+    fn a_word_of_many_topics_says_less_about_each() {
         let topics = Topics::read("one: alpha | beta\ntwo: delta | beta\nthree: gamma | beta epsilon");
         let weight = |text: &str| topics.of_task(&terms::stems(text)).first().unwrap().weight;
         assert!(weight("beta") < weight("delta"));

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_files_are_told_from_other_words() {
+    fn names_of_files_are_known() {
         for name in [
             "src/invoice/rounding.py",
             "`Cargo.toml`,",
