@@ -20,7 +20,7 @@ use holodeck_backend_api::{
     Adaptation, BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream, StopReason,
 };
 use holodeck_http::{
-    CallOptions, HttpClient, HttpError, Pacer, Response, Retry, RetryPolicy, SseEvent, decode_sse,
+    Beginning, CallOptions, HttpClient, HttpError, Pacer, Response, Retry, RetryPolicy, SseEvent, decode_sse,
 };
 use holodeck_model::{Env, Location, ReasoningInContent, ResolvedAgent};
 use serde::{Deserialize as _, Serialize};
@@ -29,7 +29,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use self::reading::{Event, Reading, Source, describe, mend_event};
+use self::reading::{Event, Reading, Source, mend_event};
 use crate::{
     Endpoint,
     assemble::{Assembler, Tags},
@@ -308,7 +308,7 @@ impl Driver {
             Some(b'{' | b'[') => true,
             Some(_) | None => is_json(&response) && !response.begins_as_events(),
         };
-        let seen = describe(&response);
+        let beginning = response.beginning();
         let holds_text = is_whole || self.ends_reasoning_only.load(Ordering::Relaxed);
         let tags = Tags::of_request(&request.body);
         let assembler = Assembler::new(self.reasoning_in_content, holds_text, tags);
@@ -323,7 +323,7 @@ impl Driver {
         Ok(Reading {
             source,
             assembler,
-            seen,
+            beginning,
             noise: None,
             body: Arc::clone(&request.body),
         })
@@ -355,11 +355,10 @@ impl Driver {
         chunk.map(|chunk| Event::Chunk(Box::new(chunk)))
     }
 
-    /// Reads a whole answer; `seen` is how it begins.
-    fn parse_whole<'a>(&self, value: &'a Value, seen: &str) -> Result<Chunk<'a>, BackendError> {
+    fn parse_whole<'a>(&self, value: &'a Value, beginning: &Beginning) -> Result<Chunk<'a>, BackendError> {
         let no_answer = || {
             let what = format!(
-                "{} answered with JSON that is not a chat completion\n  it {seen}",
+                "{} answered with JSON that is not a chat completion\n  it {beginning}",
                 self.endpoint
             );
             failure::incompatible(&what, &self.endpoint)

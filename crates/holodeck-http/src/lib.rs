@@ -37,7 +37,7 @@ pub use http2::Http2Answer;
 pub use options::{HttpOptions, LoopbackProxy, ProxyOptions};
 pub use pacer::Pacer;
 pub use reach::Reach;
-pub use response::Response;
+pub use response::{Beginning, Response};
 pub use retry::{CallOptions, Retry, RetryPolicy, parse_retry_after};
 pub use sse::{SseDecoder, SseEvent, SseStream, decode_sse};
 pub use tls_stream::{Tls, TlsStream};

@@ -1,9 +1,9 @@
 //! An accepted response whose first bytes have arrived, and its conversion to JSON or events.
 
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -26,7 +26,7 @@ pub struct Response {
 
 /// Values to redact in what is kept of an answer.
 #[derive(Clone, Default)]
-pub(crate) struct Secrets(pub(crate) Vec<secrecy::SecretString>);
+pub(crate) struct Secrets(pub(crate) Arc<[secrecy::SecretString]>);
 
 impl Secrets {
     pub(crate) fn excerpt(&self, bytes: &[u8]) -> String {
@@ -34,8 +34,8 @@ impl Secrets {
     }
 }
 
-impl std::fmt::Debug for Secrets {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secrets")
     }
 }
@@ -94,6 +94,18 @@ impl Response {
         self.body.first_bytes()
     }
 
+    /// How the answer begins, for errors: shown only if it is needed.
+    pub fn beginning(&self) -> Beginning {
+        let first = self.first_bytes();
+        Beginning {
+            status: self.status,
+            content_type: self.headers.get(CONTENT_TYPE).cloned(),
+            // Copied, so that the buffer of the connection is free again.
+            bytes: first.get(..KEPT).unwrap_or(first).into(),
+            secrets: self.secrets.clone(),
+        }
+    }
+
     /// Whether the body begins as a stream of events.
     pub fn begins_as_events(&self) -> bool {
         let start = self.first_bytes().trim_ascii_start();
@@ -140,6 +152,30 @@ impl Response {
         let url = self.body.url().clone();
         let start = self.body.start(KEPT).await;
         Err(unexpected(url, "a stream of events", &start, &self.secrets))
+    }
+}
+
+/// The status, content type and first bytes of an answer. Displayed without the secrets of its request.
+#[derive(Debug)]
+pub struct Beginning {
+    status: u16,
+    content_type: Option<HeaderValue>,
+    bytes: Box<[u8]>,
+    secrets: Secrets,
+}
+
+impl fmt::Display for Beginning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 120;
+        let kind = self.content_type.as_ref().and_then(|kind| kind.to_str().ok());
+        let start: String = self.secrets.excerpt(&self.bytes).chars().take(SHOWN).collect();
+        write!(
+            f,
+            "answered {} ({}), which begins with `{}`",
+            self.status,
+            kind.unwrap_or("no content type"),
+            start.trim().escape_debug()
+        )
     }
 }
 

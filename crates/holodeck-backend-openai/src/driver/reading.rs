@@ -7,7 +7,7 @@ use std::{
 
 use futures::StreamExt as _;
 use holodeck_backend_api::{BackendError, ModelDelta};
-use holodeck_http::{Response, SseEvent, SseStream};
+use holodeck_http::{Beginning, Response, SseEvent, SseStream};
 use holodeck_model::mend_json;
 use serde_json::Value;
 
@@ -23,8 +23,8 @@ use crate::{
 pub(super) struct Reading {
     pub(super) source: Source,
     pub(super) assembler: Assembler,
-    /// The first bytes, for errors.
-    pub(super) seen: String,
+    /// How it begins, for errors.
+    pub(super) beginning: Beginning,
     /// Data that is no part of an answer, such as a keep-alive.
     pub(super) noise: Option<String>,
     pub(super) body: Arc<Value>,
@@ -48,7 +48,7 @@ impl Reading {
             Source::Whole(response) => {
                 let whole = response.json_by(parse_lenient).await;
                 let whole = whole.map_err(|error| driver.explain(&error, &self.body))?;
-                let whole = driver.parse_whole(&whole, &self.seen)?;
+                let whole = driver.parse_whole(&whole, &self.beginning)?;
                 self.assembler.push_whole(whole, deltas);
             }
             Source::Events(mut events) => match events.next().await {
@@ -102,7 +102,7 @@ impl Reading {
             }
             match &self.noise {
                 Some(noise) => driver.invalid_chunk(noise),
-                None => BackendError::ended_early_by(format_args!("{} {}", driver.endpoint, self.seen)),
+                None => BackendError::ended_early_by(format_args!("{} {}", driver.endpoint, self.beginning)),
             }
         })?;
         if let Some(noise) = &self.noise {
@@ -113,19 +113,6 @@ impl Reading {
         deltas.extend(rest);
         Ok(())
     }
-}
-
-/// The status, content type and first bytes of an answer.
-pub(super) fn describe(response: &Response) -> String {
-    let kind = response.header("content-type").unwrap_or("no content type");
-    let mask = response.masking();
-    let start = String::from_utf8_lossy(response.first_bytes());
-    let start: String = mask(&start).chars().take(120).collect();
-    format!(
-        "answered {} ({kind}), which begins with `{}`",
-        response.status(),
-        start.trim().escape_debug()
-    )
 }
 
 /// Repairs the event's data so that strict parsers accept it.
