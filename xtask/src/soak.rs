@@ -70,7 +70,7 @@ const RUNS: &[Run] = &[
             "holodeck-events",
             "--test",
             "it",
-            "kill::e_37",
+            "kill::what_was_delivered_survives_kills",
             "--",
             "--nocapture",
         ],
@@ -193,7 +193,7 @@ const RUNS: &[Run] = &[
             "holodeck-cli",
             "--test",
             "it",
-            "serve_faults::e37",
+            "serve_faults::what_clients_were_given_survives_kills",
             "--",
             "--nocapture",
         ],
@@ -258,6 +258,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         if let Some(clone) = &clone {
             cargo.current_dir(clone.path());
         }
+        if run.cargo.first() == Some(&"test") {
+            ensure_some_test(run)?;
+        }
         host::run(&mut cargo)?;
         match run.name {
             "report" => report::check()?,
@@ -268,6 +271,26 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         println!("{}: took {} s", run.name, started.elapsed().as_secs());
     }
     Ok(())
+}
+
+/// Fails if no test has the name: `cargo test` would run none and succeed.
+fn ensure_some_test(run: &Run) -> Result<()> {
+    let listing = run
+        .cargo
+        .iter()
+        .copied()
+        .filter(|argument| *argument != "--nocapture");
+    let mut cargo = host::cargo(&listing.chain(["--list"]).collect::<Vec<_>>());
+    let output = cargo.stderr(std::process::Stdio::inherit()).output()?;
+    let listed = String::from_utf8_lossy(&output.stdout);
+    if output.status.success() && listed.lines().any(|line| line.ends_with(": test")) {
+        return Ok(());
+    }
+    bail!(
+        "the long run `{}` has no test: {:?} names none",
+        run.name,
+        run.cargo
+    )
 }
 
 /// A clone of what is committed, with nothing built.

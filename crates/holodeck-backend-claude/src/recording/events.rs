@@ -69,7 +69,7 @@ fn every_recording_holds_the_invariants_and_folds_to_its_result() {
 }
 
 #[test]
-fn e_78_the_official_ag_ui_client_accepts_every_recording() {
+fn the_official_ag_ui_client_accepts_every_recording() {
     let mut threads = Vec::new();
     for recording in Recording::all() {
         for turn in recording.turns() {
@@ -99,7 +99,7 @@ fn recordings_are_these_events() {
 }
 
 #[test]
-fn e_72_a_message_in_several_frames_is_emitted_and_counted_once() {
+fn a_message_in_several_frames_is_emitted_and_counted_once() {
     check_emitted_once("thinking");
     check_emitted_once("stream_tools");
 }
@@ -126,7 +126,7 @@ fn check_emitted_once(name: &str) {
 }
 
 #[test]
-fn e_73_an_agent_under_a_call_leaves_the_turn_alone() {
+fn an_agent_under_a_call_leaves_the_turn_alone() {
     for name in [
         "subagent",
         "subagent_foreground",
@@ -171,7 +171,7 @@ fn e_73_an_agent_under_a_call_leaves_the_turn_alone() {
 }
 
 #[test]
-fn e_74_an_error_carries_the_text_of_its_result() {
+fn an_error_carries_the_text_of_its_result() {
     for name in [
         "error_400",
         "error_401",
@@ -200,7 +200,7 @@ fn e_74_an_error_carries_the_text_of_its_result() {
 
 /// Standard error is never parsed. The closest case is lines on standard output that are not frames.
 #[test]
-fn e_75_noise_is_not_an_event() {
+fn noise_is_not_an_event() {
     let recording = Recording::read("text_only");
     let clean = crate::replay(&recording.output(), usize::MAX);
     let mut noisy = b"npm warn deprecated\n\n".to_vec();

@@ -36,7 +36,7 @@ fn echo(id: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn e_76_arguments_in_pieces() {
+async fn arguments_in_pieces() {
     let turn = record([echo("call_a").in_pieces(7), Reply::text("done")], "").await;
     assert_eq!(
         turn.lines(),
@@ -51,7 +51,7 @@ async fn e_76_arguments_in_pieces() {
 }
 
 #[tokio::test]
-async fn e_76_two_calls_at_the_same_time() {
+async fn two_calls_at_the_same_time() {
     let both = echo("call_a").and_tool_call("call_b", "fails", "{}");
     let turn = record([both, Reply::text("done")], "").await;
     assert_eq!(
@@ -78,7 +78,7 @@ async fn e_76_two_calls_at_the_same_time() {
 }
 
 #[tokio::test]
-async fn e_76_missing_usage_stays_missing() {
+async fn missing_usage_stays_missing() {
     let turn = record([Reply::text("hi").without_usage()], "").await;
     assert_eq!(totals(&turn), None);
     let turn = record(
@@ -89,7 +89,7 @@ async fn e_76_missing_usage_stays_missing() {
 }
 
 #[tokio::test]
-async fn e_76_missing_done_is_no_error_and_a_missing_end_is_one() {
+async fn missing_done_is_no_error_and_a_missing_end_is_one() {
     let turn = record([Reply::text("hi").without_done()], "").await;
     assert_eq!(turn.lines().pop().unwrap(), "complete success");
     let turn = record([Reply::text("hi").without_finish_reason().without_done()], "").await;
@@ -106,7 +106,7 @@ async fn e_76_missing_done_is_no_error_and_a_missing_end_is_one() {
 }
 
 #[tokio::test]
-async fn e_76_an_id_that_is_missing_is_minted_and_says_so() {
+async fn an_id_that_is_missing_is_minted_and_says_so() {
     let turn = record(
         [
             echo("").and_tool_call("call_b", "fails", "{}"),
@@ -141,7 +141,7 @@ async fn arguments_that_are_not_json_are_a_failed_result() {
 }
 
 #[tokio::test]
-async fn e_14_bytes_split_anywhere_are_the_same_events() {
+async fn bytes_split_anywhere_are_the_same_events() {
     let replies = || {
         [
             echo("call_a"),
@@ -156,7 +156,7 @@ async fn e_14_bytes_split_anywhere_are_the_same_events() {
 }
 
 #[tokio::test]
-async fn e_16_the_turn_limit_closes_the_calls_that_were_not_run() {
+async fn the_turn_limit_closes_the_calls_that_were_not_run() {
     let turn = record([echo("call_a")], "openai:\n  max_turns: 1\n").await;
     assert_eq!(
         turn.lines()[2..],

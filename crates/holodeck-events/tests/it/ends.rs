@@ -28,7 +28,7 @@ fn last(emitted: Vec<Emitted>) -> String {
 }
 
 #[test]
-fn e_15_an_error_in_the_middle_of_text() {
+fn an_error_in_the_middle_of_text() {
     let session = record_run(broken(
         [thinking("hm"), text("half an ans")],
         BackendError::Provider {
@@ -65,7 +65,7 @@ fn e_15_an_error_in_the_middle_of_text() {
 }
 
 #[test]
-fn e_16_a_refusal() {
+fn a_refusal() {
     let emitted = answered([text("I can't"), stop(StopReason::Refusal, "msg_1")]);
     assert_eq!(
         pruned(emitted),
@@ -78,7 +78,7 @@ fn e_16_a_refusal() {
 }
 
 #[test]
-fn e_16_the_token_limit() {
+fn the_token_limit() {
     let emitted = answered([text("30 d"), stop(StopReason::MaxTokens, "msg_1")]);
     assert_eq!(
         pruned(emitted),
@@ -91,7 +91,7 @@ fn e_16_the_token_limit() {
 }
 
 #[test]
-fn e_16_the_turn_limit_closes_calls_that_did_not_run() {
+fn the_turn_limit_closes_calls_that_did_not_run() {
     let emitted = ended(
         [call("a", "f"), call("b", "g"), stop(StopReason::ToolUse, "msg_1")],
         Outcome::MaxTurns,

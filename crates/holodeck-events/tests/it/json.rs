@@ -101,7 +101,7 @@ fn unexplained(mut schema: Value) -> Value {
 }
 
 #[test]
-fn e_08_every_event_satisfies_its_schema_and_no_other() {
+fn every_event_satisfies_its_schema_and_no_other() {
     let schema = event_schema();
     let one_type = jsonschema::validator_for(&schema).unwrap();
     for stored in everything().stored() {
@@ -131,7 +131,7 @@ fn e_08_every_event_satisfies_its_schema_and_no_other() {
 }
 
 #[test]
-fn e_08_every_event_has_the_fields_of_its_row() {
+fn every_event_has_the_fields_of_its_row() {
     let session = everything();
     let mut kinds = Vec::new();
     for stored in session.stored() {
@@ -201,7 +201,7 @@ fn what_is_read_back_is_what_was_stored() {
 }
 
 #[test]
-fn e_09_a_recording_of_a_later_version_is_checked_and_written_again() {
+fn a_recording_of_a_later_version_is_checked_and_written_again() {
     let mut events = Vec::new();
     for stored in everything().stored() {
         let mut event: Map<String, Value> = serde_json::from_str(stored.json()).unwrap();

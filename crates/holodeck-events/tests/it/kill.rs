@@ -43,7 +43,7 @@ const PLACE: &str = "HOLODECK_TEST_EVENTS";
 const ROUNDS_PER_FILE: u64 = 8;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_37_e_38_what_was_delivered_survives_kills_at_random_moments() {
+async fn what_was_delivered_survives_kills_at_random_moments() {
     let wanted = number_from_env(ROUNDS).unwrap_or(20);
     let seed = number_from_env(SEED).unwrap_or_else(|| {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -157,7 +157,7 @@ impl Delivered {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_40_a_kill_while_a_person_is_asked_leaves_the_call_unapproved() {
+async fn a_kill_while_a_person_is_asked_leaves_the_call_unapproved() {
     let log = Log::new();
     ask_and_die(&log.path());
     let stored = recovered(&log.path()).await;
@@ -191,7 +191,7 @@ async fn e_40_a_kill_while_a_person_is_asked_leaves_the_call_unapproved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_39_a_recovery_that_is_killed_is_as_one_that_is_not() {
+async fn a_recovery_that_is_killed_is_as_one_that_is_not() {
     let crashed = Log::new();
     ask_and_die(&crashed.path());
     let copy = || {
@@ -294,7 +294,7 @@ async fn of_two_decisions_at_once_from_two_processes_one_is_stored() {
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
-async fn e_44_a_process_that_was_stopped_over_its_lease_cannot_write() {
+async fn a_process_that_was_stopped_over_its_lease_cannot_write() {
     use rustix::process::{Pid, Signal, kill_process};
 
     let log = Log::new();

@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn e_01_a_plain_prompt() {
+fn a_plain_prompt() {
     let session = record_run(answered([
         text("30 "),
         text("days"),
@@ -29,7 +29,7 @@ fn e_01_a_plain_prompt() {
 }
 
 #[test]
-fn e_02_reasoning_before_text() {
+fn reasoning_before_text() {
     let emitted = [
         thinking("let me "),
         thinking("see"),
@@ -82,7 +82,7 @@ fn what_a_client_does_not_get_whole_is_marked() {
 }
 
 #[test]
-fn e_03_one_tool() {
+fn one_tool() {
     let emitted = [
         text("let me look"),
         call("toolu_1", "search"),
@@ -107,7 +107,7 @@ fn e_03_one_tool() {
 }
 
 #[test]
-fn e_04_a_call_without_text_has_no_message() {
+fn a_call_without_text_has_no_message() {
     let emitted = [
         call("toolu_1", "search"),
         usage(10, 5),
@@ -130,7 +130,7 @@ fn e_04_a_call_without_text_has_no_message() {
 }
 
 #[test]
-fn e_05_parallel_tools_in_the_order_they_finish() {
+fn parallel_tools_in_the_order_they_finish() {
     let emitted = [
         call("a", "first"),
         call("b", "second"),
@@ -156,7 +156,7 @@ fn e_05_parallel_tools_in_the_order_they_finish() {
 }
 
 #[test]
-fn e_06_reasoning_of_each_turn_directly_before_its_message_or_tools() {
+fn reasoning_of_each_turn_directly_before_its_message_or_tools() {
     let emitted = [
         thinking("one"),
         text("first"),
@@ -198,7 +198,7 @@ fn e_06_reasoning_of_each_turn_directly_before_its_message_or_tools() {
 }
 
 #[test]
-fn e_07_late_reasoning_is_stored_and_not_streamed() {
+fn late_reasoning_is_stored_and_not_streamed() {
     let emitted = [
         thinking("early "),
         text("30 "),
@@ -222,7 +222,7 @@ fn e_07_late_reasoning_is_stored_and_not_streamed() {
 }
 
 #[test]
-fn e_10_no_chunk_has_a_sequence_number() {
+fn no_chunk_has_a_sequence_number() {
     let emitted = [thinking("hm"), text("30"), stop(StopReason::EndTurn, "msg_1")];
     for event in record_run(answered(emitted)).stored() {
         let number = event.event().meta.sequence_number;
@@ -233,7 +233,7 @@ fn e_10_no_chunk_has_a_sequence_number() {
 /// A backend gives whole characters: what is split inside of one is put together where bytes are read, and tested
 /// there. Here a piece may be as short as a character.
 #[test]
-fn e_14_where_text_is_split_changes_only_the_chunks() {
+fn where_text_is_split_changes_only_the_chunks() {
     let whole = "für 30 Tage – 日本語 🦀";
     let pruned = |pieces: Vec<&str>| {
         let emitted = pieces

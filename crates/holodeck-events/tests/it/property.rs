@@ -254,7 +254,7 @@ fn direct(emitted: Vec<Emitted>) -> ExecutionResult {
 
 proptest! {
     #[test]
-    fn e_12_the_record_of_any_stream_is_in_order(runs in vec(wild(), 1..4)) {
+    fn the_record_of_any_stream_is_in_order(runs in vec(wild(), 1..4)) {
         let mut session = TestSession::new();
         for emitted in runs {
             session.run("go", emitted);
@@ -310,7 +310,7 @@ proptest! {
     }
 
     #[test]
-    fn e_12_and_e_79_an_orderly_backend_loses_nothing(emitted in tame()) {
+    fn an_orderly_backend_loses_nothing(emitted in tame()) {
         let mut session = TestSession::new();
         let direct = direct(emitted.clone());
         let run = session.run("go", emitted);

@@ -33,7 +33,7 @@ fn emitted() -> Vec<Emitted> {
 }
 
 #[test]
-fn e_13_what_is_stored_does_not_depend_on_the_sink() {
+fn what_is_stored_does_not_depend_on_the_sink() {
     let mut with_sink = TestSession::new();
     with_sink.run("go", emitted());
     let without_sink = TestSession::new();

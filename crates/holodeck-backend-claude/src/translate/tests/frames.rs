@@ -275,7 +275,7 @@ fn a_refusal_is_not_a_missing_object() {
 
 /// E-34: a CLI that repeats the conversation before it continues.
 #[test]
-fn e_34_of_a_turn_that_repeats_the_conversation_only_what_is_new_is_emitted() {
+fn of_a_turn_that_repeats_the_conversation_only_what_is_new_is_emitted() {
     let call = json!({"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a"}});
     let first = [
         json!({"type": "user", "message": {"content": [{"type": "text", "text": "one"}]}}),

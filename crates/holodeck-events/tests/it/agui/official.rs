@@ -40,7 +40,7 @@ fn texts(messages: &Value, role: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn e_78_the_official_client_accepts_every_recording() {
+fn the_official_client_accepts_every_recording() {
     let mut runner = TestRunner::deterministic();
     let strategy = vec(proptest::prop_oneof![wild(), tame()], 1..4);
     let mut threads = golden::threads();

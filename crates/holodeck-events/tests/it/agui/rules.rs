@@ -203,7 +203,7 @@ fn session(runs: Vec<Vec<crate::backend_events::Emitted>>) -> TestSession {
 
 proptest! {
     #[test]
-    fn e_78_any_run_keeps_the_rules_and_loses_nothing(
+    fn any_run_keeps_the_rules_and_loses_nothing(
         runs in vec(prop_oneof![wild(), tame()], 1..4),
         subagents in any::<bool>(),
         late in 0..5_usize,

@@ -21,13 +21,13 @@ use crate::{
 };
 
 each_store! {
-    e_62_an_approved_call_is_asked_for_answered_and_run_in_this_order
-    e_63_a_rejected_call_is_not_run_and_the_run_continues
-    e_45_an_answer_is_accepted_until_the_stored_deadline
-    e_64_an_approval_without_an_answer_expires_once
-    e_65_of_an_approval_and_its_expiry_at_once_one_is_stored
-    e_66_a_second_decision_is_refused_and_a_repeated_one_is_the_first
-    e_67_both_arguments_of_a_modified_call_are_recorded
+    an_approved_call_is_asked_for_answered_and_run_in_this_order
+    a_rejected_call_is_not_run_and_the_run_continues
+    an_answer_is_accepted_until_the_stored_deadline
+    an_approval_without_an_answer_expires_once
+    of_an_approval_and_its_expiry_at_once_one_is_stored
+    a_second_decision_is_refused_and_a_repeated_one_is_the_first
+    both_arguments_of_a_modified_call_are_recorded
     the_answer_of_another_user_or_for_another_session_finds_nothing
     the_run_cannot_change_an_answer_that_is_stored
     an_answer_that_was_stored_before_other_events_is_in_order
@@ -152,7 +152,7 @@ fn kinds(events: &[StoredEvent]) -> Vec<&str> {
     events.iter().map(|event| event.event().body.kind()).collect()
 }
 
-async fn e_62_an_approved_call_is_asked_for_answered_and_run_in_this_order(subject: Subject) {
+async fn an_approved_call_is_asked_for_answered_and_run_in_this_order(subject: Subject) {
     let stored = run_obedient(&subject, by_alice("", Resolution::Approve)).await;
     assert_eq!(
         kinds(&stored),
@@ -179,7 +179,7 @@ async fn e_62_an_approved_call_is_asked_for_answered_and_run_in_this_order(subje
     assert_eq!(subject.store.approvals(None, None).await.unwrap(), []);
 }
 
-async fn e_63_a_rejected_call_is_not_run_and_the_run_continues(subject: Subject) {
+async fn a_rejected_call_is_not_run_and_the_run_continues(subject: Subject) {
     let mut decision = by_alice("", Resolution::Reject);
     decision.reason = Some("not today".to_owned());
     let stored = run_obedient(&subject, decision).await;
@@ -193,7 +193,7 @@ async fn e_63_a_rejected_call_is_not_run_and_the_run_continues(subject: Subject)
     assert_eq!(kinds(&stored).last(), Some(&"complete"));
 }
 
-async fn e_67_both_arguments_of_a_modified_call_are_recorded(subject: Subject) {
+async fn both_arguments_of_a_modified_call_are_recorded(subject: Subject) {
     let safe = json!({"q": "safe"});
     let stored = run_obedient(&subject, by_alice("", Resolution::Modify(safe.clone()))).await;
     let answer = resolved(&stored[3]);
@@ -209,7 +209,7 @@ async fn e_67_both_arguments_of_a_modified_call_are_recorded(subject: Subject) {
     assert_eq!(result, Value::String(safe.to_string()));
 }
 
-async fn e_45_an_answer_is_accepted_until_the_stored_deadline(subject: Subject) {
+async fn an_answer_is_accepted_until_the_stored_deadline(subject: Subject) {
     let moment = Duration::from_millis(1);
     let timeout = Duration::from_mins(5);
     let run = NewRun {
@@ -265,7 +265,7 @@ async fn e_45_an_answer_is_accepted_until_the_stored_deadline(subject: Subject) 
         .unwrap();
 }
 
-async fn e_64_an_approval_without_an_answer_expires_once(subject: Subject) {
+async fn an_approval_without_an_answer_expires_once(subject: Subject) {
     let run = NewRun {
         approval_timeout: Some(Duration::from_mins(5)),
         ..run_of(Some("alice"), "s")
@@ -302,7 +302,7 @@ async fn e_64_an_approval_without_an_answer_expires_once(subject: Subject) {
     assert_eq!(answers(&subject).await.len(), 2);
 }
 
-async fn e_65_of_an_approval_and_its_expiry_at_once_one_is_stored(subject: Subject) {
+async fn of_an_approval_and_its_expiry_at_once_one_is_stored(subject: Subject) {
     let ids: Vec<_> = (0..1_000).map(|number| format!("call_{number}")).collect();
     let mut recorder = subject.open(run_of(Some("alice"), "s")).await.unwrap();
     let drafts: Vec<_> = ids
@@ -360,7 +360,7 @@ async fn e_65_of_an_approval_and_its_expiry_at_once_one_is_stored(subject: Subje
     assert_eq!(subject.stored("s").await.iter().filter(ran).count(), approved);
 }
 
-async fn e_66_a_second_decision_is_refused_and_a_repeated_one_is_the_first(subject: Subject) {
+async fn a_second_decision_is_refused_and_a_repeated_one_is_the_first(subject: Subject) {
     let (_recorder, id) = asked(&subject).await;
     let store = &subject.store;
     let decisions = [Resolution::Approve, Resolution::Reject];

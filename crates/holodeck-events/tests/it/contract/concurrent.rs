@@ -8,9 +8,9 @@ use pretty_assertions::assert_eq;
 use super::{Subject, each_store, session_run};
 
 each_store! {
-    e_47_a_client_that_joins_during_appends_has_no_gap
-    e_51_a_stalled_reader_receives_all_and_delays_none
-    e_54_all_clients_receive_the_same_in_the_same_order
+    a_client_that_joins_during_appends_has_no_gap
+    a_stalled_reader_receives_all_and_delays_none
+    all_clients_receive_the_same_in_the_same_order
     a_subscription_waits_for_the_next_event
 }
 
@@ -27,7 +27,7 @@ async fn until_end(mut subscription: Subscription) -> Vec<StoredEvent> {
     }
 }
 
-async fn e_47_a_client_that_joins_during_appends_has_no_gap(subject: Subject) {
+async fn a_client_that_joins_during_appends_has_no_gap(subject: Subject) {
     let subject = Arc::new(subject);
     let mut run = subject.open(session_run("s")).await.unwrap();
     let (progress, mut at) = tokio::sync::watch::channel(0);
@@ -63,7 +63,7 @@ async fn e_47_a_client_that_joins_during_appends_has_no_gap(subject: Subject) {
     }
 }
 
-async fn e_51_a_stalled_reader_receives_all_and_delays_none(subject: Subject) {
+async fn a_stalled_reader_receives_all_and_delays_none(subject: Subject) {
     let mut run = subject.open(session_run("s")).await.unwrap();
     let mut stalled = subject.store.subscribe("s", None).await.unwrap();
     let first = stalled.next().await.unwrap().unwrap();
@@ -78,7 +78,7 @@ async fn e_51_a_stalled_reader_receives_all_and_delays_none(subject: Subject) {
     assert_eq!([vec![first], rest].concat(), all);
 }
 
-async fn e_54_all_clients_receive_the_same_in_the_same_order(subject: Subject) {
+async fn all_clients_receive_the_same_in_the_same_order(subject: Subject) {
     let mut run = subject.open(session_run("s")).await.unwrap();
     let mut readers = Vec::new();
     for _ in 0..20 {

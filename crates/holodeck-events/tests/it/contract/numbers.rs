@@ -13,13 +13,13 @@ use crate::{
 };
 
 each_store! {
-    e_27_concurrent_appends_to_one_session_are_numbered_without_a_gap
-    e_29_concurrent_sessions_are_numbered_by_themselves
-    e_30_a_failed_append_uses_no_number
-    e_32_a_result_delivered_twice_is_stored_once
-    e_33_two_sessions_may_have_the_same_call_id
+    concurrent_appends_to_one_session_are_numbered_without_a_gap
+    concurrent_sessions_are_numbered_by_themselves
+    a_failed_append_uses_no_number
+    a_result_delivered_twice_is_stored_once
+    two_sessions_may_have_the_same_call_id
     an_append_is_stored_completely_or_not_at_all
-    e_45_a_clock_that_jumps_changes_no_order
+    a_clock_that_jumps_changes_no_order
 }
 
 fn indices(events: &[StoredEvent]) -> Vec<u64> {
@@ -30,7 +30,7 @@ fn up_to(count: usize) -> Vec<u64> {
     (0..u64::try_from(count).unwrap()).collect()
 }
 
-async fn e_27_concurrent_appends_to_one_session_are_numbered_without_a_gap(subject: Subject) {
+async fn concurrent_appends_to_one_session_are_numbered_without_a_gap(subject: Subject) {
     let subject = Arc::new(subject);
     let run = || holodeck_events::NewRun {
         run_id: Some("r".to_owned()),
@@ -71,7 +71,7 @@ async fn e_27_concurrent_appends_to_one_session_are_numbered_without_a_gap(subje
     assert_eq!(returned, stored[1..]);
 }
 
-async fn e_29_concurrent_sessions_are_numbered_by_themselves(subject: Subject) {
+async fn concurrent_sessions_are_numbered_by_themselves(subject: Subject) {
     let subject = Arc::new(subject);
     let tasks: Vec<_> = (0..100)
         .map(|number| {
@@ -100,7 +100,7 @@ async fn e_29_concurrent_sessions_are_numbered_by_themselves(subject: Subject) {
     }
 }
 
-async fn e_30_a_failed_append_uses_no_number(subject: Subject) {
+async fn a_failed_append_uses_no_number(subject: Subject) {
     let mut run = subject.open(session_run("s")).await.unwrap();
     for step in 0..100 {
         let id = format!("call_{step}");
@@ -114,7 +114,7 @@ async fn e_30_a_failed_append_uses_no_number(subject: Subject) {
     assert_eq!(numbers_of(&stored), up_to(201));
 }
 
-async fn e_32_a_result_delivered_twice_is_stored_once(subject: Subject) {
+async fn a_result_delivered_twice_is_stored_once(subject: Subject) {
     let twice = [
         call("a", "f"),
         call("a", "f"),
@@ -155,7 +155,7 @@ async fn e_32_a_result_delivered_twice_is_stored_once(subject: Subject) {
     assert_eq!(subject.stored("s").await.len(), stored.len() + 3);
 }
 
-async fn e_33_two_sessions_may_have_the_same_call_id(subject: Subject) {
+async fn two_sessions_may_have_the_same_call_id(subject: Subject) {
     for session in ["one", "two"] {
         let emitted = answered([call("a", "f"), result("a", "f", "1"), text("done")]);
         subject.record(session_run(session), emitted.clone()).await;
@@ -179,7 +179,7 @@ async fn an_append_is_stored_completely_or_not_at_all(subject: Subject) {
     assert_eq!(indices(&subject.stored("s").await), up_to(5));
 }
 
-async fn e_45_a_clock_that_jumps_changes_no_order(subject: Subject) {
+async fn a_clock_that_jumps_changes_no_order(subject: Subject) {
     let mut run = subject.open(session_run("s")).await.unwrap();
     for jump in [-3_600, 7_200, -86_400] {
         subject.piece(&mut run, "x").await.unwrap();

@@ -8,9 +8,9 @@ use super::{Subject, each_store, session_run};
 use crate::backend_events::{Emitted, answered, call, result, stop, text, thinking};
 
 each_store! {
-    e_42_every_replay_is_what_was_delivered
-    e_46_a_client_cut_anywhere_receives_the_rest_once
-    e_49_a_cursor_must_be_in_the_session
+    every_replay_is_what_was_delivered
+    a_client_cut_anywhere_receives_the_rest_once
+    a_cursor_must_be_in_the_session
     pages_end_at_a_number_of_events_or_bytes
     the_head_is_the_last_event
 }
@@ -31,7 +31,7 @@ fn json(events: &[StoredEvent]) -> Vec<&str> {
     events.iter().map(StoredEvent::json).collect()
 }
 
-async fn e_42_every_replay_is_what_was_delivered(subject: Subject) {
+async fn every_replay_is_what_was_delivered(subject: Subject) {
     let delivered = subject.record(session_run("s"), emitted()).await;
     for _ in 0..100 {
         let replay = subject.stored("s").await;
@@ -40,7 +40,7 @@ async fn e_42_every_replay_is_what_was_delivered(subject: Subject) {
     }
 }
 
-async fn e_46_a_client_cut_anywhere_receives_the_rest_once(subject: Subject) {
+async fn a_client_cut_anywhere_receives_the_rest_once(subject: Subject) {
     subject.start("s", None).await.unwrap();
     for _ in 0..3 {
         subject.record(session_run("s"), emitted()).await;
@@ -59,7 +59,7 @@ async fn e_46_a_client_cut_anywhere_receives_the_rest_once(subject: Subject) {
     }
 }
 
-async fn e_49_a_cursor_must_be_in_the_session(subject: Subject) {
+async fn a_cursor_must_be_in_the_session(subject: Subject) {
     subject.record(session_run("s"), emitted()).await;
     let all = subject.stored("s").await;
     let head = all.last().map(StoredEvent::index);

@@ -16,7 +16,7 @@ each_store! {
     a_deleted_session_is_gone_and_its_id_is_not_used_again
     a_session_with_an_open_run_is_deleted_only_by_force
     a_deleted_session_ends_its_subscriptions
-    e_50_pieces_are_swept_after_the_resume_window
+    pieces_are_swept_after_the_resume_window
     old_sessions_are_swept
     a_sweep_keeps_what_is_not_over
     a_sweep_reads_the_clock_of_the_store
@@ -96,7 +96,7 @@ async fn a_deleted_session_ends_its_subscriptions(subject: Subject) {
     }
 }
 
-async fn e_50_pieces_are_swept_after_the_resume_window(subject: Subject) {
+async fn pieces_are_swept_after_the_resume_window(subject: Subject) {
     recorded(&subject, "s").await;
     let all = subject.stored("s").await;
     subject.clock.advance(10 * MINUTE);

@@ -16,12 +16,12 @@ each_store! {
     a_session_has_one_open_run
     a_run_that_is_over_takes_no_event
     a_run_id_is_used_once
-    e_56_a_message_sent_ten_times_begins_one_run
-    e_56_a_client_id_belongs_to_one_message_of_its_session
+    a_message_sent_ten_times_begins_one_run
+    a_client_id_belongs_to_one_message_of_its_session
     a_session_belongs_to_the_user_of_its_first_run
     a_session_belongs_to_the_owner_it_begins_with
     an_abandoned_run_ends_with_what_had_arrived
-    e_59_an_abandoned_run_closes_its_calls_and_questions
+    an_abandoned_run_closes_its_calls_and_questions
     a_session_begins_once
 }
 
@@ -91,7 +91,7 @@ async fn a_run_id_is_used_once(subject: Subject) {
     assert_eq!(subject.store.session("new").await.unwrap(), None);
 }
 
-async fn e_56_a_message_sent_ten_times_begins_one_run(subject: Subject) {
+async fn a_message_sent_ten_times_begins_one_run(subject: Subject) {
     let subject = Arc::new(subject);
     let tasks: Vec<_> = (0..10)
         .map(|_| {
@@ -115,7 +115,7 @@ async fn e_56_a_message_sent_ten_times_begins_one_run(subject: Subject) {
     assert_eq!(subject.stored("s").await.len(), 1);
 }
 
-async fn e_56_a_client_id_belongs_to_one_message_of_its_session(subject: Subject) {
+async fn a_client_id_belongs_to_one_message_of_its_session(subject: Subject) {
     let mut run = subject.open(sent("c", "go")).await.unwrap();
     let reused = StoreError::MessageIdReused {
         run_id: run.run_id().to_owned(),
@@ -225,7 +225,7 @@ async fn an_abandoned_run_ends_with_what_had_arrived(subject: Subject) {
     subject.open(session_run("s")).await.unwrap();
 }
 
-async fn e_59_an_abandoned_run_closes_its_calls_and_questions(subject: Subject) {
+async fn an_abandoned_run_closes_its_calls_and_questions(subject: Subject) {
     let mut run = subject.open(session_run("s")).await.unwrap();
     for event in [call("a", "f"), ask("a", "f")] {
         subject.store.append(run.observe(&event)).await.unwrap();

@@ -31,7 +31,7 @@ async fn recover(store: &dyn EventStore) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_37_what_was_delivered_survives_kills_at_random_moments() {
+async fn what_was_delivered_survives_kills_at_random_moments() {
     let server = PostgresServer::start();
     let store = open(&server).await;
     let (mut delivered, random) = (Delivered::default(), &mut Random(37));
@@ -47,7 +47,7 @@ async fn e_37_what_was_delivered_survives_kills_at_random_moments() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_40_a_kill_while_a_person_is_asked_leaves_the_call_unapproved() {
+async fn a_kill_while_a_person_is_asked_leaves_the_call_unapproved() {
     let server = PostgresServer::start();
     let mut victim = Victim::start("ask", "one", server.url());
     victim.wait_for("asked");
@@ -90,7 +90,7 @@ async fn e_40_a_kill_while_a_person_is_asked_leaves_the_call_unapproved() {
 
 /// The zombie keeps its connections, and its lock, until the server ends.
 #[tokio::test(flavor = "multi_thread")]
-async fn e_44_a_process_that_was_stopped_over_its_lease_cannot_write() {
+async fn a_process_that_was_stopped_over_its_lease_cannot_write() {
     for restarts in [false, true] {
         let mut server = PostgresServer::start();
         let mut zombie = Victim::start("step", "one", server.url());

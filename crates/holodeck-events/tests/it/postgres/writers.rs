@@ -46,7 +46,7 @@ fn checked(stored: &[StoredEvent]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_27_of_64_tasks_each_event_has_its_own_number() {
+async fn of_64_tasks_each_event_has_its_own_number() {
     let Pair { one, two, _server } = Pair::open().await;
     let one = Arc::new(one);
     let two: Arc<dyn EventStore> = Arc::new(two);
@@ -83,7 +83,7 @@ async fn e_27_of_64_tasks_each_event_has_its_own_number() {
 
 /// All at once into one run, which has one writer.
 #[tokio::test(flavor = "multi_thread")]
-async fn e_27_64_tasks_append_to_one_run() {
+async fn sixty_four_tasks_append_to_one_run() {
     let Pair { one, _server, .. } = Pair::open().await;
     let mut run = one.open(session_run("s")).await.unwrap();
     let tasks: Vec<_> = (0..64)
@@ -105,7 +105,7 @@ async fn e_27_64_tasks_append_to_one_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_28_a_living_store_keeps_its_run() {
+async fn a_living_store_keeps_its_run() {
     let Pair { one, two, _server } = Pair::open().await;
     let mut run = one.open(session_run("s")).await.unwrap();
     let (_, first) = one.draft(session_run("s"));
@@ -148,7 +148,7 @@ async fn a_closed_store_loses_its_runs_at_once() {
 
 /// The same script into all stores, apart from ids and times, which the test makes the same.
 #[tokio::test(flavor = "multi_thread")]
-async fn e_35_all_stores_keep_the_same_events() {
+async fn all_stores_keep_the_same_events() {
     let server = PostgresServer::start();
     let mut exports = Vec::new();
     for subject in [
@@ -177,7 +177,7 @@ async fn e_35_all_stores_keep_the_same_events() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_47_a_subscriber_receives_what_another_process_stores() {
+async fn a_subscriber_receives_what_another_process_stores() {
     let Pair { one, two, _server } = Pair::open().await;
     let mut run = one.open(session_run("s")).await.unwrap();
     let mut subscription = two.subscribe("s", None).await.unwrap();

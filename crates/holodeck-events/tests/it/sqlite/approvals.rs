@@ -31,7 +31,7 @@ async fn pending(subject: &Subject) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_68_an_answer_that_cannot_be_stored_leaves_the_approval_pending() {
+async fn an_answer_that_cannot_be_stored_leaves_the_approval_pending() {
     let subject = Subject::sqlite().await;
     let mut recorder = subject.open(run()).await.unwrap();
     for event in [call("a", "f"), ask("a", "f")] {

@@ -44,7 +44,7 @@ fn long_run() -> Vec<crate::backend_events::Emitted> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_42_a_replay_is_the_same_after_a_restart() {
+async fn a_replay_is_the_same_after_a_restart() {
     let subject = Subject::sqlite().await;
     let emitted = answered([call("a", "f"), result("a", "f", "1"), text("done")]);
     let delivered = subject.record(session_run("s"), emitted).await;
@@ -56,7 +56,7 @@ async fn e_42_a_replay_is_the_same_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_48_a_client_resumes_a_finished_run_after_a_restart() {
+async fn a_client_resumes_a_finished_run_after_a_restart() {
     let subject = Subject::sqlite().await;
     let store = subject.open_file().await;
     let emitted = answered([call("a", "f"), result("a", "f", "1"), text("done")]);
@@ -76,7 +76,7 @@ async fn e_48_a_client_resumes_a_finished_run_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_36_a_file_of_each_earlier_version_opens_with_the_same_bytes() {
+async fn a_file_of_each_earlier_version_opens_with_the_same_bytes() {
     let subject = Subject::sqlite().await;
     let path = subject.path.with_file_name("old.db");
     let old = Connection::open(&path).unwrap();
@@ -125,7 +125,7 @@ async fn e_36_a_file_of_each_earlier_version_opens_with_the_same_bytes() {
 
 /// The same script into both stores, apart from ids and times, which the test makes the same.
 #[tokio::test(flavor = "multi_thread")]
-async fn e_35_both_stores_keep_the_same_events() {
+async fn both_stores_keep_the_same_events() {
     let mut exports = Vec::new();
     for subject in [Subject::memory(), Subject::sqlite().await] {
         subject.start("s", Some("alice")).await.unwrap();
@@ -203,7 +203,7 @@ async fn a_ceiling_is_above_every_number_that_was_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_43_numbers_that_a_power_loss_dropped_are_not_given_again() {
+async fn numbers_that_a_power_loss_dropped_are_not_given_again() {
     let subject = Subject::sqlite().await;
     let mut run = subject.open(session_run("s")).await.unwrap();
     for _ in 0..1_500 {
@@ -228,7 +228,7 @@ async fn e_43_numbers_that_a_power_loss_dropped_are_not_given_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_31_a_full_store_stops_the_run_and_delivers_nothing_that_is_not_stored() {
+async fn a_full_store_stops_the_run_and_delivers_nothing_that_is_not_stored() {
     let subject = Subject::sqlite().await;
     let mut options = subject.options();
     options.max_pages = Some(64);
@@ -282,7 +282,7 @@ async fn e_31_a_full_store_stops_the_run_and_delivers_nothing_that_is_not_stored
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_31_a_full_store_has_room_again_after_a_deletion() {
+async fn a_full_store_has_room_again_after_a_deletion() {
     let subject = Subject::sqlite().await;
     let mut options = subject.options();
     options.max_pages = Some(64);

@@ -36,7 +36,7 @@ fn nobody() -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_28_two_writers_of_one_file_number_without_a_gap() {
+async fn two_writers_of_one_file_number_without_a_gap() {
     let Pair { one, two } = Pair::open().await;
     let one = Arc::new(one);
     let stores: [Arc<dyn EventStore>; 2] = [Arc::clone(&one.store), Arc::new(two)];
@@ -80,7 +80,7 @@ async fn e_28_two_writers_of_one_file_number_without_a_gap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_47_a_subscriber_receives_what_another_writer_stores() {
+async fn a_subscriber_receives_what_another_writer_stores() {
     let Pair { one, two } = Pair::open().await;
     let mut run = one.open(session_run("s")).await.unwrap();
     let mut subscription = two.subscribe("s", None).await.unwrap();
@@ -131,7 +131,7 @@ async fn a_living_writer_keeps_its_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_44_a_writer_that_was_silent_for_a_lease_loses_its_runs() {
+async fn a_writer_that_was_silent_for_a_lease_loses_its_runs() {
     let pair = Pair::open().await;
     let Pair { one, two } = &pair;
     let mut run = one.open(session_run("s")).await.unwrap();
@@ -185,7 +185,7 @@ async fn a_writer_without_a_row_that_holds_its_lock_keeps_its_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e_45_a_clock_that_jumps_ends_no_lease() {
+async fn a_clock_that_jumps_ends_no_lease() {
     let Pair { one, two } = Pair::open().await;
     let mut run = one.open(session_run("s")).await.unwrap();
     for jump in [86_400, -172_800] {

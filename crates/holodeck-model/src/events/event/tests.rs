@@ -43,7 +43,7 @@ fn a_message_has_the_form_of_the_contract() {
 }
 
 #[test]
-fn e_09_unknown_data_is_written_back() {
+fn unknown_data_is_written_back() {
     for value in [
         event(&json!({"type": "weather", "content": 3, "sequenceNumber": 4, "nested": {"a": [1, null]}})),
         event(
