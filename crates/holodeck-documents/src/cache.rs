@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt as _;
 use crate::{ConvertOptions, Document, Format};
 
 /// Part of every key: increased whenever a converter's output for the same file changes.
-const CONVERTERS: u32 = 1;
+const CONVERTERS: u32 = 2;
 
 /// A folder of earlier conversions.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Key(String);
 
 impl Key {
     pub(crate) fn of(format: Format, bytes: &[u8], options: &ConvertOptions) -> Self {
-        let asked = (&options.pages, &options.sheet, &options.range);
+        let asked = (&options.pages, &options.sheet, &options.range, &options.charset);
         Self::hash(&format!("{format:?} {asked:?}"), bytes)
     }
 

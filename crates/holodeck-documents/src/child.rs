@@ -69,7 +69,7 @@ pub(crate) async fn recognise(
     if !output.exit.success() {
         return Err(Problem::Crashed(exit_reason(output.exit, &output.stderr)));
     }
-    let (text, _) = text::decode(&output.stdout);
+    let text = text::decode_lossily(&output.stdout).replace("\r\n", "\n");
     Ok(text.trim().to_owned())
 }
 

@@ -2,7 +2,10 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use crate::{ConvertOptions, Converted, Document, DocumentError, Format, Picture, Problem, detect};
+use crate::{
+    ConvertOptions, Converted, Document, DocumentError, Format, Picture, Problem, detect,
+    text::{self, Declarations},
+};
 
 mod blocks;
 pub(crate) mod delimited;
@@ -13,9 +16,9 @@ mod markdown;
 mod package;
 mod pages;
 mod pdf;
+mod plain_text;
 mod pptx;
 mod table;
-mod text;
 mod workbook;
 mod xml;
 
@@ -53,13 +56,13 @@ pub(crate) fn convert_as(
     options: &ConvertOptions,
 ) -> Result<Converted, Problem> {
     let document = match format {
-        Format::Markdown => markdown::convert(bytes),
-        Format::Text => text::convert(bytes),
-        Format::Html => html::convert(bytes)?,
+        Format::Markdown => markdown::convert(bytes, options)?,
+        Format::Text => plain_text::convert(bytes, options)?,
+        Format::Html => html::convert(bytes, options)?,
         Format::Csv => delimited::convert(bytes, None, options)?,
         Format::Tsv => delimited::convert(bytes, Some(b'\t'), options)?,
-        Format::Json => json::convert(bytes)?,
-        Format::JsonLines => json::convert_lines(bytes)?,
+        Format::Json => json::convert(bytes, options)?,
+        Format::JsonLines => json::convert_lines(bytes, options)?,
         Format::Image(_) => return Ok(Converted::Image(picture(format, bytes)?)),
         Format::Docx => docx::convert(bytes)?,
         Format::Pptx => pptx::convert(bytes, options)?,
@@ -92,6 +95,15 @@ pub(crate) fn picture(format: Format, bytes: &[u8]) -> Result<Picture, Problem> 
         text: None,
         notes: Vec::new(),
     })
+}
+
+/// Decodes a file that is a text.
+fn decode(bytes: &[u8], options: &ConvertOptions) -> Result<(String, Vec<String>), Problem> {
+    let declarations = Declarations {
+        charset: options.charset.as_deref(),
+        is_html: false,
+    };
+    text::decode(bytes, declarations)
 }
 
 /// Plain text without further information.

@@ -117,7 +117,10 @@ fn sniff(bytes: &[u8]) -> Sniffed {
     if !text::is_text(bytes) {
         return Sniffed::NoText;
     }
-    let text = String::from_utf8_lossy(start).to_ascii_lowercase();
+    // In UTF-16, every other byte of markup is 0.
+    let start: Vec<u8> = start.iter().copied().filter(|byte| *byte != 0).collect();
+    let text = String::from_utf8_lossy(&start).to_ascii_lowercase();
+    let text = text.trim_start_matches(char::REPLACEMENT_CHARACTER);
     let text = text.trim_start_matches('\u{feff}').trim_start();
     let html = text.starts_with("<!doctype html") || text.starts_with("<html");
     Sniffed::Text { html }

@@ -53,6 +53,9 @@ pub enum Problem {
         /// The format of its extension.
         named: Format,
     },
+    /// No character set fits its text.
+    #[error("can't be read as text: {0}")]
+    Undecodable(String),
     /// It requires a password.
     #[error("it is protected by a password")]
     Encrypted,

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::Format;
+use crate::text::charset_of_media_type;
 use cache::{Cache, CachedFile};
 pub use error::FetchError;
 
@@ -64,6 +65,8 @@ pub struct Fetched {
     pub name: String,
     /// Its format, according to its media type or else its name.
     pub format: Option<Format>,
+    /// The character set that its server declares.
+    pub charset: Option<String>,
     /// Its content.
     pub bytes: Vec<u8>,
     /// Whether it was transferred this time.
@@ -192,6 +195,7 @@ fn fetched(url: &HttpUrl, kept: CachedFile, sent: Sent) -> Fetched {
         url: url.to_string(),
         name,
         format,
+        charset: kept.about.media_type.as_deref().and_then(charset_of_media_type),
         bytes: kept.bytes,
         sent,
     }

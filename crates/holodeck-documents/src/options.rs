@@ -16,6 +16,8 @@ pub struct ConvertOptions {
     /// The format according to a media type, for names without an extension: servers call many a table plain text. The
     /// content always decides.
     pub format: Option<Format>,
+    /// The character set that the server of a file declares, as in `text/html; charset=gbk`.
+    pub charset: Option<String>,
     /// The size limit of a file.
     pub max_bytes: u64,
 }
@@ -28,6 +30,7 @@ impl Default for ConvertOptions {
             sheet: None,
             range: None,
             format: None,
+            charset: None,
             max_bytes: 100 * 1024 * 1024,
         }
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Format;
-use crate::text::decode;
+use crate::text::{Declarations, decode};
 pub(crate) use error::{RecordAt, RecordError, RecordProblem};
 
 /// How the records of a file are read.
@@ -96,7 +96,10 @@ pub fn read_records(
     bytes: &[u8],
     options: &RecordOptions,
 ) -> Result<Records, RecordError> {
-    let (text, notes) = decode(bytes);
+    let (text, notes) = decode(bytes, Declarations::default()).map_err(|problem| RecordError {
+        file: file.to_owned(),
+        ..RecordProblem::Undecodable(problem.to_string()).in_file()
+    })?;
     let mut reader = Reader {
         options,
         records: Vec::new(),

@@ -1,90 +1,214 @@
-//! Decodes text in any common encoding.
+//! Decodes text: by its byte order mark, its declaration, as UTF-8, or else as Windows-1252 with a notice.
+//!
+//! A text that no character set fits is an error; a character that is replaced is in a notice.
+
+mod declared;
+
+use encoding_rs::{Encoding, REPLACEMENT, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+
+use crate::Problem;
+pub(crate) use declared::in_media_type as charset_of_media_type;
 
 /// Bytes of a file's beginning that are checked.
 const LOOKED_AT: usize = 64 * 1024;
 
-enum Encoding {
-    Utf8,
-    Utf16(fn([u8; 2]) -> u16),
-    Windows1252,
+/// So many characters in a row that are valid UTF-8 by accident are improbable in a text of another multi-byte encoding.
+const FEW_CHARACTERS: usize = 4;
+
+/// The end of every error about a text.
+const NEXT_STEP: &str = "save the file as UTF-8";
+
+/// Where a text may name its character set, besides a byte order mark and an XML declaration.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Declarations<'a> {
+    /// The label that the server sent.
+    pub(crate) charset: Option<&'a str>,
+    /// Whether it is a web page, which has `meta` elements.
+    pub(crate) is_html: bool,
 }
 
-/// Whether the bytes are text in an encoding that [`decode`] supports.
+/// Whether the bytes are text in an encoding that [`decode`] supports, or a text that it refuses by name.
 pub(crate) fn is_text(bytes: &[u8]) -> bool {
     let start = bytes.get(..bytes.len().min(LOOKED_AT)).unwrap_or_default();
-    let (encoding, start) = encoding(start);
-    match encoding {
-        Encoding::Utf8 | Encoding::Windows1252 => {
-            let odd = start.iter().filter(|byte| is_control(**byte)).count();
-            !start.contains(&0) && odd * 100 <= start.len()
-        }
-        Encoding::Utf16(_) => true,
+    if is_utf32(start) || marked(start).is_some() || unmarked_utf16(start).is_some() {
+        return true;
     }
+    let odd = start.iter().filter(|byte| is_control(**byte)).count();
+    !start.contains(&0) && odd * 100 <= start.len()
 }
 
 fn is_control(byte: u8) -> bool {
     byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x0C | 0x1B)
 }
 
-/// The text with `
-/// ` line ends, and notices about how it was decoded.
-pub(crate) fn decode(bytes: &[u8]) -> (String, Vec<String>) {
-    let (encoding, bytes) = encoding(bytes);
-    let mut notes = Vec::new();
-    let text = match encoding {
-        Encoding::Utf8 => String::from_utf8_lossy(bytes).into_owned(),
-        Encoding::Utf16(number) => {
-            let units = bytes.chunks_exact(2).map(|pair| match pair {
-                [first, second] => number([*first, *second]),
-                _ => 0,
-            });
-            let decoded = char::decode_utf16(units);
-            decoded
-                .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
-                .collect()
-        }
-        Encoding::Windows1252 => {
-            notes.push("not UTF-8; read as Windows-1252".to_owned());
-            bytes.iter().map(|byte| windows_1252(*byte)).collect()
-        }
-    };
-    if text.contains('\r') {
-        return (text.replace("\r\n", "\n").replace('\r', "\n"), notes);
+/// The text with `\n` line ends, and notices about how it was decoded.
+pub(crate) fn decode(bytes: &[u8], declarations: Declarations<'_>) -> Result<(String, Vec<String>), Problem> {
+    if is_utf32(bytes) {
+        return Err(undecodable(format!("it is UTF-32, which is not supported; {NEXT_STEP}")));
     }
-    (text, notes)
+    let (text, note) = match marked(bytes).or_else(|| unmarked_utf16(bytes).map(|encoding| (encoding, bytes))) {
+        Some((encoding, rest)) if encoding == UTF_8 => guess(rest)?,
+        Some((encoding, rest)) => decode_as(encoding, rest)?,
+        None => decode_unmarked(bytes, declarations)?,
+    };
+    let text = if text.contains('\r') {
+        text.replace("\r\n", "\n").replace('\r', "\n")
+    } else {
+        text
+    };
+    Ok((text, note.into_iter().collect()))
 }
 
-/// The encoding, and the bytes after its byte order mark.
-fn encoding(bytes: &[u8]) -> (Encoding, &[u8]) {
-    if let Some(rest) = bytes.strip_prefix(b"\xEF\xBB\xBF") {
-        return (Encoding::Utf8, rest);
+/// As [`decode`], for texts of programs and inside other formats, where a replaced character is no loss.
+pub(crate) fn decode_lossily(bytes: &[u8]) -> String {
+    let encoding = marked(bytes).map_or(WINDOWS_1252, |(encoding, _)| encoding);
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.trim_start_matches('\u{feff}').to_owned(),
+        Err(_) => encoding.decode(bytes).0.into_owned(),
     }
-    if let Some(rest) = bytes.strip_prefix(b"\xFF\xFE") {
-        return (Encoding::Utf16(u16::from_le_bytes), rest);
-    }
-    if let Some(rest) = bytes.strip_prefix(b"\xFE\xFF") {
-        return (Encoding::Utf16(u16::from_be_bytes), rest);
-    }
-    if let Some(order) = unmarked_utf16(bytes) {
-        return (Encoding::Utf16(order), bytes);
-    }
-    let valid = match std::str::from_utf8(bytes) {
-        Ok(_) => true,
-        // Only the end of a truncated prefix.
-        Err(error) => error.error_len().is_none() && bytes.len() >= LOOKED_AT,
-    };
-    (
-        if valid {
-            Encoding::Utf8
-        } else {
-            Encoding::Windows1252
-        },
-        bytes,
-    )
 }
 
-/// In UTF-16, every other byte of a European text is 0; in other encodings, none is.
-fn unmarked_utf16(bytes: &[u8]) -> Option<fn([u8; 2]) -> u16> {
+type Decoded = (String, Option<String>);
+
+fn decode_unmarked(bytes: &[u8], declarations: Declarations<'_>) -> Result<Decoded, Problem> {
+    let of_server = declarations.charset.map(str::to_owned);
+    let label = of_server.or_else(|| declared::in_xml(bytes)).or_else(|| {
+        let html = declarations.is_html.then_some(bytes)?;
+        declared::in_html(html)
+    });
+    let Some(label) = label else {
+        return guess(bytes);
+    };
+    let utf8 = std::str::from_utf8(bytes).ok();
+    let encoding = match Encoding::for_label(label.as_bytes()) {
+        // Bytes that have an ASCII declaration are not UTF-16.
+        Some(encoding) if encoding == UTF_16LE || encoding == UTF_16BE || encoding == UTF_8 => UTF_8,
+        // Browsers refuse it: its bytes can hide markup.
+        Some(encoding) if encoding == REPLACEMENT => return Err(unsupported(&label)),
+        Some(encoding) => encoding,
+        None if utf8.is_some() && !label.eq_ignore_ascii_case("utf-7") => {
+            let note = format!("it declares the unknown character set `{}`; read as UTF-8", short(&label));
+            return Ok((utf8.unwrap_or_default().to_owned(), Some(note)));
+        }
+        None => return Err(unsupported(&label)),
+    };
+    if encoding == UTF_8 {
+        let (text, note) = guess(bytes)?;
+        let note = note.map(|note| format!("it declares UTF-8, but is {note}"));
+        return Ok((text, note));
+    }
+    // A wrong declaration: text of another encoding is valid UTF-8 only by accident.
+    if let Some(text) = utf8
+        && !text.is_ascii()
+    {
+        let characters = text.chars().filter(|character| !character.is_ascii()).count();
+        let is_accident = !encoding.is_single_byte()
+            && characters < FEW_CHARACTERS
+            && !encoding.decode_without_bom_handling(bytes).1;
+        if !is_accident {
+            let note = format!("it declares {}, but is UTF-8; read as UTF-8", encoding.name());
+            return Ok((text.to_owned(), Some(note)));
+        }
+    }
+    decode_as(encoding, bytes)
+}
+
+/// Decodes bytes that should be of this encoding.
+fn decode_as(encoding: &'static Encoding, bytes: &[u8]) -> Result<Decoded, Problem> {
+    let (text, has_errors) = encoding.decode_without_bom_handling(bytes);
+    if !has_errors {
+        return Ok((text.into_owned(), None));
+    }
+    let name = encoding.name();
+    let invalid = text.matches(char::REPLACEMENT_CHARACTER).count();
+    let foreign = text.chars().filter(|character| !character.is_ascii()).count();
+    let line = text
+        .split(char::REPLACEMENT_CHARACTER)
+        .next()
+        .map_or(1, |before| before.matches('\n').count() + 1);
+    if invalid * 10 > foreign {
+        return Err(undecodable(format!(
+            "it should be {name}, but {invalid} of its characters are not, the first in line {line}; {NEXT_STEP}"
+        )));
+    }
+    let note = format!("{}, the first in line {line}", replaced(invalid, name));
+    Ok((text.into_owned(), Some(note)))
+}
+
+/// Decodes bytes that declare no character set.
+fn guess(bytes: &[u8]) -> Result<Decoded, Problem> {
+    let error = match std::str::from_utf8(bytes) {
+        Ok(text) => return Ok((text.to_owned(), None)),
+        Err(error) => error,
+    };
+    let first = line_of(bytes, error.valid_up_to());
+    let (mut valid, mut invalid) = (0, 0);
+    for chunk in bytes.utf8_chunks() {
+        valid += chunk.valid().chars().filter(|character| !character.is_ascii()).count();
+        invalid += usize::from(!chunk.invalid().is_empty());
+    }
+    // Many characters of several bytes are no accident.
+    if valid > invalid * 10 {
+        let note = format!("{}, the first in line {first}", replaced(invalid, "UTF-8"));
+        return Ok((String::from_utf8_lossy(bytes).into_owned(), Some(note)));
+    }
+    // Windows-1252 has no characters for these.
+    let undefined = |byte: &u8| matches!(byte, 0x81 | 0x8D | 0x8F | 0x90 | 0x9D);
+    if let Some(at) = bytes.iter().position(undefined) {
+        let byte = bytes.get(at).copied().unwrap_or_default();
+        let line = line_of(bytes, at);
+        return Err(undecodable(format!(
+            "it is neither UTF-8 nor Windows-1252 (line {line} has the byte {byte:02X}), and names no character set; \
+             {NEXT_STEP}"
+        )));
+    }
+    let (text, _) = WINDOWS_1252.decode_without_bom_handling(bytes);
+    let note = format!("not UTF-8 (see line {first}); read as Windows-1252");
+    Ok((text.into_owned(), Some(note)))
+}
+
+fn replaced(count: usize, encoding: &str) -> String {
+    format!("characters that are not valid {encoding} are shown as `\u{fffd}`: {count}")
+}
+
+fn line_of(bytes: &[u8], at: usize) -> usize {
+    let before = bytes.get(..at).unwrap_or_default();
+    before.iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+fn unsupported(label: &str) -> Problem {
+    undecodable(format!(
+        "it declares the character set `{}`, which is not supported; {NEXT_STEP}",
+        short(label)
+    ))
+}
+
+/// A label is a text of the file, which may be long.
+fn short(label: &str) -> String {
+    label.chars().filter(|character| !character.is_control()).take(40).collect()
+}
+
+fn undecodable(reason: String) -> Problem {
+    Problem::Undecodable(reason)
+}
+
+fn is_utf32(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\xFF\xFE\0\0") || bytes.starts_with(b"\0\0\xFE\xFF")
+}
+
+/// The encoding of a byte order mark, and the bytes after it.
+fn marked(bytes: &[u8]) -> Option<(&'static Encoding, &[u8])> {
+    let (encoding, length) = Encoding::for_bom(bytes)?;
+    Some((encoding, bytes.get(length..).unwrap_or_default()))
+}
+
+/// In UTF-16, every other byte of a European text is 0, and of markup in every language; in other encodings, none is.
+fn unmarked_utf16(bytes: &[u8]) -> Option<&'static Encoding> {
+    match bytes {
+        [b'<', 0, mark, 0, ..] if *mark != 0 => return Some(UTF_16LE),
+        [0, b'<', 0, mark, ..] if *mark != 0 => return Some(UTF_16BE),
+        _ => {}
+    }
     let start = bytes.get(..bytes.len().min(4096)).unwrap_or_default();
     let zeros = |skip: usize| {
         start
@@ -98,71 +222,13 @@ fn unmarked_utf16(bytes: &[u8]) -> Option<fn([u8; 2]) -> u16> {
     if half < 2 || !bytes.len().is_multiple_of(2) {
         None
     } else if even == 0 && odd * 2 > half {
-        Some(u16::from_le_bytes)
+        Some(UTF_16LE)
     } else if odd == 0 && even * 2 > half {
-        Some(u16::from_be_bytes)
+        Some(UTF_16BE)
     } else {
         None
     }
 }
 
-/// Windows-1252 in place of Latin-1's second row of control characters.
-const FROM_0X80: [char; 32] = [
-    '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}', '\u{90}',
-    '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
-];
-
-fn windows_1252(byte: u8) -> char {
-    let special = usize::from(byte)
-        .checked_sub(0x80)
-        .and_then(|at| FROM_0X80.get(at));
-    special.copied().unwrap_or(char::from(byte))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TEXT: &str = "Größe: 5 € – “ja”\nzweite Zeile\n";
-
-    #[test]
-    fn every_encoding_gives_the_same_text() {
-        let little: Vec<u8> = TEXT.encode_utf16().flat_map(u16::to_le_bytes).collect();
-        let big: Vec<u8> = TEXT.encode_utf16().flat_map(u16::to_be_bytes).collect();
-        let windows: Vec<u8> = TEXT
-            .chars()
-            .map(|c| (0..=255).find(|byte| windows_1252(*byte) == c).unwrap())
-            .collect();
-        let all = [
-            (TEXT.as_bytes().to_vec(), 0),
-            ([b"\xEF\xBB\xBF", TEXT.as_bytes()].concat(), 0),
-            ([b"\xFF\xFE".as_slice(), &little].concat(), 0),
-            ([b"\xFE\xFF".as_slice(), &big].concat(), 0),
-            (little, 0),
-            (big, 0),
-            (windows, 1),
-            (TEXT.replace('\n', "\r\n").into_bytes(), 0),
-            (TEXT.replace('\n', "\r").into_bytes(), 0),
-        ];
-        for (bytes, notes) in all {
-            assert!(is_text(&bytes), "{bytes:?}");
-            let (text, notices) = decode(&bytes);
-            assert_eq!((text.as_str(), notices.len()), (TEXT, notes), "{bytes:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_cut_within_a_character_when_looked_at_is_still_utf8() {
-        let text = format!("{}ä{}", "x".repeat(LOOKED_AT - 1), "y".repeat(10));
-        assert!(is_text(text.as_bytes()));
-        assert_eq!(decode(text.as_bytes()), (text, Vec::new()));
-    }
-
-    #[test]
-    fn binary_is_not_text() {
-        let all: Vec<u8> = (0..=255).cycle().take(4096).collect();
-        assert!(!is_text(&all));
-        assert!(!is_text(b"\x7FELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0>\0"));
-        assert!(is_text(b""));
-    }
-}
+mod tests;

@@ -112,6 +112,10 @@ codes! {
     LiteralMatcher = "HD0404", "literal-matcher";
     /// A built-in replacement is used for the configured component.
     StandIn = "HD0405", "stand-in";
+    /// A text ends before ` #`, where a comment begins.
+    CutText = "HD0406", "cut-text";
+    /// A text has a variable in a form that is not replaced.
+    NotAVariable = "HD0407", "not-a-variable";
     /// A field is accepted but has no effect.
     NoEffect = "HD0410", "no-effect";
     /// An environment variable is not set.
@@ -130,6 +134,8 @@ codes! {
     ClaudeMd = "HD0604", "claude-md";
     /// A Markdown file among the specialist agents has no front matter.
     NotAnAgent = "HD0605", "not-an-agent";
+    /// The test cases are in a hidden sheet of a workbook.
+    HiddenSheet = "HD0606", "hidden-sheet";
     /// A metric is reported but cannot fail a test.
     NotGated = "HD0701", "not-gated";
     /// A default differs from HoloDeck 0.7.

@@ -21,10 +21,81 @@ pub fn read_input(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// As [`read_input`], for UTF-8 text.
+/// As [`read_input`], for text that [`decode_text`] reads.
 pub fn read_text_input(path: &Path, limit: u64) -> io::Result<String> {
     let bytes = read_input(path, limit)?;
-    String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
+    decode_text(bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+}
+
+/// The place of the first bytes that are not text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column} is not {encoding} text; save the file as UTF-8")]
+pub struct NotText {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// The column in characters, counted from 1.
+    pub column: usize,
+    /// The offset in bytes.
+    pub offset: usize,
+    /// The encoding that the file should have: UTF-8 unless a byte order mark says otherwise.
+    pub encoding: &'static str,
+}
+
+impl NotText {
+    fn after(valid: &str, offset: usize, encoding: &'static str) -> Self {
+        let line = valid.rsplit('\n').next().unwrap_or_default();
+        Self {
+            line: valid.matches('\n').count() + 1,
+            column: line.chars().count() + 1,
+            offset,
+            encoding,
+        }
+    }
+}
+
+/// Decodes a text file that configures something: UTF-8, or UTF-16 with its byte order mark. The mark is no part of the
+/// text.
+pub fn decode_text(bytes: Vec<u8>) -> Result<String, NotText> {
+    let is_utf32 = bytes.starts_with(b"\xFF\xFE\0\0") || bytes.starts_with(b"\0\0\xFE\xFF");
+    if is_utf32 {
+        return Err(NotText::after("", 0, "UTF-8"));
+    }
+    if let Some(rest) = bytes.strip_prefix(b"\xFF\xFE") {
+        return decode_utf16(rest, u16::from_le_bytes);
+    }
+    if let Some(rest) = bytes.strip_prefix(b"\xFE\xFF") {
+        return decode_utf16(rest, u16::from_be_bytes);
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(match text.strip_prefix('\u{feff}') {
+            Some(rest) => rest.to_owned(),
+            None => text,
+        }),
+        Err(error) => {
+            let offset = error.utf8_error().valid_up_to();
+            let valid = error.as_bytes().get(..offset).unwrap_or_default();
+            let valid = String::from_utf8_lossy(valid);
+            let valid = valid.trim_start_matches('\u{feff}');
+            Err(NotText::after(valid, offset, "UTF-8"))
+        }
+    }
+}
+
+fn decode_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, NotText> {
+    let mut text = String::with_capacity(bytes.len() / 2);
+    let (pairs, rest) = bytes.as_chunks::<2>();
+    let not_text = |text: &str| {
+        // The mark, and two bytes for each unit before.
+        let offset = 2 + text.encode_utf16().count() * 2;
+        NotText::after(text, offset, "UTF-16")
+    };
+    for character in char::decode_utf16(pairs.iter().copied().map(unit)) {
+        match character {
+            Ok(character) => text.push(character),
+            Err(_) => return Err(not_text(&text)),
+        }
+    }
+    if rest.is_empty() { Ok(text) } else { Err(not_text(&text)) }
 }
 
 /// Opens a regular file of at most `limit` bytes, to read it piece by piece in any order.
@@ -94,6 +165,41 @@ mod tests {
         assert_eq!(error.to_string(), "it is larger than the 4 bytes allowed");
         assert_eq!(open_input(&path, 4).unwrap_err().kind(), ErrorKind::FileTooLarge);
         open_input(&path, 5).unwrap();
+    }
+
+    #[test]
+    fn a_text_is_the_same_with_every_byte_order_mark() {
+        let text = "A=1\nB=ä€😀\n";
+        let little = text.encode_utf16().flat_map(u16::to_le_bytes);
+        let big = text.encode_utf16().flat_map(u16::to_be_bytes);
+        for bytes in [
+            text.as_bytes().to_vec(),
+            [b"\xEF\xBB\xBF", text.as_bytes()].concat(),
+            [0xFF, 0xFE].into_iter().chain(little).collect(),
+            [0xFE, 0xFF].into_iter().chain(big).collect(),
+        ] {
+            assert_eq!(decode_text(bytes), Ok(text.to_owned()));
+        }
+        assert_eq!(decode_text(Vec::new()), Ok(String::new()));
+    }
+
+    #[test]
+    fn the_first_place_that_is_no_text_is_named() {
+        let error = |bytes: &[u8]| decode_text(bytes.to_vec()).unwrap_err();
+        for (bytes, place) in [
+            (b"A=1\nB=\xE4\n".as_slice(), (2, 3, 6, "UTF-8")),
+            (b"\xEF\xBB\xBFA\xE4", (1, 2, 4, "UTF-8")),
+            (b"\xFF\xFEA\0\n\0\0\xD8", (2, 1, 6, "UTF-16")),
+            (b"\xFE\xFF\0A\0", (1, 2, 4, "UTF-16")),
+            (b"\xFF\xFE\0\0A\0\0\0", (1, 1, 0, "UTF-8")),
+        ] {
+            let error = error(bytes);
+            assert_eq!((error.line, error.column, error.offset, error.encoding), place);
+        }
+        assert_eq!(
+            error(b"\nA=\xE4").to_string(),
+            "line 2, column 3 is not UTF-8 text; save the file as UTF-8"
+        );
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl FileReader {
         file: &FileInput,
         cancel: &CancellationToken,
     ) -> Result<FileContent, String> {
-        let options = options(file, None);
+        let options = options(file);
         let converting = self.converter.convert_file(path, &options, cancel);
         self.in_time(converting).await
     }
@@ -153,7 +153,11 @@ impl FileReader {
             .fetch(url, cancel)
             .await
             .map_err(|error| error.to_string())?;
-        let options = options(file, fetched.format);
+        let options = ConvertOptions {
+            format: fetched.format,
+            charset: fetched.charset,
+            ..options(file)
+        };
         let converting = self
             .converter
             .convert_bytes(&fetched.name, fetched.bytes, &options, cancel);
@@ -216,9 +220,8 @@ impl FileContent {
     }
 }
 
-fn options(file: &FileInput, format: Option<Format>) -> ConvertOptions {
+fn options(file: &FileInput) -> ConvertOptions {
     ConvertOptions {
-        format,
         pages: file.pages.clone(),
         sheet: file.sheet.clone(),
         range: file.range.clone(),

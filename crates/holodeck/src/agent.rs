@@ -9,6 +9,7 @@ pub(crate) mod asker;
 pub(crate) mod backends;
 pub(crate) mod checkout_env;
 pub(crate) mod claude;
+mod dotenv;
 pub(crate) mod edited_file;
 pub(crate) mod environment;
 pub(crate) mod fingerprint;

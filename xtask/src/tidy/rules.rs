@@ -75,6 +75,11 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     ),
     importer("csv", &["holodeck-documents"], DOCUMENT_WHY),
     importer(
+        "encoding_rs",
+        &["holodeck-documents"],
+        "only holodeck-documents reads texts of any character set; configuration is UTF-8, or UTF-16 with its mark",
+    ),
+    importer(
         "csv-core",
         &[LANGUAGE],
         "only diagnostics of test cases need the place of each cell, which `csv` does not give",
@@ -130,11 +135,6 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
         "schemars",
         &["holodeck-model", LANGUAGE],
         "the YAML language has one rule book",
-    ),
-    importer(
-        "dotenvy",
-        &["holodeck"],
-        "nothing below the product reads the environment",
     ),
     Importer {
         package: "yaml_serde",

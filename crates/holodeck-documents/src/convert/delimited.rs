@@ -14,7 +14,7 @@ pub(super) fn convert(
     separator: Option<u8>,
     options: &ConvertOptions,
 ) -> Result<Document, Problem> {
-    let (text, notes) = crate::text::decode(bytes);
+    let (text, notes) = super::decode(bytes, options)?;
     let range = options.range.as_deref().map(CellRange::parse).transpose()?;
     // Excel's own declaration of the separator.
     let (declared, text) = match text.strip_prefix("sep=").and_then(|rest| rest.split_once('\n')) {

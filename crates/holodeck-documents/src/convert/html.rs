@@ -8,7 +8,10 @@ use htmd::{
 };
 use regex::Regex;
 
-use crate::{Document, Format, Problem};
+use crate::{
+    ConvertOptions, Document, Format, Problem,
+    text::{Declarations, decode},
+};
 
 /// Elements without text.
 const SKIPPED: &[&str] = &[
@@ -32,8 +35,12 @@ pub(super) fn is_hostile(bytes: &[u8]) -> bool {
     bytes.contains(&0) || opens.take(FEW_ELEMENTS + 1).count() > FEW_ELEMENTS
 }
 
-pub(super) fn convert(bytes: &[u8]) -> Result<Document, Problem> {
-    let (html, notes) = crate::text::decode(bytes);
+pub(super) fn convert(bytes: &[u8], options: &ConvertOptions) -> Result<Document, Problem> {
+    let declarations = Declarations {
+        charset: options.charset.as_deref(),
+        is_html: true,
+    };
+    let (html, notes) = decode(bytes, declarations)?;
     let broken = |reason: String| Problem::Broken {
         format: Format::Html,
         reason,
@@ -101,7 +108,7 @@ mod tests {
             <table><tr><th>Name</th><th>Price</th></tr><tr><td>a|b</td><td>1</td></tr></table>
             <pre><code class="language-sh">ls -l
 # not a heading</code></pre><svg><text>no</text></svg></body></html>"#;
-        let document = convert(html.as_bytes()).unwrap();
+        let document = convert(html.as_bytes(), &ConvertOptions::default()).unwrap();
         insta::assert_snapshot!(document.text);
         assert_eq!(document.title.as_deref(), Some("Help & more"));
     }
@@ -110,7 +117,8 @@ mod tests {
     fn deep_nesting_is_converted_or_sent_elsewhere() {
         let page = |depth: usize| format!("{}text{}", "<div>".repeat(depth), "</div>".repeat(depth));
         assert!(!is_hostile(page(FEW_ELEMENTS).as_bytes()));
-        assert_eq!(convert(page(FEW_ELEMENTS).as_bytes()).unwrap().text, "text\n");
+        let few = convert(page(FEW_ELEMENTS).as_bytes(), &ConvertOptions::default()).unwrap();
+        assert_eq!(few.text, "text\n");
         assert!(is_hostile(page(FEW_ELEMENTS + 1).as_bytes()));
     }
 }

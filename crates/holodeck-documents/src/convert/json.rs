@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use crate::{Document, Format, Limit, Problem};
+use crate::{ConvertOptions, Document, Format, Limit, Problem};
 
 /// Indentation grows with nesting.
 const MOST_TEXT: usize = 64 * 1024 * 1024;
 
-pub(super) fn convert(bytes: &[u8]) -> Result<Document, Problem> {
-    let (text, notes) = crate::text::decode(bytes);
+pub(super) fn convert(bytes: &[u8], options: &ConvertOptions) -> Result<Document, Problem> {
+    let (text, notes) = super::decode(bytes, options)?;
     let value = parse(&text, Format::Json, "")?;
     let mut out = String::new();
     match &value {
@@ -27,8 +27,8 @@ pub(super) fn convert(bytes: &[u8]) -> Result<Document, Problem> {
     })
 }
 
-pub(super) fn convert_lines(bytes: &[u8]) -> Result<Document, Problem> {
-    let (text, notes) = crate::text::decode(bytes);
+pub(super) fn convert_lines(bytes: &[u8], options: &ConvertOptions) -> Result<Document, Problem> {
+    let (text, notes) = super::decode(bytes, options)?;
     let mut out = String::new();
     for (number, line) in text.lines().enumerate() {
         if !line.trim().is_empty() {
@@ -127,6 +127,14 @@ fn indent(out: &mut String, depth: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn convert(bytes: &[u8]) -> Result<Document, Problem> {
+        super::convert(bytes, &ConvertOptions::default())
+    }
+
+    fn convert_lines(bytes: &[u8]) -> Result<Document, Problem> {
+        super::convert_lines(bytes, &ConvertOptions::default())
+    }
 
     #[test]
     fn an_object_is_an_outline() {

@@ -1,13 +1,13 @@
 //! Markdown is kept unchanged.
 
-use crate::Document;
+use crate::{ConvertOptions, Document, Problem};
 
-pub(super) fn convert(bytes: &[u8]) -> Document {
-    let (text, notes) = crate::text::decode(bytes);
-    Document {
+pub(super) fn convert(bytes: &[u8], options: &ConvertOptions) -> Result<Document, Problem> {
+    let (text, notes) = super::decode(bytes, options)?;
+    Ok(Document {
         title: title(&text),
         ..super::plain(text, notes)
-    }
+    })
 }
 
 /// The title in the front matter, or else the first heading of level 1.

@@ -135,7 +135,7 @@ fn title(pdf: &Pdf) -> Option<String> {
 /// A text string, in either encoding.
 fn string(pdf: &Pdf, object: &Object) -> Option<String> {
     let bytes = pdf.dereference(object).ok()?.1.as_str().ok()?;
-    let (text, _) = crate::text::decode(bytes);
+    let text = crate::text::decode_lossily(bytes);
     Some(blocks::one_line(&text))
 }
 

@@ -7,8 +7,10 @@ use std::{
 };
 
 use calamine::{
-    Data, DataRef, ExcelDateTime, Ods, Reader, SheetType, SheetVisible, Xls, Xlsx, open_workbook_from_rs,
+    Data, DataRef, ExcelDateTime, NumberFormat, Ods, Reader, SheetType, SheetVisible, Xls, Xlsx, XlsxError,
+    open_workbook_from_rs,
 };
+use holodeck_model::{plain_number, render_number, render_text};
 
 use crate::{ConvertOptions, Document, Format, Limit, Mark, Place, Problem, options::CellRange};
 
@@ -26,6 +28,12 @@ struct Cells {
     count: usize,
     /// Formulas without a calculated value.
     uncalculated: usize,
+    /// Numbers that are shown without their format.
+    unformatted: usize,
+    /// The first of them, with the reason.
+    first_unformatted: Option<String>,
+    /// Whether there are numbers whose formats are unknown.
+    plain_numbers: bool,
 }
 
 pub(super) fn convert(bytes: &[u8], format: Format, options: &ConvertOptions) -> Result<Document, Problem> {
@@ -69,7 +77,8 @@ fn all<'a, B: Reader<Bytes<'a>>>(
         .collect();
     let mut document = Document::default();
     let mut hidden = Vec::new();
-    let (mut found, mut uncalculated) = (false, 0);
+    let (mut found, mut uncalculated, mut unformatted) = (false, 0, 0);
+    let (mut first_unformatted, mut plain_numbers) = (None, false);
     for sheet in &sheets {
         if options.sheet.as_ref().is_some_and(|wanted| *wanted != sheet.name) {
             continue;
@@ -81,6 +90,10 @@ fn all<'a, B: Reader<Bytes<'a>>>(
         let mut cells = Cells::default();
         read(&mut book, &sheet.name, &mut cells, range, format)?;
         uncalculated += cells.uncalculated;
+        unformatted += cells.unformatted;
+        plain_numbers |= cells.plain_numbers;
+        first_unformatted = first_unformatted
+            .or_else(|| Some(format!("`{}`, {}", sheet.name, cells.first_unformatted.take()?)));
         write(&mut document, &sheet.name, &cells);
     }
     if let Some(sheet) = options.sheet.clone().filter(|_| !found) {
@@ -92,12 +105,56 @@ fn all<'a, B: Reader<Bytes<'a>>>(
             "formulas that were never calculated are shown as they are: {uncalculated}"
         ));
     }
+    if let Some(first) = first_unformatted {
+        document.notes.push(format!(
+            "cells that are shown without their format: {unformatted}; the first is {first}"
+        ));
+    }
+    if plain_numbers {
+        let note = "numbers are shown without their formats, such as 0.15 for 15%; an `.xlsx` file keeps them";
+        document.notes.push(note.to_owned());
+    }
     if !hidden.is_empty() {
         document
             .notes
             .push(format!("hidden sheets are among them: {}", hidden.join(", ")));
     }
     Ok(document)
+}
+
+/// The number formats of a sheet's cells.
+struct CellFormats {
+    /// The places of formats in their list, by row and column, sorted.
+    cells: Vec<((u32, u32), usize)>,
+    formats: Vec<Option<NumberFormat>>,
+}
+
+impl CellFormats {
+    fn read(book: &mut Xlsx<Bytes<'_>>, sheet: &str) -> Result<Self, XlsxError> {
+        let mut reader = book.worksheet_cells_reader(sheet)?;
+        let formats = reader.styles().iter().map(|style| style.number_format.clone());
+        let formats: Vec<_> = formats
+            .map(|format| format.filter(|format| format.format_id != Some(0)))
+            .collect();
+        let mut cells = Vec::new();
+        if formats.iter().any(Option::is_some) {
+            while let Some((row, column, style)) = reader.next_style_id()? {
+                // A cell that is not listed has the first format.
+                if formats.get(style) != formats.first() {
+                    cells.push(((row, column), style));
+                }
+            }
+            cells.sort_unstable();
+        }
+        Ok(Self { cells, formats })
+    }
+
+    /// The format of a cell; cells without one have the first.
+    fn get(&self, position: (u32, u32)) -> Option<&NumberFormat> {
+        let found = self.cells.binary_search_by_key(&position, |(position, _)| *position);
+        let style = found.ok().and_then(|at| self.cells.get(at));
+        self.formats.get(style.map_or(0, |(_, style)| *style))?.as_ref()
+    }
 }
 
 /// Reads cell by cell, so that a sheet with one cell in each corner stays small.
@@ -108,26 +165,47 @@ fn by_cell(
     range: Option<CellRange>,
     format: Format,
 ) -> Result<(), Problem> {
-    let mut reader = book
-        .worksheet_cells_reader(sheet)
-        .map_err(|error| broken(format, &error))?;
-    while let Some(cell) = reader
-        .next_cell_with_formula()
-        .map_err(|error| broken(format, &error))?
-    {
+    let broken = |error: XlsxError| broken(format, &error);
+    let formats = CellFormats::read(book, sheet).map_err(broken)?;
+    let mut reader = book.worksheet_cells_reader(sheet).map_err(broken)?;
+    while let Some(cell) = reader.next_cell_with_formula().map_err(broken)? {
         let (row, column) = cell.pos;
         let value = match (cell.value, cell.formula) {
-            (DataRef::SharedString(text), _) => text.to_owned(),
             // Programs other than Excel often leave formulas uncalculated.
             (DataRef::Empty, Some(formula)) => {
                 cells.uncalculated += usize::from(range.is_none_or(|range| range.has(row, column)));
                 format!("={formula}")
             }
-            (other, _) => render_value(&Data::from(other)),
+            (value, _) => {
+                let value = Data::from(value);
+                let plain = render_value(&value);
+                match formats.get(cell.pos).map(|format| formatted(&value, format)) {
+                    None | Some(None) => plain,
+                    Some(Some(Ok(text))) => text,
+                    Some(Some(Err(reason))) => {
+                        if range.is_none_or(|range| range.has(row, column)) {
+                            cells.note_unformatted(row, column, &reason);
+                        }
+                        plain
+                    }
+                }
+            }
         };
         cells.add(row, column, value, range)?;
     }
     Ok(())
+}
+
+/// The text that the sheet shows for a value with a format, or why it is unknown; absent if the format has no effect.
+fn formatted(value: &Data, format: &NumberFormat) -> Option<Result<String, String>> {
+    let text = match value {
+        #[expect(clippy::cast_precision_loss, reason = "sheets have fifteen digits")]
+        Data::Int(value) => render_number(*value as f64, &format.format_code, format.format_id),
+        Data::Float(value) => render_number(*value, &format.format_code, format.format_id),
+        Data::String(text) => render_text(text, &format.format_code),
+        _ => return None,
+    };
+    Some(text.map_err(|error| error.to_string()))
 }
 
 fn whole<'a, B: Reader<Bytes<'a>>>(
@@ -146,17 +224,22 @@ fn whole<'a, B: Reader<Bytes<'a>>>(
     };
     for (row, column, value) in values.used_cells() {
         let at = |first: u32, offset: usize| first.saturating_add(u32::try_from(offset).unwrap_or(u32::MAX));
-        cells.add(
-            at(first_row, row),
-            at(first_column, column),
-            render_value(value),
-            range,
-        )?;
+        let (row, column) = (at(first_row, row), at(first_column, column));
+        // The reader does not give the formats of these files.
+        cells.plain_numbers |= matches!(value, Data::Int(_) | Data::Float(_))
+            && range.is_none_or(|range| range.has(row, column));
+        cells.add(row, column, render_value(value), range)?;
     }
     Ok(())
 }
 
 impl Cells {
+    fn note_unformatted(&mut self, row: u32, column: u32, reason: &str) {
+        self.unformatted += 1;
+        let place = || format!("{}{}, {reason}", column_name(column), u64::from(row) + 1);
+        self.first_unformatted.get_or_insert_with(place);
+    }
+
     fn add(&mut self, row: u32, column: u32, value: String, range: Option<CellRange>) -> Result<(), Problem> {
         if value.is_empty() || !range.is_none_or(|range| range.has(row, column)) {
             return Ok(());
@@ -211,20 +294,27 @@ fn write_table(out: &mut String, rows: &[&BTreeMap<u32, String>]) {
     table::write(out, &rows);
 }
 
+/// The letters of a column, counted from 0.
+fn column_name(column: u32) -> String {
+    let mut letters = Vec::new();
+    let mut rest = column + 1;
+    while rest > 0 {
+        let letter = u8::try_from((rest - 1) % 26).unwrap_or_default();
+        letters.insert(0, char::from(b'A' + letter));
+        rest = (rest - 1) / 26;
+    }
+    letters.into_iter().collect()
+}
+
 fn render_value(value: &Data) -> String {
     match value {
-        // Sums of decimal fractions have rounding noise in the last digits.
-        Data::Float(number) => format!("{}", round(*number)),
+        Data::Float(number) => plain_number(*number),
+        Data::Bool(value) => if *value { "TRUE" } else { "FALSE" }.to_owned(),
         Data::DateTime(time) => date(time),
         Data::DateTimeIso(text) | Data::DurationIso(text) | Data::String(text) => text.clone(),
         Data::Empty => String::new(),
         other => other.to_string(),
     }
-}
-
-/// To the fifteen digits that spreadsheets show.
-fn round(number: f64) -> f64 {
-    format!("{number:.14e}").parse().unwrap_or(number)
 }
 
 fn date(time: &ExcelDateTime) -> String {
@@ -269,12 +359,19 @@ mod tests {
     }
 
     #[test]
+    fn columns_have_the_names_of_spreadsheets() {
+        let names = [0, 25, 26, 701, 702, 16_383].map(column_name);
+        assert_eq!(names, ["A", "Z", "AA", "ZZ", "AAA", "XFD"]);
+    }
+
+    #[test]
     fn numbers_and_times_read_as_spreadsheets_show_them() {
         use calamine::ExcelDateTimeType::{DateTime, TimeDelta};
         assert_eq!(render_value(&Data::Float(0.1 + 0.2)), "0.3");
         assert_eq!(render_value(&Data::Float(1e21)), "1000000000000000000000");
         assert_eq!(render_value(&Data::Float(f64::NAN)), "NaN");
         assert_eq!(render_value(&Data::Int(-3)), "-3");
+        assert_eq!(render_value(&Data::Bool(true)), "TRUE");
         let time = |value, kind| render_value(&Data::DateTime(ExcelDateTime::new(value, kind, false)));
         assert_eq!(time(45000.0, DateTime), "2023-03-15");
         assert_eq!(time(45000.75, DateTime), "2023-03-15 18:00:00");

@@ -50,6 +50,9 @@ pub enum RecordProblem {
         /// The reader's reason.
         reason: String,
     },
+    /// No character set fits its text.
+    #[error("{0}")]
+    Undecodable(String),
     /// A row of a table is longer or shorter than its head.
     #[error("its row has {found} values, the head of the table has {expected}")]
     Width {

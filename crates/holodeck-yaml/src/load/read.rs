@@ -5,7 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use holodeck_model::{Code, Diagnostic, FileKind, Layer, Location, Source, Span};
+use holodeck_model::{
+    Code, Diagnostic, FileKind, Layer, Location, NotText, Source, Span, decode_text,
+};
 
 use super::Loader;
 use crate::yaml::{FileId, Place, SourceFile};
@@ -70,16 +72,12 @@ impl Loader<'_> {
         limit: u64,
     ) -> Option<FileId> {
         let bytes = self.read_bytes(path, named_at, limit)?;
-        let text = match String::from_utf8(bytes) {
+        let text = match decode_text(bytes) {
             Ok(text) => text,
             Err(error) => {
-                self.report_not_utf8(path, error.as_bytes(), error.utf8_error().valid_up_to());
+                self.report_not_text(path, error);
                 return None;
             }
-        };
-        let text = match text.strip_prefix('\u{feff}') {
-            Some(text) => text.to_owned(),
-            None => text,
         };
         let source = Source {
             path: path.into(),
@@ -97,10 +95,13 @@ impl Loader<'_> {
         let mut bad = Vec::new();
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
-            Err(error) if is_utf16(error.as_bytes()) => {
-                self.report_not_utf8(path, error.as_bytes(), 0);
-                return None;
-            }
+            Err(error) if is_utf16(error.as_bytes()) => match decode_text(error.into_bytes()) {
+                Ok(text) => text,
+                Err(error) => {
+                    self.report_not_text(path, error);
+                    return None;
+                }
+            },
             Err(error) => {
                 let mut text = String::with_capacity(error.as_bytes().len());
                 for chunk in error.as_bytes().utf8_chunks() {
@@ -182,37 +183,20 @@ impl Loader<'_> {
         }
     }
 
-    fn report_not_utf8(&mut self, path: &Path, bytes: &[u8], valid: usize) {
-        let before = bytes.get(..valid).unwrap_or_default();
-        let line_start = before
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
-        let line = before.split(|byte| *byte == b'\n').count();
-        let column = String::from_utf8_lossy(before.get(line_start..).unwrap_or_default())
-            .chars()
-            .count()
-            + 1;
+    fn report_not_text(&mut self, path: &Path, error: NotText) {
         let location = Location {
             path: path.into(),
-            line,
-            column,
+            line: error.line,
+            column: error.column,
             span: Span {
-                start: valid,
-                end: valid + 1,
+                start: error.offset,
+                end: error.offset + 1,
             },
         };
-        let help = if is_utf16(bytes) {
-            "it looks like UTF-16; save it as UTF-8"
-        } else {
-            "save the file as UTF-8"
-        };
-        let diagnostic = Diagnostic::error(
-            Code::InvalidUtf8,
-            format!("`{}` is not UTF-8 text", path.display()),
-        )
-        .at(location)
-        .with_help(help);
+        let message = format!("`{}` is not {} text", path.display(), error.encoding);
+        let diagnostic = Diagnostic::error(Code::InvalidUtf8, message)
+            .at(location)
+            .with_help("save the file as UTF-8");
         self.findings.diagnostics.push(diagnostic);
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! Nothing else in the library may read the process environment; everything takes the `Env` as a value.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use holodeck_model::{Env, read_input};
+use holodeck_model::{Env, read_text_input};
+
+use super::dotenv;
 
 /// Why the environment could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -56,32 +58,20 @@ fn add_defaults(env: &mut Env, file: &Path, owner: Owner) -> Result<(), Environm
         reason,
     };
     let of: Arc<Path> = file.into();
-    let text = read_input(file, MAX_BYTES).map_err(|source| error(source.to_string()))?;
-    for pair in dotenvy::from_read_iter(text.as_slice()) {
-        let (name, value) = pair.map_err(|source| {
-            error(match source {
-                // The line may hold a secret, so only its number is shown.
-                dotenvy::Error::LineParse(line, _) => match line_number(&text, &line) {
-                    Some(number) => format!("line {number} is not `NAME=value`"),
-                    None => "a line is not `NAME=value`".to_owned(),
-                },
-                other => other.to_string(),
-            })
-        })?;
+    let text = read_text_input(file, MAX_BYTES).map_err(|source| error(source.to_string()))?;
+    let found = dotenv::parse(&text, |name| env.get(name)).map_err(|source| error(source.to_string()))?;
+    // Of several assignments of a file the last counts, as in a shell.
+    let mut last: BTreeMap<String, String> = BTreeMap::new();
+    for assignment in found {
+        last.insert(assignment.name, assignment.value);
+    }
+    for (name, value) in last {
         match owner {
             Owner::Checkout => env.set_default_of(&of, name, value),
             Owner::User => env.set_default(name, value),
         }
     }
     Ok(())
-}
-
-/// The number of a line in a file, counted from 1. Of equal lines, the first one failed.
-fn line_number(file: &[u8], line: &str) -> Option<usize> {
-    let first = line.lines().next().unwrap_or_default().trim_end();
-    let text = String::from_utf8_lossy(file);
-    let at = text.lines().position(|other| other.trim_end() == first)?;
-    Some(at + 1)
 }
 
 #[cfg(test)]

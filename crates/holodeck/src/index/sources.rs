@@ -64,6 +64,7 @@ impl Sources {
                 })?;
                 let options = ConvertOptions {
                     format: fetched.format,
+                    charset: fetched.charset,
                     ..ConvertOptions::default()
                 };
                 let content = FileSource::Bytes {

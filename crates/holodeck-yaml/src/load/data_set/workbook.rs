@@ -4,8 +4,8 @@
 
 use std::{io::Cursor, path::Path};
 
-use calamine::{DataRef, Reader as _, SheetType, Xlsx, XlsxError, open_workbook_from_rs};
-use holodeck_model::{Code, Diagnostic, Layer, Source};
+use calamine::{DataRef, NumberFormat, Reader as _, SheetType, SheetVisible, Xlsx, XlsxError, open_workbook_from_rs};
+use holodeck_model::{Code, Diagnostic, Layer, Source, plain_number, render_number, render_text};
 
 use super::{
     super::{Loader, read::MAX_DATA_BYTES},
@@ -42,7 +42,7 @@ impl Loader<'_> {
         kind: RowKind,
     ) -> Option<(FileId, Vec<NodeId>)> {
         let bytes = self.read_bytes(path, Some(named_at), MAX_WORKBOOK_BYTES)?;
-        let (sheet, name, others) = match read_first_sheet(&bytes) {
+        let first = match read_first_sheet(&bytes) {
             Ok(read) => read,
             Err(reason) => {
                 let message = format!("`{}` cannot be read as a workbook: {reason}", path.display());
@@ -51,52 +51,105 @@ impl Loader<'_> {
                 return None;
             }
         };
-        if others > 0 {
-            let message = format!("only the first sheet, `{name}`, of {} is read", others + 1);
+        let name = &first.name;
+        if first.others > 0 {
+            let message = format!("only the first sheet, `{name}`, of {} is read", first.others + 1);
             let diagnostic = Diagnostic::warning(Code::NoEffect, message).about("test_cases_file");
+            self.findings.add(&self.tree, named_at, diagnostic);
+        }
+        if first.is_hidden {
+            let message = format!("the first sheet, `{name}`, is hidden, and its rows are the test cases");
+            let diagnostic = Diagnostic::warning(Code::HiddenSheet, message)
+                .about("test_cases_file")
+                .with_help("show the sheet, or move the sheet with the test cases to the front");
             self.findings.add(&self.tree, named_at, diagnostic);
         }
         let source = Source {
             path: path.into(),
-            text: sheet.text.into(),
+            text: first.sheet.text.into(),
         };
         let file = SourceFile::new(source, Layer::Agent).based_at(self.files);
         let file = self.tree.add_file(file);
-        for (start, end, reason) in sheet.unusable {
+        for (start, end, reason) in first.sheet.unusable {
             let diagnostic = Diagnostic::error(Code::BadFormat, reason)
                 .about("test_cases_file")
                 .with_help("write the value as text");
             self.report_data(file, start, end, diagnostic);
         }
         let mut table = Table::new(file, false, kind);
-        for cells in sheet.rows {
+        for cells in first.sheet.rows {
             table.add_row(self, cells)?;
         }
         Some((file, table.finish(self)?))
     }
 }
 
-/// The first sheet, its name, and the number of other sheets.
-fn read_first_sheet(bytes: &[u8]) -> Result<(Sheet, String, usize), String> {
+/// The first sheet of a workbook.
+struct FirstSheet {
+    sheet: Sheet,
+    name: String,
+    is_hidden: bool,
+    /// The number of other sheets.
+    others: usize,
+}
+
+/// The number formats of a sheet's cells.
+struct CellFormats {
+    /// The places of formats in their list, by row and column, sorted.
+    cells: Vec<((u32, u32), u32)>,
+    formats: Vec<Option<NumberFormat>>,
+}
+
+impl CellFormats {
+    fn read(book: &mut Xlsx<Cursor<&[u8]>>, sheet: &str) -> Result<Self, String> {
+        let mut reader = book.worksheet_cells_reader(sheet).map_err(text_of)?;
+        let formats = reader.styles().iter().map(|style| style.number_format.clone());
+        let formats: Vec<_> = formats
+            .map(|format| format.filter(|format| format.format_id != Some(0)))
+            .collect();
+        let mut cells = Vec::new();
+        if formats.iter().any(Option::is_some) {
+            while let Some((row, column, style)) = reader.next_style_id().map_err(text_of)? {
+                // A cell that is not listed has the first format.
+                if formats.get(style) != formats.first() {
+                    cells.push(((row, column), offset(style)));
+                }
+                if cells.len() > MAX_CELLS {
+                    return Err(format!("its first sheet has more than {MAX_CELLS} cells"));
+                }
+            }
+            cells.sort_unstable();
+        }
+        Ok(Self { cells, formats })
+    }
+
+    /// The format of a cell; cells without one have the first.
+    fn get(&self, position: (u32, u32)) -> Option<&NumberFormat> {
+        let found = self.cells.binary_search_by_key(&position, |(position, _)| *position);
+        let style = found.ok().and_then(|at| self.cells.get(at));
+        self.formats.get(style.map_or(0, |(_, style)| *style as usize))?.as_ref()
+    }
+}
+
+fn text_of(error: XlsxError) -> String {
+    error.to_string()
+}
+
+fn read_first_sheet(bytes: &[u8]) -> Result<FirstSheet, String> {
     package::check(bytes)?;
-    let mut book: Xlsx<Cursor<&[u8]>> =
-        open_workbook_from_rs(Cursor::new(bytes)).map_err(|error: XlsxError| error.to_string())?;
-    let names: Vec<String> = book
+    let mut book: Xlsx<Cursor<&[u8]>> = open_workbook_from_rs(Cursor::new(bytes)).map_err(text_of)?;
+    let mut sheets = book
         .sheets_metadata()
         .iter()
-        .filter(|sheet| sheet.typ == SheetType::WorkSheet)
-        .map(|sheet| sheet.name.clone())
-        .collect();
-    let name = names.first().cloned().ok_or("it has no sheet")?;
-    let mut reader = book
-        .worksheet_cells_reader(&name)
-        .map_err(|error| error.to_string())?;
+        .filter(|sheet| sheet.typ == SheetType::WorkSheet);
+    let first = sheets.next().ok_or("it has no sheet")?;
+    let (name, is_hidden) = (first.name.clone(), first.visible != SheetVisible::Visible);
+    let others = sheets.count();
+    let formats = CellFormats::read(&mut book, &name)?;
+    let mut reader = book.worksheet_cells_reader(&name).map_err(text_of)?;
     let mut sheet = Sheet::default();
     let (mut line, mut row) = (0, Vec::new());
-    while let Some(cell) = reader
-        .next_cell_with_formula()
-        .map_err(|error| error.to_string())?
-    {
+    while let Some(cell) = reader.next_cell_with_formula().map_err(text_of)? {
         let (at, column) = cell.pos;
         if at < line || at >= MAX_ROWS {
             return Err(format!("row {} is out of order", u64::from(at) + 1));
@@ -110,7 +163,7 @@ fn read_first_sheet(bytes: &[u8]) -> Result<(Sheet, String, usize), String> {
         }
         let value = match (cell.value, cell.formula) {
             (DataRef::Empty, Some(_)) => Err("a formula that was never calculated".to_owned()),
-            (value, _) => value_text(&value),
+            (value, _) => value_text(&value, formats.get(cell.pos)),
         };
         if matches!(&value, Ok(text) if text.is_empty()) {
             continue;
@@ -139,8 +192,12 @@ fn read_first_sheet(bytes: &[u8]) -> Result<(Sheet, String, usize), String> {
         }
     }
     sheet.end_row(&mut row);
-    let others = names.len() - 1;
-    Ok((sheet, name, others))
+    Ok(FirstSheet {
+        sheet,
+        name,
+        is_hidden,
+        others,
+    })
 }
 
 impl Sheet {
@@ -170,18 +227,26 @@ impl Sheet {
     }
 }
 
-fn value_text(value: &DataRef<'_>) -> Result<String, String> {
+/// The text that the sheet shows for a value, or why it is unknown.
+fn value_text(value: &DataRef<'_>, format: Option<&NumberFormat>) -> Result<String, String> {
+    let number = |value: f64| match format {
+        Some(format) => {
+            render_number(value, &format.format_code, format.format_id).map_err(|error| error.to_string())
+        }
+        None => Ok(plain_number(value)),
+    };
+    let text = |text: &str| match format {
+        Some(format) => render_text(text, &format.format_code).map_err(|error| error.to_string()),
+        None => Ok(text.to_owned()),
+    };
     match value {
         DataRef::Empty => Ok(String::new()),
-        DataRef::String(text) => Ok(text.clone()),
-        DataRef::SharedString(text) => Ok((*text).to_owned()),
-        DataRef::Int(number) => Ok(number.to_string()),
-        // Spreadsheets show fifteen digits.
-        DataRef::Float(number) => Ok(format!("{number:.14e}")
-            .parse::<f64>()
-            .unwrap_or(*number)
-            .to_string()),
-        DataRef::Bool(value) => Ok(value.to_string()),
+        DataRef::String(value) => text(value),
+        DataRef::SharedString(value) => text(value),
+        #[expect(clippy::cast_precision_loss, reason = "sheets have fifteen digits")]
+        DataRef::Int(value) => number(*value as f64),
+        DataRef::Float(value) => number(*value),
+        DataRef::Bool(value) => Ok(if *value { "TRUE" } else { "FALSE" }.to_owned()),
         DataRef::Error(error) => Err(format!("an error, {error}")),
         DataRef::DateTime(_) | DataRef::DateTimeIso(_) | DataRef::DurationIso(_) => {
             Err("a date or a time, whose text depends on its format".to_owned())
