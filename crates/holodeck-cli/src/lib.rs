@@ -10,6 +10,7 @@ mod logging;
 mod render;
 mod shell;
 mod start;
+mod stdin;
 mod terminal;
 
 pub use start::run;

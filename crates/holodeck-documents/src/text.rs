@@ -44,9 +44,12 @@ fn is_control(byte: u8) -> bool {
 /// The text with `\n` line ends, and notices about how it was decoded.
 pub(crate) fn decode(bytes: &[u8], declarations: Declarations<'_>) -> Result<(String, Vec<String>), Problem> {
     if is_utf32(bytes) {
-        return Err(undecodable(format!("it is UTF-32, which is not supported; {NEXT_STEP}")));
+        return Err(undecodable(format!(
+            "it is UTF-32, which is not supported; {NEXT_STEP}"
+        )));
     }
-    let (text, note) = match marked(bytes).or_else(|| unmarked_utf16(bytes).map(|encoding| (encoding, bytes))) {
+    let (text, note) = match marked(bytes).or_else(|| unmarked_utf16(bytes).map(|encoding| (encoding, bytes)))
+    {
         Some((encoding, rest)) if encoding == UTF_8 => guess(rest)?,
         Some((encoding, rest)) => decode_as(encoding, rest)?,
         None => decode_unmarked(bytes, declarations)?,
@@ -87,7 +90,10 @@ fn decode_unmarked(bytes: &[u8], declarations: Declarations<'_>) -> Result<Decod
         Some(encoding) if encoding == REPLACEMENT => return Err(unsupported(&label)),
         Some(encoding) => encoding,
         None if utf8.is_some() && !label.eq_ignore_ascii_case("utf-7") => {
-            let note = format!("it declares the unknown character set `{}`; read as UTF-8", short(&label));
+            let note = format!(
+                "it declares the unknown character set `{}`; read as UTF-8",
+                short(&label)
+            );
             return Ok((utf8.unwrap_or_default().to_owned(), Some(note)));
         }
         None => return Err(unsupported(&label)),
@@ -144,7 +150,11 @@ fn guess(bytes: &[u8]) -> Result<Decoded, Problem> {
     let first = line_of(bytes, error.valid_up_to());
     let (mut valid, mut invalid) = (0, 0);
     for chunk in bytes.utf8_chunks() {
-        valid += chunk.valid().chars().filter(|character| !character.is_ascii()).count();
+        valid += chunk
+            .valid()
+            .chars()
+            .filter(|character| !character.is_ascii())
+            .count();
         invalid += usize::from(!chunk.invalid().is_empty());
     }
     // Many characters of several bytes are no accident.
@@ -185,7 +195,11 @@ fn unsupported(label: &str) -> Problem {
 
 /// A label is a text of the file, which may be long.
 fn short(label: &str) -> String {
-    label.chars().filter(|character| !character.is_control()).take(40).collect()
+    label
+        .chars()
+        .filter(|character| !character.is_control())
+        .take(40)
+        .collect()
 }
 
 fn undecodable(reason: String) -> Problem {

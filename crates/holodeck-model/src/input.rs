@@ -95,7 +95,11 @@ fn decode_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, NotTex
             Err(_) => return Err(not_text(&text)),
         }
     }
-    if rest.is_empty() { Ok(text) } else { Err(not_text(&text)) }
+    if rest.is_empty() {
+        Ok(text)
+    } else {
+        Err(not_text(&text))
+    }
 }
 
 /// Opens a regular file of at most `limit` bytes, to read it piece by piece in any order.

@@ -43,6 +43,7 @@ mod substitute;
 mod suggest;
 mod tool_names;
 mod tool_pattern;
+mod tool_schema;
 mod usage;
 mod value;
 
@@ -101,7 +102,7 @@ pub use settings::{ExecutionSettings, Layer, Setting};
 pub use shard::{Shard, ShardError, ShardPart};
 pub use skill_doc::SkillDoc;
 pub use source::{Source, Sources};
-pub use substitute::substitute;
+pub use substitute::{UnreplacedVariable, substitute, unreplaced_variables};
 pub use suggest::closest;
 pub use tool_names::{
     DeclaredTool, HOLODECK_SERVER, NameMatch, ServerAccess, ToolAccess, ToolIdentity, ToolKind, ToolNames,
@@ -109,6 +110,7 @@ pub use tool_names::{
     without_pattern,
 };
 pub use tool_pattern::{CallPattern, ToolPattern};
+pub use tool_schema::complete_tool_schema;
 pub use usage::{Spent, TokenUsage, UsageMetadata};
 pub use value::{
     CliText, Decimal, Glob, JsonMap, OneOrMany, PathBases, PathGlob, PathRef, Pattern, SecretMap,

@@ -174,8 +174,8 @@ fn sections(code: &str) -> Option<Vec<Vec<Token>>> {
                 section.push(Token::General);
                 rest = rest.get("eneral".len()..).unwrap_or_default();
             }
-            ' ' | '$' | '-' | '+' | '(' | ')' | ':' | '!' | '^' | '&' | '\'' | '~' | '{' | '}' | '<' | '>'
-            | '=' => section.push(Token::Literal(character)),
+            ' ' | '$' | '-' | '+' | '(' | ')' | ':' | '!' | '^' | '&' | '\'' | '~' | '{' | '}' | '<'
+            | '>' | '=' => section.push(Token::Literal(character)),
             // Currencies and units outside of ASCII need no quotes.
             _ if !character.is_ascii() => section.push(Token::Literal(character)),
             // Dates, fractions, exponents, and what is unknown.
@@ -476,17 +476,29 @@ mod tests {
 
     #[test]
     fn a_value_that_its_format_hides_is_an_error() {
-        for (value, code) in [(1.0, ";;;"), (-1.0, "0;"), (0.0, "0;-0;"), (1.0, "_x"), (0.0, "#")] {
+        for (value, code) in [
+            (1.0, ";;;"),
+            (-1.0, "0;"),
+            (0.0, "0;-0;"),
+            (1.0, "_x"),
+            (0.0, "#"),
+        ] {
             let hidden = Err(NumberFormatError::Hidden(code.to_owned()));
             assert_eq!(render_number(value, code, None), hidden, "{value} as {code}");
         }
-        assert_eq!(render_text("a", ";;;"), Err(NumberFormatError::Hidden(";;;".to_owned())));
+        assert_eq!(
+            render_text("a", ";;;"),
+            Err(NumberFormatError::Hidden(";;;".to_owned()))
+        );
     }
 
     #[test]
     fn a_built_in_format_without_a_code_is_an_error() {
         for id in [5, 8, 59, 163] {
-            assert_eq!(render_number(1.5, "General", Some(id)), Err(NumberFormatError::Local));
+            assert_eq!(
+                render_number(1.5, "General", Some(id)),
+                Err(NumberFormatError::Local)
+            );
         }
         for id in [None, Some(0), Some(164), Some(400)] {
             assert_eq!(render_number(1.5, "General", id), Ok("1.5".to_owned()));

@@ -98,6 +98,131 @@ impl<'t> Reference<'t> {
     }
 }
 
+/// A variable in a form of another program, which is left as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreplacedVariable {
+    /// Its beginning, as it is written.
+    pub begin: String,
+    /// The variable without a default, which could be a secret.
+    pub shown: String,
+    /// What to write instead.
+    pub help: String,
+}
+
+/// Maximum number of variables that are found in a text.
+const MAX_UNREPLACED: usize = 20;
+
+/// Bytes of a text that are searched.
+const LONGEST_TEXT: usize = 64 * 1024;
+
+/// Maximum length of such a variable in bytes.
+const LONGEST_VARIABLE: usize = 200;
+
+/// The first variables of a text in forms of shells and templates that [`substitute`] does not replace.
+pub fn unreplaced_variables(text: &str) -> Vec<UnreplacedVariable> {
+    let mut found = Vec::new();
+    if !text.contains('$') && !text.contains("{{") {
+        return found;
+    }
+    let mut rest = begin_of(text, LONGEST_TEXT);
+    while let Some(at) = rest.find(['$', '{'])
+        && found.len() < MAX_UNREPLACED
+    {
+        let from = rest.get(at..).unwrap_or_default();
+        let length = if let Some(after) = from.strip_prefix("$$") {
+            // A literal, and `$$5`.
+            from.len() - after.trim_start_matches('{').len()
+        } else if from.starts_with("${{") {
+            1
+        } else if let Some(inner) = from.strip_prefix("${") {
+            found.extend(shell_parameter(inner));
+            2
+        } else if let Some(after) = from.strip_prefix('$') {
+            let is_escaped = rest.get(..at).is_some_and(|before| before.ends_with('\\'));
+            found.extend(shell_variable(after).filter(|_| !is_escaped));
+            1
+        } else if let Some(inner) = from.strip_prefix("{{") {
+            found.extend(template_variable(inner));
+            2
+        } else {
+            1
+        };
+        rest = from.get(length..).unwrap_or_default();
+    }
+    found
+}
+
+/// `${NAME-default}`, `${NAME:?message}` and the like; other languages have `${a.b}`.
+fn shell_parameter(inner: &str) -> Option<UnreplacedVariable> {
+    const OPERATORS: [&str; 7] = [":?", ":+", ":=", "-", "?", "+", "="];
+    let inner = begin_of(inner, LONGEST_VARIABLE);
+    let name = name_at(inner)?;
+    let after = inner.get(name.len()..)?;
+    let operator = OPERATORS.iter().find(|operator| after.starts_with(**operator))?;
+    if !after.contains('}') {
+        return None;
+    }
+    let help = match *operator {
+        "-" | ":=" | "=" => {
+            format!("write `${{{name}:-…}}` for a default value, or `$${{` for a literal `${{`")
+        }
+        _ => format!(
+            "write `${{{name}}}`, which is an error if it is not set, or `${{{name}:-…}}` for a default value"
+        ),
+    };
+    Some(UnreplacedVariable {
+        begin: format!("${{{name}{operator}"),
+        shown: format!("${{{name}{operator}…}}"),
+        help,
+    })
+}
+
+/// `$NAME` in capitals, as variables of the environment are.
+fn shell_variable(after: &str) -> Option<UnreplacedVariable> {
+    let name = name_at(begin_of(after, LONGEST_VARIABLE))?;
+    let is_variable = name.len() > 1 && !name.contains(|character: char| character.is_ascii_lowercase());
+    is_variable.then(|| UnreplacedVariable {
+        begin: format!("${name}"),
+        shown: format!("${name}"),
+        help: format!("write `${{{name}}}` if it is a variable"),
+    })
+}
+
+/// `{{ env.NAME }}`, `{{ env["NAME"] }}`, `{{ env("NAME") }}` and the same with `secrets`.
+fn template_variable(inner: &str) -> Option<UnreplacedVariable> {
+    let (inner, _) = begin_of(inner, LONGEST_VARIABLE).split_once("}}")?;
+    let expression = inner.trim();
+    let scope = ["env", "secrets"]
+        .into_iter()
+        .find(|scope| expression.starts_with(scope))?;
+    let after = expression.get(scope.len()..)?;
+    let access = after.strip_prefix(['.', '[', '('])?;
+    let name = name_at(access.trim_start_matches(['"', '\'', ' ']))?;
+    Some(UnreplacedVariable {
+        begin: "{{".to_owned(),
+        shown: format!("{{{{ {scope}.{name} }}}}"),
+        help: format!("write `${{{name}}}` to insert a variable of the environment"),
+    })
+}
+
+/// The first bytes of a text, at most this many.
+fn begin_of(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default()
+}
+
+/// The name at the start of a text.
+fn name_at(text: &str) -> Option<&str> {
+    let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let end = text.find(|character| !is_name(character)).unwrap_or(text.len());
+    let name = text.get(..end)?;
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        .then_some(name)
+}
+
 impl Env {
     /// Replaces `${NAME}`, `${NAME:-default}` and `$${NAME}` (literal) in `text`, as in YAML values; the error lists
     /// the names that are not set.
@@ -142,6 +267,38 @@ mod tests {
         check("${EMPTY}", "", &[]);
         check("$${NAME} costs $$5", "${NAME} costs $$5", &[]);
         check("${NESTED}", "${NAME}", &[]);
+    }
+
+    #[test]
+    fn variables_of_other_programs_are_found() {
+        let shown = |text: &str| {
+            let found = unreplaced_variables(text);
+            found
+                .into_iter()
+                .map(|found| found.shown)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        for (text, expected) in [
+            ("${TONE-kind}", "${TONE-…}"),
+            ("${TONE:?hunter2}", "${TONE:?…}"),
+            ("${TONE:+a}${TONE:=b}${TONE?}", "${TONE:+…} ${TONE:=…} ${TONE?…}"),
+            (
+                "a {{ env.TONE }} b {{env[\"TONE\"]}}",
+                "{{ env.TONE }} {{ env.TONE }}",
+            ),
+            ("${{ secrets.API_KEY }}", "{{ secrets.API_KEY }}"),
+            ("{{ env('TONE') }}", "{{ env.TONE }}"),
+            ("$TONE and $API_KEY", "$TONE $API_KEY"),
+            ("${TONE} ${TONE:-kind} $${TONE-kind} $$TONE \\$TONE", ""),
+            (
+                "$5 $a $A $ ${ ${} ${a.b} {{ name }} {{ environment.x }} {{env}} {",
+                "",
+            ),
+            ("${TONE-kind and no end", ""),
+        ] {
+            assert_eq!(shown(text), expected, "{text}");
+        }
     }
 
     #[test]

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{SideEffects, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
-use holodeck_model::{Env, FunctionTool as FunctionConfig, SecretMap};
+use holodeck_model::{Env, FunctionTool as FunctionConfig, SecretMap, complete_tool_schema};
 use holodeck_process::{BASE_VARIABLES, ChildEnv};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::SetupError;
+use crate::arguments::Arguments;
 use crate::program::{Failure, Program};
 use crate::python::PythonFunction;
 
@@ -45,7 +46,14 @@ impl FunctionTool {
         })?;
         let parameters =
             match (config.parameters_schema(), &target) {
-                (Some(schema), _) => schema,
+                (Some(schema), _) => {
+                    // A mistake of a person is reported, not completed.
+                    Arguments::new(&schema).map_err(|reason| SetupError::Schema {
+                        name: config.name.clone(),
+                        reason,
+                    })?;
+                    schema
+                }
                 (None, Target::Program(_)) => json!({ "type": "object", "properties": {} }),
                 (None, Target::Python(function)) => function
                     .describe(config.timeout(), cancel)
@@ -61,7 +69,7 @@ impl FunctionTool {
             spec: ToolSpec {
                 name: config.name.clone(),
                 description: config.description.clone(),
-                parameters,
+                parameters: complete_tool_schema(parameters),
                 side_effects: config.side_effects.unwrap_or(SideEffects::Possible),
             },
             target,

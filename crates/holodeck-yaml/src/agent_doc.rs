@@ -4,7 +4,6 @@
 //! by name. Files in `.claude/agents` belong to Claude Code: keys that are unknown here are accepted in them.
 
 mod front_matter;
-mod lenient;
 mod sections;
 
 use std::{
@@ -20,7 +19,7 @@ use self::front_matter::{AgentFrontMatter, SHAPES};
 use crate::{
     check::{Findings, check_shape},
     load::{Load, Loader, is_fence, split_front_matter},
-    yaml::{FileId, NodeId, Place, build},
+    yaml::{FileId, NodeId, Place},
 };
 
 /// Maximum size of a file.
@@ -154,27 +153,7 @@ impl Loader<'_> {
 
     /// The front matter as a checked mapping.
     fn agent_front_matter(&mut self, file: FileId, range: Range<usize>, is_claude: bool) -> Option<NodeId> {
-        let built = build(&mut self.tree, file, range.clone(), None);
-        let mut root = built.root;
-        if let Some(first) = built.diagnostics.into_iter().next() {
-            // Claude Code reads descriptions with `: ` in them, which are not YAML.
-            root = is_claude
-                .then(|| lenient::read(&mut self.tree, file, range.clone()))
-                .flatten();
-            let mut diagnostic = Diagnostic::error(
-                Code::BadFrontMatter,
-                format!("the front matter is not YAML: {}", first.message),
-            );
-            diagnostic.help = first.help;
-            if root.is_some() {
-                diagnostic.severity = holodeck_model::Severity::Warning;
-                diagnostic.help =
-                    Some("it is read line by line, as Claude Code does; quote texts with `: `".to_owned());
-            }
-            diagnostic.primary = first.primary;
-            self.findings.diagnostics.push(diagnostic);
-            root?;
-        }
+        let root = self.build_front_matter(file, range.clone()).ok()?;
         let fence = Place {
             file,
             start: 0,

@@ -2,6 +2,7 @@
 
 mod data_set;
 mod finish;
+mod front_matter;
 mod idle;
 mod instructions;
 mod json;

@@ -292,7 +292,15 @@ fn mask_all_but_keys(text: &str) -> String {
         at = whole.end();
     }
     hidden.push(at..text.len());
-    mask_ranges(text, merge_ranges(hidden))
+    let masked = mask_ranges(text, merge_ranges(hidden));
+    // The marks of documents and front matter are no values.
+    let lines = text.split_inclusive('\n').zip(masked.split_inclusive('\n'));
+    lines
+        .map(|(line, masked)| match line.trim_end() {
+            "---" | "..." => line,
+            _ => masked,
+        })
+        .collect()
 }
 
 fn offset(at: usize) -> u32 {

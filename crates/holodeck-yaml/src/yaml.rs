@@ -9,7 +9,7 @@ mod merge;
 mod scalar;
 mod tree;
 
-pub(crate) use build::build;
+pub(crate) use build::{build, build_masked};
 pub(crate) use de::{from_tree, implied_type};
 pub(crate) use merge::deep_merge;
 pub(crate) use scalar::{Core, Legacy, legacy_reading, lenient_bool, lenient_f64, lenient_int, resolve};

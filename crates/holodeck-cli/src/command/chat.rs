@@ -6,7 +6,7 @@ mod talk;
 mod view;
 
 use std::{
-    io::{self, IsTerminal as _, Read as _},
+    io::{self, IsTerminal as _},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -31,6 +31,7 @@ use crate::{
     failure::{Failure, Problem, Subject},
     interrupt::Interrupts,
     render::{IndexProgress, ProgressStyle},
+    stdin,
     terminal::{KeptKeys, Terminal, Verbosity},
 };
 
@@ -118,9 +119,6 @@ fn parse_thinking(text: &str) -> Result<Thinking, String> {
             .map_err(|_| "expected a number of tokens, or `off`".to_owned()),
     }
 }
-
-/// Size limit of a message; no model accepts more.
-const MAX_MESSAGE: u64 = 16 * 1024 * 1024;
 
 impl ChatArgs {
     /// One question, as `holodeck run` asks it.
@@ -307,6 +305,7 @@ async fn talk_from_pipe(talk: &mut Talk<'_>) -> Result<ExitCode, Failure> {
             }
         }
     });
+    let mut is_first = true;
     loop {
         let line = tokio::select! {
             line = lines.recv() => line,
@@ -316,6 +315,12 @@ async fn talk_from_pipe(talk: &mut Talk<'_>) -> Result<ExitCode, Failure> {
             return Ok(talk.exit_code());
         };
         let line = line.map_err(|error| Problem::config(format!("cannot read stdin: {error}")))?;
+        // A byte order mark is no part of the first message.
+        let line = match line.strip_prefix('\u{feff}') {
+            Some(rest) if is_first => rest,
+            _ => line.as_str(),
+        };
+        is_first = false;
         match line.trim() {
             "" => {}
             "exit" | "quit" | "/exit" | "/quit" => return Ok(talk.exit_code()),
@@ -419,20 +424,12 @@ fn no_case(error: &RecordedCaseError, subject: &Subject) -> Problem {
 fn read_message(argument: &str) -> Result<String, Failure> {
     let mut message = argument.to_owned();
     if argument == "-" {
-        message.clear();
         if io::stdin().is_terminal() {
             return Err(
                 Problem::config("`--once -` reads the message from a pipe, and stdin is a terminal").into(),
             );
         }
-        let read = io::stdin()
-            .lock()
-            .take(MAX_MESSAGE + 1)
-            .read_to_string(&mut message);
-        read.map_err(|error| Problem::config(format!("cannot read the message from stdin: {error}")))?;
-        if message.len() as u64 > MAX_MESSAGE {
-            return Err(Problem::config("the message is larger than 16 MiB").into());
-        }
+        message = stdin::read_text("message")?;
     }
     if message.trim().is_empty() {
         return Err(Problem::config("the message is empty").into());

@@ -2,12 +2,7 @@
 
 mod routed;
 
-use std::{
-    io::{self, Read as _},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
 use holodeck::{
     backend_api::{BackendEvent, ExecutionResult},
@@ -29,6 +24,7 @@ use crate::{
     failure::{Failure, Problem, Subject},
     interrupt::Interrupts,
     render::{IndexProgress, ProgressStyle},
+    stdin,
     terminal::{Terminal, Verbosity, redactor, write_to_stderr},
 };
 
@@ -57,9 +53,6 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     routing: routed::RoutingArgs,
 }
-
-/// Size limit of a question on stdin; no model accepts more.
-const MAX_QUESTION: u64 = 16 * 1024 * 1024;
 
 /// Asks one question and prints the answer.
 pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
@@ -168,15 +161,7 @@ fn note_truncation(reason: Option<&StopReason>, terminal: &mut Terminal) {
 fn read_question(argument: &str) -> Result<String, Failure> {
     let mut question = argument.to_owned();
     if argument == "-" {
-        question.clear();
-        let read = io::stdin()
-            .lock()
-            .take(MAX_QUESTION + 1)
-            .read_to_string(&mut question);
-        read.map_err(|error| Problem::config(format!("cannot read the question from stdin: {error}")))?;
-        if question.len() as u64 > MAX_QUESTION {
-            return Err(Problem::config("the question is larger than 16 MiB").into());
-        }
+        question = stdin::read_text("question")?;
     }
     if question.trim().is_empty() {
         return Err(Problem::config("the question is empty").into());

@@ -29,7 +29,8 @@ pub(super) fn convert(
             reason: error.to_string(),
         })?;
         let number = u32::try_from(number).unwrap_or(u32::MAX);
-        if range.is_none_or(|range| range.has_row(number)) {
+        let is_blank = record.iter().all(|value| value.trim().is_empty());
+        if !is_blank && range.is_none_or(|range| range.has_row(number)) {
             rows.push(wanted(&record, range));
         }
     }
@@ -104,6 +105,10 @@ mod tests {
             "| one |  |\n| --- | --- |\n| two | three |\n"
         );
         assert_eq!(table(""), "");
+        assert_eq!(
+            table("name,note\n,\na,b\n , \n,\n"),
+            "| name | note |\n| --- | --- |\n| a | b |\n"
+        );
     }
 
     #[test]

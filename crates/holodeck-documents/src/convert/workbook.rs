@@ -111,7 +111,8 @@ fn all<'a, B: Reader<Bytes<'a>>>(
         ));
     }
     if plain_numbers {
-        let note = "numbers are shown without their formats, such as 0.15 for 15%; an `.xlsx` file keeps them";
+        let note =
+            "numbers are shown without their formats, such as 0.15 for 15%; an `.xlsx` file keeps them";
         document.notes.push(note.to_owned());
     }
     if !hidden.is_empty() {
@@ -151,7 +152,9 @@ impl CellFormats {
 
     /// The format of a cell; cells without one have the first.
     fn get(&self, position: (u32, u32)) -> Option<&NumberFormat> {
-        let found = self.cells.binary_search_by_key(&position, |(position, _)| *position);
+        let found = self
+            .cells
+            .binary_search_by_key(&position, |(position, _)| *position);
         let style = found.ok().and_then(|at| self.cells.get(at));
         self.formats.get(style.map_or(0, |(_, style)| *style))?.as_ref()
     }

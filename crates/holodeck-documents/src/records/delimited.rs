@@ -25,27 +25,20 @@ pub(super) fn read(text: &str, separator: Option<u8>, reader: &mut Reader<'_>) -
     let mut rows = ReaderBuilder::new()
         .delimiter(separator)
         .trim(Trim::Headers)
+        // Widths are checked below: a row of blank values may have any.
+        .flexible(true)
         .from_reader(text.as_bytes());
-    let broken = |error: &csv::Error| match *error.kind() {
-        csv::ErrorKind::UnequalLengths {
-            len, expected_len, ..
-        } => RecordProblem::Width {
-            found: len,
-            expected: expected_len,
-        },
-        _ => RecordProblem::Broken {
-            format: Format::Csv,
-            reason: error.to_string(),
-        },
+    let broken = |error: &csv::Error| RecordProblem::Broken {
+        format: Format::Csv,
+        reason: error.to_string(),
     };
     let head = rows.headers().map_err(|error| broken(&error).in_file())?.clone();
     let columns = Columns::of(&head, reader)?;
     let mut row = StringRecord::new();
     loop {
         let line = rows.position().line();
-        reader.number += 1;
         let at = RecordAt {
-            record: reader.number,
+            record: reader.number + 1,
             line: Some(line),
         };
         let more = rows
@@ -54,10 +47,26 @@ pub(super) fn read(text: &str, separator: Option<u8>, reader: &mut Reader<'_>) -
         if !more {
             return Ok(());
         }
+        let texts = row
+            .iter()
+            .enumerate()
+            .filter(|(_, value)| !value.trim().is_empty());
+        let Some((last, _)) = texts.last() else {
+            continue;
+        };
+        reader.number += 1;
         let at = RecordAt {
             line: row.position().map(csv::Position::line).or(at.line),
             ..at
         };
+        // Blank values after the last column are how spreadsheets pad rows.
+        if last >= head.len() || row.len() < head.len() {
+            return Err(RecordProblem::Width {
+                found: row.len() as u64,
+                expected: head.len() as u64,
+            }
+            .at(at));
+        }
         let value = |column: usize| row.get(column).unwrap_or_default();
         let mut metadata = JsonMap::new();
         for (name, column) in &columns.meta {

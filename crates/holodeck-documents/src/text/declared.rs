@@ -149,7 +149,11 @@ mod tests {
         {
             assert_eq!(in_html(page.as_bytes()).as_deref(), Some("gbk"), "{page}");
         }
-        for page in ["<p>meta charset=gbk", "<meta name=a content=\"charset=gbk\">", "<!-- <meta charset=gbk>"] {
+        for page in [
+            "<p>meta charset=gbk",
+            "<meta name=a content=\"charset=gbk\">",
+            "<!-- <meta charset=gbk>",
+        ] {
             assert_eq!(in_html(page.as_bytes()), None, "{page}");
         }
     }
@@ -163,7 +167,11 @@ mod tests {
         ] {
             assert_eq!(in_xml(text.as_bytes()).as_deref(), Some("iso-8859-1"), "{text}");
         }
-        for text in ["<?xml version=\"1.0\"?><a encoding=\"gbk\"/>", "<?xml-stylesheet encoding='gbk'?>", "encoding='x'"] {
+        for text in [
+            "<?xml version=\"1.0\"?><a encoding=\"gbk\"/>",
+            "<?xml-stylesheet encoding='gbk'?>",
+            "encoding='x'",
+        ] {
             assert_eq!(in_xml(text.as_bytes()), None, "{text}");
         }
     }

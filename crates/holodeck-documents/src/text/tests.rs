@@ -60,10 +60,24 @@ fn every_declaration_of_every_character_set_is_read() {
     for (label, sentence) in SENTENCES {
         let sentence = sentence.replace('–', "-");
         let forms = [
-            (true, format!("<!DOCTYPE html><html><head><meta charset=\"{label}\"></head><body><p>{sentence}")),
-            (true, format!("<html><head><META http-equiv='Content-Type' content='text/html; charset={label}'><p>{sentence}")),
-            (true, format!("<?xml version=\"1.0\" encoding=\"{label}\"?><html><p>{sentence}")),
-            (false, format!("<?xml version='1.0' encoding='{label}'?><a>{sentence}</a>")),
+            (
+                true,
+                format!("<!DOCTYPE html><html><head><meta charset=\"{label}\"></head><body><p>{sentence}"),
+            ),
+            (
+                true,
+                format!(
+                    "<html><head><META http-equiv='Content-Type' content='text/html; charset={label}'><p>{sentence}"
+                ),
+            ),
+            (
+                true,
+                format!("<?xml version=\"1.0\" encoding=\"{label}\"?><html><p>{sentence}"),
+            ),
+            (
+                false,
+                format!("<?xml version='1.0' encoding='{label}'?><a>{sentence}</a>"),
+            ),
         ];
         for (is_html, text) in forms {
             let bytes = encoded(label, &text);
@@ -128,12 +142,18 @@ fn a_declaration_that_the_text_contradicts_is_in_a_notice() {
     let page = "<meta charset=klingon><p>Rückgabe";
     let (text, notes) = read(page);
     assert_eq!(text, page);
-    assert_eq!(notes, ["it declares the unknown character set `klingon`; read as UTF-8"]);
+    assert_eq!(
+        notes,
+        ["it declares the unknown character set `klingon`; read as UTF-8"]
+    );
     let page = "<meta charset=utf-16><p>Rückgabe";
     assert_eq!(read(page), (page.to_owned(), Vec::new()));
     let (text, notes) = html(b"<meta charset=utf-8>\n<p>R\xFCckgabe").unwrap();
     assert!(text.ends_with("Rückgabe"));
-    assert_eq!(notes, ["it declares UTF-8, but is not UTF-8 (see line 2); read as Windows-1252"]);
+    assert_eq!(
+        notes,
+        ["it declares UTF-8, but is not UTF-8 (see line 2); read as Windows-1252"]
+    );
 }
 
 #[test]

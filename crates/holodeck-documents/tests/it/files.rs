@@ -55,6 +55,15 @@ fn excel() {
 }
 
 #[test]
+fn cells_read_as_the_sheet_shows_them() {
+    let text = all("formats.xlsx");
+    for cell in ["15%", "5.00 kg", "TRUE", "00042"] {
+        assert!(text.contains(&format!("| {cell} |")), "{text}");
+    }
+    assert!(text.contains("notes: []"), "{text}");
+}
+
+#[test]
 fn old_excel() {
     insta::assert_snapshot!(all("prices.xls"));
 }

@@ -13,4 +13,5 @@ mod faults;
 mod files;
 mod limits;
 mod remote;
+mod schemas;
 mod setup;

@@ -61,6 +61,20 @@ for line in sys.stdin:
                                    "serverInfo": {"name": "scripted", "version": "1"}}})
     elif method == "tools/list" and how == "endless":
         send({"id": id, "result": {"tools": [], "nextCursor": "more"}})
+    elif method == "tools/list" and how == "schemas":
+        # As serialisers write them.
+        text, array = {"type": "string"}, {"type": "array"}
+        schemas = [
+            {"type": "object", "properties": None, "required": None},
+            {"type": ["object", "null"], "properties": {}},
+            {"anyOf": [{"type": "object", "properties": {"a": text}}, {"type": "object", "properties": {"b": text}}]},
+            {"type": "object", "properties": {"tags": array, "deep": {"items": array, "type": "array"}}},
+            {"type": "object", "properties": [], "additionalProperties": None, "description": None},
+            {"$ref": "#/$defs/in", "$defs": {"in": {"type": "object", "properties": {"a": None}}}},
+            {},
+        ]
+        named = [{"name": f"tool{n}", "inputSchema": schema} for n, schema in enumerate(schemas)]
+        send({"id": id, "result": {"tools": named}})
     elif method == "tools/list" and how == "many":
         many = [{"name": f"tool{n}", "inputSchema": {"type": "object"}} for n in range(2001)]
         send({"id": id, "result": {"tools": many}})

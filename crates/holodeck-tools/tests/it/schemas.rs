@@ -62,6 +62,107 @@ def nothing():
     );
 }
 
+/// The functions of a file, by which endpoints refused whole agents.
+const BARE: &str = r#"
+import dataclasses, datetime, decimal, enum, pathlib, uuid
+import collections.abc as abc
+from collections import deque
+from typing import *
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+class Odd(enum.Enum):
+    FIRST = (1, 2)
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int = 0
+    color: Color = Color.RED
+    tags: set = dataclasses.field(default_factory=set)
+
+class Pair(NamedTuple):
+    a: int
+    b: Level = Level.LOW
+
+class Opts(TypedDict, total=False):
+    tags: list
+    point: Point
+
+def bare(a: list, b: set, c: tuple = (), d: Optional[list] = None, e: List = [], f: Dict[str, list] = {},
+         g: Tuple[int, int] = (1, 2), o: Opts = {}, x: Any = None, q: deque = None, s: abc.Sequence = (),
+         t: Tuple[int, Color] = None, n: frozenset = None, u: Set[Color] = None):
+    return sorted((name, repr(value)) for name, value in locals().items() if value is not None)
+
+def records(p: Point, pair: Pair, many: List[Point] = []):
+    return [repr(p), repr(pair), repr(many)]
+
+def choices(c: Color, l: Level, odd: Odd, lit: Literal["a", Color.BLUE], u: Union[Level, str, None] = Level.HIGH):
+    return [repr(c), repr(l), repr(odd), repr(lit), repr(u)]
+
+def texts(d: datetime.date, t: datetime.datetime, n: decimal.Decimal, p: pathlib.Path, u: uuid.UUID):
+    return [repr(d), repr(t), repr(n), type(p).__name__[-4:], repr(u)]
+
+def pieces(q: str = ""):
+    yield "a"
+    yield Color.RED
+
+async def later():
+    yield {"set": {2, 1}}
+
+def values():
+    yield from [Point(1), Pair(2), Odd.FIRST, decimal.Decimal("1.5"), pathlib.PurePosixPath("/a"), map(str, [1])]
+"#;
+
+#[tokio::test]
+async fn every_hint_becomes_a_complete_schema() {
+    let agent = Agent::new().file("t.py", BARE);
+    for function in ["bare", "records", "choices", "texts"] {
+        let found = schema(&agent, json!({"file": "t.py", "function": function})).await;
+        insta::assert_json_snapshot!(format!("complete_{function}"), found);
+        assert_eq!(holodeck_model::complete_tool_schema(found.clone()), found);
+    }
+}
+
+#[tokio::test]
+async fn functions_get_the_values_that_their_hints_promise() {
+    let agent = Agent::new().file("t.py", BARE);
+    let call = async |function: &str, arguments: Value| {
+        let tool = json!({"file": "t.py", "function": function});
+        agent.call(tool, arguments).await.text
+    };
+    let bare = json!({"a": [1], "b": ["x"], "c": [2], "d": null, "g": [3, 4], "o": {"tags": [], "point": {"x": 1}},
+        "q": [5], "s": [6], "t": [7, "blue"], "n": [8], "u": ["red"]});
+    let found = [
+        call("bare", bare).await,
+        call(
+            "records",
+            json!({"p": {"x": 1, "color": "blue", "tags": ["t"]}, "pair": {"a": 2, "b": 2}, "many": [{"x": 3}]}),
+        )
+        .await,
+        call("records", json!({"p": {"x": 1, "z": 2}, "pair": {"a": 2}})).await,
+        call("choices", json!({"c": "red", "l": 2, "odd": "FIRST", "lit": "blue", "u": "text"})).await,
+        call("choices", json!({"c": "red", "l": 1, "odd": "FIRST", "lit": "a", "u": 1})).await,
+        call("choices", json!({"c": "green", "l": 1, "odd": "FIRST", "lit": "a"})).await,
+        call(
+            "texts",
+            json!({"d": "2026-01-02", "t": "2026-01-02T03:04:05Z", "n": 1.5, "p": "/a",
+                "u": "12345678-1234-5678-1234-567812345678"}),
+        )
+        .await,
+        call("pieces", json!({})).await,
+        call("later", json!({})).await,
+        call("values", json!({})).await,
+    ];
+    insta::assert_snapshot!(found.join("\n"));
+}
+
 #[tokio::test]
 async fn parameters_of_the_yaml_are_required_by_default() {
     let tool = json!({"command": "true", "parameters": {

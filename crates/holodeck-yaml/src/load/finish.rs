@@ -131,7 +131,10 @@ impl Loader<'_> {
         self.findings.add(&self.tree, place, diagnostic);
     }
 
-    pub(crate) fn finish(self, parts: Option<Parts>) -> Load {
+    pub(crate) fn finish(mut self, parts: Option<Parts>) -> Load {
+        for (place, diagnostic) in self.tree.take_warnings() {
+            self.findings.add(&self.tree, place, diagnostic);
+        }
         let mut secrets = Secrets::of(&self.tree);
         secrets.values.sort_unstable();
         secrets.values.dedup();

@@ -12,7 +12,7 @@ use super::Loader;
 use crate::{
     check::{Findings, check_shape},
     schema::{self, FrontMatter},
-    yaml::{Entry, FileId, NodeId, Place, build, from_tree},
+    yaml::{Entry, FileId, NodeId, Place, from_tree},
 };
 
 impl Loader<'_> {
@@ -66,18 +66,9 @@ impl Loader<'_> {
             start: 0,
             end: 3,
         };
-        let built = build(&mut self.tree, file, range, None);
-        if let Some(first) = built.diagnostics.into_iter().next() {
-            let mut diagnostic = Diagnostic::error(
-                Code::BadFrontMatter,
-                format!("the front matter is not YAML: {}", first.message),
-            );
-            diagnostic.help = first.help;
-            diagnostic.primary = first.primary;
-            self.findings.diagnostics.push(diagnostic);
-            return None;
-        }
-        let Some(root) = built.root else { return Some(()) };
+        let Some(root) = self.build_front_matter(file, range).ok()? else {
+            return Some(());
+        };
         if self.tree.entries(root).is_none() {
             let diagnostic = Diagnostic::error(Code::BadFrontMatter, "the front matter is not a mapping")
                 .with_help("if the `---` is a part of the prompt, put text before it");

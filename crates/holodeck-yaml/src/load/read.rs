@@ -5,9 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use holodeck_model::{
-    Code, Diagnostic, FileKind, Layer, Location, NotText, Source, Span, decode_text,
-};
+use holodeck_model::{Code, Diagnostic, FileKind, Layer, Location, NotText, Source, Span, decode_text};
 
 use super::Loader;
 use crate::yaml::{FileId, Place, SourceFile};

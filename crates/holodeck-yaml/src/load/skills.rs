@@ -5,7 +5,7 @@ use std::path::Path;
 use holodeck_model::{Code, Diagnostic, Env, FileKind, Files, Layer, SkillDoc};
 
 use super::{Load, Loader, instructions::split_front_matter};
-use crate::yaml::{NodeId, Place, build};
+use crate::yaml::{NodeId, Place};
 
 /// Longest name, as the format has it.
 const LONGEST_NAME: usize = 64;
@@ -58,16 +58,8 @@ impl Loader<'_> {
             self.findings.add(&self.tree, start, diagnostic);
             return None;
         };
-        let built = build(&mut self.tree, file, range, None);
-        if let Some(first) = built.diagnostics.into_iter().next() {
-            let message = format!("the front matter is not YAML: {}", first.message);
-            let mut diagnostic = Diagnostic::error(Code::BadFrontMatter, message);
-            diagnostic.help = first.help;
-            diagnostic.primary = first.primary;
-            self.findings.diagnostics.push(diagnostic);
-            return None;
-        }
-        let root = built.root.filter(|root| self.tree.entries(*root).is_some());
+        let root = self.build_front_matter(file, range).ok()?;
+        let root = root.filter(|root| self.tree.entries(*root).is_some());
         let Some(root) = root else {
             let diagnostic = Diagnostic::error(Code::BadFrontMatter, "the front matter is not a mapping")
                 .with_help("write `name: …` and `description: …`, one key a line");
@@ -272,7 +264,13 @@ mod tests {
             problems,
             ["2:7 the skill `other` is in a folder with another name"]
         );
-        let (skill, problems) = load("---\nname: a: b\n---\nx");
+        let (skill, problems) = load("---\nname: notes\ndescription: Use this: when asked\n---\nx");
+        assert_eq!(skill.unwrap().description, "Use this: when asked");
+        assert!(
+            problems[0].starts_with("3:14 `description` needs quotes in YAML"),
+            "{problems:?}"
+        );
+        let (skill, problems) = load("---\nname: [a\n---\nx");
         assert!(
             skill.is_none() && problems[0].contains("the front matter is not YAML"),
             "{problems:?}"

@@ -1,5 +1,6 @@
 //! Converts parser events to nodes, within limits.
 
+mod lint;
 mod syntax;
 
 use std::{
@@ -35,8 +36,17 @@ pub(crate) struct BuildResult {
 pub(crate) fn build(tree: &mut Tree, file: FileId, range: Range<usize>, env: Option<&Env>) -> BuildResult {
     let text = tree.file_text(file);
     let base = range.start;
-    tree.reserve(range.len());
-    let part = text.get(range).unwrap_or_default();
+    build_part(tree, file, base, text.get(range).unwrap_or_default(), env)
+}
+
+/// As [`build`], of a text in place of the part of a file that begins at `base` and is as long.
+pub(crate) fn build_masked(tree: &mut Tree, file: FileId, base: usize, part: &str) -> BuildResult {
+    build_part(tree, file, base, part, None)
+}
+
+fn build_part(tree: &mut Tree, file: FileId, base: usize, part: &str, env: Option<&Env>) -> BuildResult {
+    let text = tree.file_text(file);
+    tree.reserve(part.len());
     let options = granit_parser::options! {
         emit_comments: false,
         emit_unresolved_aliases: true,
@@ -173,6 +183,7 @@ impl<'a> Builder<'a> {
     }
 
     fn scalar(&mut self, text: &str, plain: bool, place: Place) -> NodeId {
+        lint::check_scalar(self.tree, &self.text, text, plain, place, self.env);
         if let Some(result) = self.env.and_then(|env| substitute(text, env)) {
             for name in &result.missing {
                 self.report_missing_variable(name, place);

@@ -12,7 +12,7 @@ use std::{
 
 pub(crate) use source_file::SourceFile;
 
-use holodeck_model::{Layer, Location, PlainCase, Source, Span, TextRange};
+use holodeck_model::{Diagnostic, Layer, Location, PlainCase, Source, Span, TextRange};
 
 /// A node of the tree, counted from 1 so that `Option<NodeId>` has the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -130,7 +130,12 @@ pub(crate) struct Tree {
     incomplete: HashSet<NodeId>,
     /// The names of the variables in scalars.
     variables: HashMap<NodeId, Vec<String>>,
+    /// Texts that are probably not as meant.
+    warnings: Vec<(Place, Diagnostic)>,
 }
+
+/// Maximum number of warnings about texts.
+const MAX_WARNINGS: usize = 1000;
 
 /// The node for an invalid id; never used, because only the tree creates ids.
 const INVALID: Node = Node {
@@ -182,6 +187,11 @@ impl Tree {
         self.broken.push(file);
     }
 
+    /// The file could be parsed in another way.
+    pub(crate) fn mark_parsed(&mut self, file: FileId) {
+        self.broken.retain(|broken| *broken != file);
+    }
+
     pub(crate) fn is_broken(&self, file: FileId) -> bool {
         self.broken.contains(&file)
     }
@@ -224,6 +234,18 @@ impl Tree {
         }
         found.sort();
         found
+    }
+
+    pub(crate) fn add_warning(&mut self, place: Place, diagnostic: Diagnostic) {
+        // Hostile files can cause millions.
+        if self.warnings.len() < MAX_WARNINGS {
+            self.warnings.push((place, diagnostic));
+        }
+    }
+
+    /// The warnings about texts, for the findings.
+    pub(crate) fn take_warnings(&mut self) -> Vec<(Place, Diagnostic)> {
+        std::mem::take(&mut self.warnings)
     }
 
     pub(crate) fn add_secret_variables(&mut self, values: Vec<String>) {

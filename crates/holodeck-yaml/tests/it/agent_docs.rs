@@ -143,7 +143,7 @@ fn files_of_claude_code_load_unchanged() {
     assert_eq!(load("agents/.claude/agents/plain.md").1.diagnostics, []);
     assert_eq!(doc.body, "You plan releases.\n\n## Steps\n1. Read the changelog");
     assert_eq!(doc.model, None);
-    // Its description is not YAML, and Claude Code reads it all the same.
+    // Its description needs quotes in YAML, and other programs read it all the same.
     let doc = load("agents/.claude/agents/reviewer.md").0.unwrap();
     assert_eq!(doc.model.as_deref(), Some("opus"));
     assert!(
@@ -152,9 +152,86 @@ fn files_of_claude_code_load_unchanged() {
         "{}",
         doc.description
     );
-    // Elsewhere such a file is not used.
-    let text = fs::read(root().join("agents/.claude/agents/reviewer.md")).unwrap();
-    assert!(load_text("agents/reviewer.md", text).0.is_none());
+    // Elsewhere too, except for keys that only Claude Code has.
+    let text = fs::read_to_string(root().join("agents/.claude/agents/reviewer.md")).unwrap();
+    let elsewhere = load_text("agents/reviewer.md", text.replace("newKey: something\n", ""));
+    assert_eq!(elsewhere.0.unwrap().description, doc.description);
+}
+
+#[test]
+fn a_text_that_needs_quotes_is_read_to_the_end_of_its_line_with_a_warning() {
+    let texts = [
+        "Use this: when asked. Examples: <example>user: \"x\"</example>",
+        "ends with:",
+        "*Important* words",
+        "\"Quoted\" and: more",
+        "> a quotation: here",
+        "- a dash: and more",
+        "@team `code`: [a, b",
+        "ä: ü – “x”: y # z",
+    ];
+    for (text, line_end) in texts.iter().flat_map(|text| [(text, "\n"), (text, "\r\n")]) {
+        let file = format!(
+            "---\nname: reviewer\ndescription: {text}\ntools: [Read, Grep]\nmodel: inherit\ntriggers:\n  - a: b\n---\n\nYou do it.\n"
+        )
+        .replace("triggers:\n  - a: b", "triggers:\n  - a b")
+        .replace('\n', line_end);
+        for path in ["agents/a.md", ".claude/agents/a.md"] {
+            let (doc, load) = load_text(path, file.clone());
+            let doc = doc.unwrap_or_else(|| panic!("{text}: {}", render(&load.diagnostics)));
+            assert_eq!(doc.description, *text);
+            assert_eq!(doc.tools, Some(vec!["Read".to_owned(), "Grep".to_owned()]));
+            assert_eq!(doc.triggers, ["a b"]);
+            assert_eq!(
+                render(&load.diagnostics),
+                format!(
+                    "{path}:3:14: warning[HD0603]: `description` needs quotes in YAML; it is read as text up to the end \
+                     of its line\n    hint: put the text in quotes, so that every program reads it alike\n"
+                )
+            );
+        }
+    }
+}
+
+#[test]
+fn lists_and_quotes_that_are_broken_stay_errors_at_their_place() {
+    for (line, place) in [
+        ("tools: [Read, Grep", "4:8"),
+        ("tools: {a: b", "4:8"),
+        ("model: \"opus", "4:8"),
+        ("  tools: Read", "4:8"),
+    ] {
+        let file = format!("---\nname: broken\ndescription: Use: this.\n{line}\n---\n\nText.\n");
+        for path in ["agents/a.md", ".claude/agents/a.md"] {
+            let (doc, load) = load_text(path, file.clone());
+            let text = render(&load.diagnostics);
+            if line.starts_with(' ') {
+                // An indented line continues the text.
+                assert_eq!(doc.unwrap().description, "Use: this. tools: Read");
+                continue;
+            }
+            assert!(doc.is_none(), "{line}");
+            assert!(
+                text.contains("error[HD0603]: the front matter is not YAML"),
+                "{place}: {text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn front_matter_that_is_yaml_draws_nothing() {
+    for description in [
+        "\"Use this: when asked.\"",
+        "'Use: this'",
+        "|\n  Use: this\n  and that",
+        "Use this.",
+        ">-\n  a: b",
+    ] {
+        let file = format!("---\nname: quoted\ndescription: {description}\ntools: Read\n---\n\nText.\n");
+        let (doc, load) = load_text("agents/a.md", file);
+        assert_eq!((doc.is_some(), load.diagnostics), (true, vec![]), "{description}");
+    }
 }
 
 #[test]

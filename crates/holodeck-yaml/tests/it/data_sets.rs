@@ -143,8 +143,57 @@ fn every_line_that_is_not_utf8_is_reported() {
         "c.csv",
         b"\xef\xbb\xbfinput\ncaf\xe9\nok\nna\xefve\n".as_slice()
     ));
-    insta::assert_snapshot!(errors("c.csv", b"\xff\xfei\0".as_slice()));
+    insta::assert_snapshot!(errors("c.csv", b"\xff\xfei\0\n\0x\0\0\xdc".as_slice()));
     assert!(errors("c.jsonl", b"{\"input\": \"\xe9\"}".as_slice()).contains("c.jsonl:1:12: error[HD0004]"));
+}
+
+#[test]
+fn a_data_set_is_the_same_with_every_byte_order_mark() {
+    for (name, text) in [
+        ("c.csv", "input,ground_truth\r\nIs it?,naïve\r\n"),
+        (
+            "c.jsonl",
+            "{\"input\": \"Is it?\", \"ground_truth\": \"naïve\"}\n",
+        ),
+        ("c.yaml", "- {input: Is it?, ground_truth: naïve}\n"),
+    ] {
+        let little = text.encode_utf16().flat_map(u16::to_le_bytes);
+        let big = text.encode_utf16().flat_map(u16::to_be_bytes);
+        for bytes in [
+            text.as_bytes().to_vec(),
+            [b"\xEF\xBB\xBF", text.as_bytes()].concat(),
+            [0xFF, 0xFE].into_iter().chain(little).collect(),
+            [0xFE, 0xFF].into_iter().chain(big).collect(),
+        ] {
+            let found = cases(&load(name, bytes));
+            assert_eq!(
+                found,
+                [json!({"input": "Is it?", "ground_truth": "naïve"})],
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn blank_rows_and_nameless_blank_columns_are_left_out() {
+    let expected = [json!({"input": "Is it?", "ground_truth": "yes"})];
+    for text in [
+        "input,ground_truth,,\nIs it?,yes,,\n,,,\n,,,\n",
+        "input,ground_truth\n\nIs it?,yes\n,\n",
+        ",\n , \ninput,ground_truth\nIs it?,yes,,,\n,\n,,,,,\n",
+        "input,,ground_truth\r\nIs it?,,yes\r\n,,\r\n",
+        ",input,ground_truth,\n,Is it?,yes,\n\"\",\"  \",,\n",
+    ] {
+        assert_eq!(cases(&load("c.csv", text)), expected, "{text}");
+    }
+    assert_eq!(
+        errors("c.csv", "input,,ground_truth\na,x,yes\nb,y,no\n"),
+        "c.csv:1:7: error[HD0201]: a column with values has no name\n    \
+         hint: name the field in the first row, or delete the column\n"
+    );
+    assert!(errors("c.csv", "input\na,,x\n").contains("too many cells"));
+    assert!(errors("c.csv", ",,\n\n").contains("the table is empty"));
 }
 
 #[test]

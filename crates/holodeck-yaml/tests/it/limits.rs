@@ -61,11 +61,11 @@ fn missing_file() -> holodeck_yaml::Load {
 #[test]
 fn invalid_utf8_is_shown_at_its_byte() {
     check(&not_utf8(), Code::InvalidUtf8, "agent.yaml:2:17");
-    let utf16 = load_bytes(b"\xff\xfen\0a\0".as_slice());
-    check(&utf16, Code::InvalidUtf8, "agent.yaml:1:1");
+    let utf16 = load_bytes(b"\xff\xfen\0\n\0a\0\0\xd8".as_slice());
+    check(&utf16, Code::InvalidUtf8, "agent.yaml:2:2");
     assert_eq!(
         utf16.diagnostics[0].help.as_deref(),
-        Some("it looks like UTF-16; save it as UTF-8")
+        Some("save the file as UTF-8")
     );
 }
 

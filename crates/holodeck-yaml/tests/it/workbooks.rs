@@ -128,6 +128,158 @@ fn zeros(length: usize) -> Vec<u8> {
     bytes
 }
 
+/// A workbook with these formats of numbers, by their place, and these rows of cells.
+fn formatted(formats: &[&str], state: &str, rows: &str) -> Vec<u8> {
+    let custom = formats.iter().enumerate().map(|(at, code)| {
+        let code = code
+            .replace('&', "&amp;")
+            .replace('"', "&quot;")
+            .replace('<', "&lt;");
+        format!("<numFmt numFmtId=\"{}\" formatCode=\"{code}\"/>", at + 164)
+    });
+    let custom: String = custom.collect();
+    let used: String = (0..formats.len())
+        .map(|at| format!("<xf numFmtId=\"{}\"/>", at + 164))
+        .collect();
+    let styles = format!(
+        "<styleSheet><numFmts>{custom}</numFmts><cellXfs><xf numFmtId=\"0\"/>{used}<xf numFmtId=\"10\"/><xf \
+         numFmtId=\"5\"/></cellXfs></styleSheet>"
+    );
+    let book = BOOK.replace("<sheet name", &format!("<sheet {state} name"));
+    packed(&[
+        stored("_rels/.rels", ROOT),
+        stored("xl/workbook.xml", &book),
+        stored("xl/_rels/workbook.xml.rels", RELATIONS),
+        stored("xl/styles.xml", &styles),
+        stored(SHEET, &sheet(rows)),
+    ])
+}
+
+/// A row with a question and a cell.
+fn row(number: usize, cell: &str) -> String {
+    format!(
+        "<row r=\"{number}\"><c r=\"A{number}\" t=\"inlineStr\"><is><t>q</t></is></c><c r=\"B{number}\" {cell}</c></row>"
+    )
+}
+
+const HEADS: &str = r#"<row r="1"><c r="A1" t="inlineStr"><is><t>input</t></is></c><c r="B1" t="inlineStr"><is><t>ground_truth</t></is></c></row>"#;
+
+const FORMATS: [&str; 8] = [
+    "0%",
+    "0.00\" kg\"",
+    "00000",
+    "#,##0",
+    "[$€-407] #,##0.00",
+    "0.00E+00",
+    ";;;",
+    "0;-0;0;\"Nr. \"@",
+];
+
+fn load(workbook: Vec<u8>) -> holodeck_yaml::Load {
+    let agent =
+        "name: a\nmodel: {provider: openai, name: m}\ninstructions: {inline: Hi}\ntest_cases_file: c.xlsx\n";
+    let files = MemoryFiles::new()
+        .with("agent.yaml", agent)
+        .with("c.xlsx", workbook);
+    load_agent(Path::new("agent.yaml"), &Env::empty(), &files)
+}
+
+#[test]
+fn a_cell_is_the_text_that_the_sheet_shows() {
+    let cells = [
+        ("s=\"1\"><v>0.15</v>", "15%"),
+        ("s=\"2\"><v>5</v>", "5.00 kg"),
+        ("t=\"b\"><v>1</v>", "TRUE"),
+        ("t=\"b\" s=\"1\"><v>0</v>", "FALSE"),
+        ("s=\"3\"><v>42</v>", "00042"),
+        ("s=\"4\"><v>12500</v>", "12,500"),
+        ("s=\"5\"><v>-1234.5</v>", "-€ 1,234.50"),
+        ("s=\"9\"><v>0.12345</v>", "12.35%"),
+        ("s=\"8\" t=\"str\"><v>7</v>", "Nr. 7"),
+        ("s=\"1\" t=\"str\"><v>00815</v>", "00815"),
+        ("s=\"1\"><f>B2</f><v>0.5</v>", "50%"),
+        ("s=\"0\"><v>0.15</v>", "0.15"),
+        ("><v>12500</v>", "12500"),
+        // A style that the workbook does not have.
+        ("s=\"99\"><v>3</v>", "3"),
+    ];
+    let rows: String = cells
+        .iter()
+        .enumerate()
+        .map(|(at, (cell, _))| row(at + 2, cell))
+        .collect();
+    let load = load(formatted(&FORMATS, "", &format!("{HEADS}{rows}")));
+    let agent = load
+        .agent
+        .unwrap_or_else(|| panic!("{}", render(&load.diagnostics)));
+    let found: Vec<_> = (0..cells.len())
+        .map(|at| {
+            agent
+                .config
+                .test_cases
+                .get(at)
+                .unwrap()
+                .ground_truth
+                .clone()
+                .unwrap()
+        })
+        .collect();
+    assert_eq!(found, cells.map(|(_, text)| text));
+}
+
+#[test]
+fn a_cell_whose_text_is_unknown_is_an_error_at_its_place() {
+    let rows = [
+        row(2, "s=\"6\"><v>5</v>"),
+        row(3, "s=\"7\"><v>5</v>"),
+        row(4, "s=\"7\" t=\"str\"><v>hidden</v>"),
+        row(5, "s=\"10\"><v>5</v>"),
+        row(6, "s=\"1\"><f>B2</f>"),
+    ];
+    insta::assert_snapshot!(errors(formatted(
+        &FORMATS,
+        "",
+        &format!("{HEADS}{}", rows.concat())
+    )));
+}
+
+#[test]
+fn the_format_of_cells_without_a_style_is_the_first() {
+    let sheet = sheet(&format!("{HEADS}{}", row(2, "><v>0.15</v>")));
+    let styles = "<styleSheet><cellXfs><xf numFmtId=\"9\"/></cellXfs></styleSheet>";
+    let load = load(packed(&[
+        stored("_rels/.rels", ROOT),
+        stored("xl/workbook.xml", BOOK),
+        stored("xl/_rels/workbook.xml.rels", RELATIONS),
+        stored("xl/styles.xml", styles),
+        stored(SHEET, &sheet),
+    ]));
+    let agent = load
+        .agent
+        .unwrap_or_else(|| panic!("{}", render(&load.diagnostics)));
+    assert_eq!(
+        agent.config.test_cases.get(0).unwrap().ground_truth.as_deref(),
+        Some("15%")
+    );
+}
+
+#[test]
+fn a_hidden_first_sheet_is_named() {
+    for (state, hidden) in [
+        ("", false),
+        ("state=\"hidden\"", true),
+        ("state=\"veryHidden\"", true),
+    ] {
+        let load = load(formatted(&[], state, &format!("{HEADS}{}", row(2, "><v>1</v>"))));
+        let text = render(&load.diagnostics);
+        let named = text.contains(
+            "warning[HD0606]: the first sheet, `cases`, is hidden, and its rows are the test cases",
+        );
+        assert_eq!(named, hidden, "{text}");
+        assert!(load.agent.is_some());
+    }
+}
+
 const GIB: usize = 1024 * 1024 * 1024;
 
 fn bomb(declared: usize) -> Vec<u8> {

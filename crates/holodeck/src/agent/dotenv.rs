@@ -301,15 +301,26 @@ mod tests {
 
     #[test]
     fn a_variable_of_the_shell_precedes_one_of_the_file() {
-        let pairs = read("OUTER=file\nOWN=1\nA=${OUTER} ${OWN} ${LATER}\nLATER=2\nOWN=3\nB=${OWN}\n").unwrap();
-        let get = |name: &str| pairs.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str());
+        let pairs =
+            read("OUTER=file\nOWN=1\nA=${OUTER} ${OWN} ${LATER}\nLATER=2\nOWN=3\nB=${OWN}\n").unwrap();
+        let get = |name: &str| {
+            pairs
+                .iter()
+                .find(|(other, _)| other == name)
+                .map(|(_, value)| value.as_str())
+        };
         assert_eq!((get("A"), get("B")), (Some("shell 1 "), Some("3")));
     }
 
     #[test]
     fn line_ends_blank_lines_and_comments_do_not_matter() {
         let expected = vec![("A".to_owned(), "1".to_owned()), ("B".to_owned(), "2".to_owned())];
-        for text in ["A=1\nB=2", "A=1\r\nB=2\r\n", "\n# A=0\n\n  A=1\n\t#\nB=2\n", "export C\nA=1\nB=2 # x"] {
+        for text in [
+            "A=1\nB=2",
+            "A=1\r\nB=2\r\n",
+            "\n# A=0\n\n  A=1\n\t#\nB=2\n",
+            "export C\nA=1\nB=2 # x",
+        ] {
             assert_eq!(read(text).as_ref(), Ok(&expected), "{text}");
         }
     }
@@ -318,12 +329,18 @@ mod tests {
     fn what_is_no_assignment_is_named_by_its_line_and_without_its_value() {
         for (text, expected) in [
             ("A=1\n\nhunter2 hunter3\n", "line 3 is not `NAME=value`"),
-            ("A=1\nA: hunter2\n", "line 2 is not `NAME=value`: write `=` for `:`"),
+            (
+                "A=1\nA: hunter2\n",
+                "line 2 is not `NAME=value`: write `=` for `:`",
+            ),
             ("set A=hunter2", "line 1 is not `NAME=value`: leave out `set`"),
             ("1A=hunter2", "line 1 begins with something that is not a name"),
             ("hunter 2=x", "line 1 begins with something that is not a name"),
             ("=hunter2", "line 1 begins with something that is not a name"),
-            ("A=1\nB='hunter2\nC=1\n", "line 2 opens a quote that is not closed"),
+            (
+                "A=1\nB='hunter2\nC=1\n",
+                "line 2 opens a quote that is not closed",
+            ),
             ("A=\"hunter2\\\"", "line 1 opens a quote that is not closed"),
             ("A='x' hunter2", "line 1 has text after its closing quote"),
         ] {

@@ -79,6 +79,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn files_of_every_editor_are_read_as_they_are_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(".env");
+        let text = "OPENAI_API_KEY=sk-a$bc\r\nNEXT='x'\r\n";
+        let utf16 = text.encode_utf16().flat_map(u16::to_le_bytes);
+        for bytes in [
+            text.as_bytes().to_vec(),
+            [b"\xEF\xBB\xBF", text.as_bytes()].concat(),
+            [0xFF, 0xFE].into_iter().chain(utf16).collect(),
+        ] {
+            std::fs::write(&file, bytes).unwrap();
+            let mut env = Env::empty();
+            add_defaults(&mut env, &file, Owner::User).unwrap();
+            assert_eq!(env.get("OPENAI_API_KEY"), Some("sk-a$bc"));
+            assert_eq!(env.get("NEXT"), Some("x"));
+        }
+        std::fs::write(&file, b"A=1\nB=\xE4\n").unwrap();
+        let error = add_defaults(&mut Env::empty(), &file, Owner::User)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.ends_with("line 2, column 3 is not UTF-8 text; save the file as UTF-8"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn the_shell_overrides_files_and_a_bad_line_is_not_shown() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join(".env");

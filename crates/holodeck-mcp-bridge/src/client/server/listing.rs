@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::Weak;
 
 use holodeck_backend_api::{SideEffects, ToolKind, ToolSpec};
-use holodeck_model::{McpTool, mcp_tool_name, shorten_tool_name};
+use holodeck_model::{McpTool, complete_tool_schema, mcp_tool_name, shorten_tool_name};
 use rmcp::RoleClient;
-use rmcp::model::{JsonObject, PaginatedRequestParams, Prompt, Tool};
+use rmcp::model::{PaginatedRequestParams, Prompt, Tool};
 use rmcp::service::{Peer, ServiceError};
 use serde_json::{Value, json};
 
@@ -166,7 +166,7 @@ impl List<'_> {
         let spec = ToolSpec {
             name: self.name_of(&name),
             description: tool.description.map_or(title, std::borrow::Cow::into_owned),
-            parameters: parameters(&tool.input_schema),
+            parameters: complete_tool_schema(Value::Object((*tool.input_schema).clone())),
             side_effects: if reads {
                 SideEffects::None
             } else {
@@ -228,12 +228,4 @@ impl List<'_> {
             );
         }
     }
-}
-
-/// The form every model endpoint accepts: an object with `properties`, even if empty.
-fn parameters(schema: &JsonObject) -> Value {
-    let mut schema = schema.clone();
-    schema.entry("type").or_insert_with(|| "object".into());
-    schema.entry("properties").or_insert_with(|| json!({}));
-    Value::Object(schema)
 }

@@ -48,6 +48,8 @@ enum Meaning {
     Value,
     /// Nothing: the column is already reported.
     Unusable,
+    /// Nothing, as the column has no name.
+    Nameless,
 }
 
 struct Column {
@@ -103,8 +105,15 @@ impl Table {
         self.columns.map(|_| self.cases)
     }
 
-    /// Adds a row; absent if the first row cannot be used, which is reported.
-    pub(super) fn add_row(&mut self, loader: &mut Loader<'_>, cells: Vec<Cell>) -> Option<()> {
+    /// Adds a row; absent if the first row cannot be used, which is reported. A row of blank cells is no row.
+    pub(super) fn add_row(&mut self, loader: &mut Loader<'_>, mut cells: Vec<Cell>) -> Option<()> {
+        let text = loader.tree.file_text(self.file);
+        let Some(last) = cells.iter().rposition(|cell| !is_blank(&text, cell)) else {
+            return Some(());
+        };
+        // Blank cells after the last column are how spreadsheets pad rows.
+        let width = self.columns.as_ref().map_or(0, Vec::len);
+        cells.truncate(width.max(last + 1));
         let Some(columns) = &self.columns else {
             self.columns = Some(read_header(loader, self.file, cells, self.kind)?);
             return Some(());
@@ -159,7 +168,7 @@ fn plain_row(text: &str, columns: &[Column], cells: &[Cell]) -> Option<PlainCase
         if content.trim().is_empty() {
             continue;
         }
-        if !is_plain(content) || column.meaning == Meaning::Unusable {
+        if !is_plain(content) || matches!(column.meaning, Meaning::Unusable | Meaning::Nameless) {
             return None;
         }
         match column.name.as_str() {
@@ -174,6 +183,14 @@ fn plain_row(text: &str, columns: &[Column], cells: &[Cell]) -> Option<PlainCase
         input: input?,
         ground_truth,
     })
+}
+
+fn is_blank(text: &str, cell: &Cell) -> bool {
+    let content = match &cell.owned {
+        Some(owned) => Some(&**owned),
+        None => text.get(cell.start as usize..cell.end as usize),
+    };
+    content.is_none_or(|content| content.trim().is_empty())
 }
 
 fn cell_text(loader: &Loader<'_>, file: FileId, cell: &Cell) -> String {
@@ -205,7 +222,7 @@ fn read_header(
     let mut correct = true;
     let alone = cells.len() == 1;
     let first = cells.first().map_or((0, 0), |cell| (cell.start, cell.end));
-    for (index, cell) in cells.into_iter().enumerate() {
+    for cell in cells {
         let name = cell_text(loader, file, &cell).trim().to_owned();
         let place = Place {
             file,
@@ -213,8 +230,7 @@ fn read_header(
             end: cell.end,
         };
         let problem = if name.is_empty() {
-            let message = format!("column {} has no name", index + 1);
-            Some(Diagnostic::error(Code::Blank, message).with_help("name the field, or delete the column"))
+            None
         } else if columns.iter().any(|column| column.name == name) {
             Some(Diagnostic::error(
                 Code::DuplicateKey,
@@ -227,6 +243,8 @@ fn read_header(
         };
         let meaning = if problem.is_some() {
             Meaning::Unusable
+        } else if name.is_empty() {
+            Meaning::Nameless
         } else if kind == RowKind::Label && !["retrieval_context", "turns"].contains(&name.as_str())
             || kind == RowKind::Routing
         {
@@ -316,6 +334,13 @@ fn read_cell(loader: &mut Loader<'_>, column: &Column, file: FileId, cell: Cell)
     let text = cell_text(loader, file, &cell);
     let trimmed = text.trim();
     if trimmed.is_empty() || column.meaning == Meaning::Unusable {
+        return None;
+    }
+    if column.meaning == Meaning::Nameless {
+        // At the column, and so once for all its cells.
+        let diagnostic = Diagnostic::error(Code::Blank, "a column with values has no name")
+            .with_help("name the field in the first row, or delete the column");
+        report(loader, column.place, diagnostic);
         return None;
     }
     let node = match column.meaning {

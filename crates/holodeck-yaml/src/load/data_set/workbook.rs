@@ -4,7 +4,9 @@
 
 use std::{io::Cursor, path::Path};
 
-use calamine::{DataRef, NumberFormat, Reader as _, SheetType, SheetVisible, Xlsx, XlsxError, open_workbook_from_rs};
+use calamine::{
+    DataRef, NumberFormat, Reader as _, SheetType, SheetVisible, Xlsx, XlsxError, open_workbook_from_rs,
+};
 use holodeck_model::{Code, Diagnostic, Layer, Source, plain_number, render_number, render_text};
 
 use super::{
@@ -125,9 +127,13 @@ impl CellFormats {
 
     /// The format of a cell; cells without one have the first.
     fn get(&self, position: (u32, u32)) -> Option<&NumberFormat> {
-        let found = self.cells.binary_search_by_key(&position, |(position, _)| *position);
+        let found = self
+            .cells
+            .binary_search_by_key(&position, |(position, _)| *position);
         let style = found.ok().and_then(|at| self.cells.get(at));
-        self.formats.get(style.map_or(0, |(_, style)| *style as usize))?.as_ref()
+        self.formats
+            .get(style.map_or(0, |(_, style)| *style as usize))?
+            .as_ref()
     }
 }
 

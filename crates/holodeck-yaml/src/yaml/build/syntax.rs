@@ -82,8 +82,26 @@ fn is_key(text: &str, colon: usize) -> bool {
             .all(|character| character.is_alphanumeric() || matches!(character, '_' | '-'))
 }
 
+/// Whether the line of an offset, or the line before, has a comment in brackets that are not closed before it.
+fn comment_near(text: &str, offset: usize) -> bool {
+    let end = text
+        .get(offset..)
+        .and_then(|rest| rest.find('\n'))
+        .map_or(text.len(), |end| offset + end);
+    let lines = text.get(..end).unwrap_or_default().rsplit('\n').take(2);
+    lines.into_iter().any(|line| {
+        line.split_once(" #").is_some_and(|(before, _)| {
+            let count = |brackets: [char; 2]| before.matches(brackets).count();
+            count(['{', '[']) > count(['}', ']'])
+        })
+    })
+}
+
 /// The next action.
 pub(super) fn help(kind: &ErrorKind, text: &str, offset: usize) -> Option<&'static str> {
+    if comment_near(text, offset) {
+        return Some("` #` begins a comment, also within brackets; put a text with ` #` in quotes");
+    }
     Some(match kind {
         ErrorKind::MappingValueNotAllowed if is_key(text, offset) => {
             "is this line indented too far? keys of one mapping begin in the same column"

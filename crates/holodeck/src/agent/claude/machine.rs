@@ -8,7 +8,9 @@ use std::{
 };
 
 use holodeck_cassette::file_digest;
-use holodeck_model::{Env, ManagedFileRecord, Provider, ResolvedAgent, SettingSource};
+use holodeck_model::{
+    Env, ManagedFileRecord, Provider, ResolvedAgent, SettingSource, decode_text, read_text_input,
+};
 use holodeck_validators::{Check, CheckState};
 use serde_json::Value;
 
@@ -18,6 +20,9 @@ pub(crate) const MANAGED: &str = if cfg!(target_os = "macos") {
 } else {
     "/etc/claude-code"
 };
+
+/// Size limit of a settings file.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Keys of a settings file that make the CLI run a program.
 const PROGRAMS: &[&str] = &[
@@ -98,7 +103,7 @@ pub(crate) fn checks(agent: &ResolvedAgent) -> Vec<Check> {
 /// The names of the administrator's MCP servers; `None` if there is no file of them.
 pub(super) fn managed_servers(folder: &Path) -> Result<Option<Vec<String>>, String> {
     let path = folder.join("managed-mcp.json");
-    let text = match fs::read_to_string(&path) {
+    let text = match read_text_input(&path, MAX_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("can't read `{}`: {error}", path.display())),
@@ -151,7 +156,7 @@ pub(super) fn programs(sources: &[&str], working_directory: &Path, env: &Env) ->
 }
 
 fn add_settings(file: &Path, found: &mut BTreeSet<String>) {
-    let text = match fs::read_to_string(file) {
+    let text = match read_text_input(file, MAX_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return,
         Err(error) => {
@@ -189,8 +194,13 @@ fn add_documents(folder: &Path, found: &mut BTreeSet<String>, depth: u32) {
         if path.is_dir() && depth < DEEPEST {
             add_documents(&path, found, depth + 1);
         } else if path.extension().is_some_and(|extension| extension == "md") {
-            let text = fs::read(&path).unwrap_or_default();
-            let text = String::from_utf8_lossy(&text);
+            let bytes = fs::read(&path).unwrap_or_default();
+            // A byte order mark must not hide the front matter.
+            let text = decode_text(bytes.clone()).unwrap_or_else(|_| {
+                String::from_utf8_lossy(&bytes)
+                    .trim_start_matches('\u{feff}')
+                    .to_owned()
+            });
             let front = text
                 .strip_prefix("---")
                 .and_then(|rest| rest.split("\n---").next());

@@ -13,7 +13,9 @@ use std::{
 
 use holodeck_backend_api::Explanation;
 use holodeck_cassette::{digest, file_digest};
-use holodeck_model::{Location, PathRef, SecretMap, absolute_path, io_reason, variable_secrets};
+use holodeck_model::{
+    Location, PathRef, SecretMap, absolute_path, io_reason, read_text_input, variable_secrets,
+};
 use secrecy::ExposeSecret as _;
 
 use crate::{
@@ -30,6 +32,9 @@ const MAX_DIGESTS: usize = 32;
 
 /// The name of the shared digest.
 const ALL: &str = "all files";
+
+/// Size limit of a file with variables; a server refuses a larger one.
+const MAX_ENV_FILE: u64 = 1024 * 1024;
 
 /// How a SQLite file begins.
 const SQLITE: [u8; 16] = *b"SQLite format 3\0";
@@ -439,7 +444,7 @@ impl FileCollector {
             self.notes.insert(self.names.of_path(&path), digest(NO_FILE));
             return;
         }
-        let text = match fs::read_to_string(&path) {
+        let text = match read_text_input(&path, MAX_ENV_FILE) {
             Ok(text) => text,
             Err(error) => return self.fail_to_read(&path, &error),
         };

@@ -1,0 +1,195 @@
+//! Front matter as people write it: a text that needs quotes as YAML is read up to the end of its line, with a warning, as
+//! other programs read it. Lists and mappings must be YAML.
+
+use std::ops::Range;
+
+use holodeck_model::{Code, Diagnostic};
+
+use super::Loader;
+use crate::yaml::{FileId, NodeId, Place, build, build_masked};
+
+/// Front matter that is not YAML; the problem is reported.
+pub(crate) struct NotYaml;
+
+impl Loader<'_> {
+    /// Parses the front matter in this range of a file; without a node if it is empty.
+    pub(crate) fn build_front_matter(
+        &mut self,
+        file: FileId,
+        range: Range<usize>,
+    ) -> Result<Option<NodeId>, NotYaml> {
+        let built = build(&mut self.tree, file, range.clone(), None);
+        let Some(first) = built.diagnostics.into_iter().next() else {
+            return Ok(built.root);
+        };
+        if let Some(root) = self.build_with_texts(file, range) {
+            return Ok(Some(root));
+        }
+        let message = format!("the front matter is not YAML: {}", first.message);
+        let mut diagnostic = Diagnostic::error(Code::BadFrontMatter, message);
+        diagnostic.help = first.help;
+        diagnostic.primary = first.primary;
+        self.findings.diagnostics.push(diagnostic);
+        Err(NotYaml)
+    }
+
+    /// Parses front matter with the texts that need quotes; `None` if they are not the only problem.
+    fn build_with_texts(&mut self, file: FileId, range: Range<usize>) -> Option<NodeId> {
+        let source = self.tree.file_text(file);
+        let block = source.get(range.clone())?;
+        let texts = unquoted_texts(block);
+        if texts.is_empty() {
+            return None;
+        }
+        // Of the same length, so that every place stays where it is.
+        let mut masked = block.to_owned();
+        for text in &texts {
+            masked.replace_range(text.value.clone(), &"x".repeat(text.value.len()));
+        }
+        let built = build_masked(&mut self.tree, file, range.start, &masked);
+        let mut root = built.root.filter(|_| built.diagnostics.is_empty())?;
+        for text in texts {
+            let key = block.get(text.key)?;
+            let written = block.get(text.value.clone())?;
+            let place = Place {
+                file,
+                start: offset(range.start + text.value.start),
+                end: offset(range.start + text.value.end),
+            };
+            let entry = *self.tree.get(root, key)?;
+            let lines: Vec<&str> = written.lines().map(str::trim).collect();
+            let content = self.tree.own_text(lines.join(" "));
+            let value = self.tree.scalar_node(place, content, false, false);
+            root = self.with_entry(root, entry.with_value(value));
+            let message =
+                format!("`{key}` needs quotes in YAML; it is read as text up to the end of its line");
+            let diagnostic = Diagnostic::warning(Code::BadFrontMatter, message)
+                .about(key)
+                .with_help("put the text in quotes, so that every program reads it alike");
+            self.findings.add(&self.tree, place, diagnostic);
+        }
+        self.tree.add_root(root);
+        self.tree.mark_parsed(file);
+        Some(root)
+    }
+}
+
+/// A key with a text without quotes, as ranges of the front matter.
+#[derive(Debug, PartialEq, Eq)]
+struct UnquotedText {
+    key: Range<usize>,
+    value: Range<usize>,
+}
+
+/// The texts in lines `key: text` that YAML may not read as texts. Indented lines continue a text.
+fn unquoted_texts(block: &str) -> Vec<UnquotedText> {
+    let mut texts: Vec<UnquotedText> = Vec::new();
+    let (mut at, mut continues) = (0, false);
+    for line in block.split_inclusive('\n') {
+        let start = at;
+        at += line.len();
+        let content = line.trim_end();
+        if content.starts_with([' ', '\t']) {
+            if let Some(last) = texts.last_mut().filter(|_| continues) {
+                last.value.end = start + content.len();
+            }
+            continue;
+        }
+        continues = false;
+        let Some((key, value)) = content.split_once(':') else {
+            continue;
+        };
+        let is_key = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
+        let text = value.trim_start();
+        if key.is_empty()
+            || !key.chars().all(is_key)
+            || !value.starts_with([' ', '\t'])
+            || !needs_quotes(text)
+        {
+            continue;
+        }
+        continues = true;
+        texts.push(UnquotedText {
+            key: start..start + key.len(),
+            value: start + content.len() - text.len()..start + content.len(),
+        });
+    }
+    texts
+}
+
+/// Whether YAML reads a text on one line, without quotes, as something else or not at all.
+fn needs_quotes(text: &str) -> bool {
+    let inner = text.get(1..).unwrap_or_default();
+    match text.chars().next() {
+        None | Some('[' | '{' | '#') => false,
+        // A closing quote that is not the end.
+        Some(quote @ ('"' | '\'')) => {
+            let closing = inner.find(quote).and_then(|at| inner.get(at + 1..));
+            closing.is_some_and(|after| !after.trim().is_empty() && !after.trim_start().starts_with('#'))
+        }
+        Some('|' | '>') => !inner
+            .split(" #")
+            .next()
+            .unwrap_or_default()
+            .trim_end()
+            .chars()
+            .all(|character| character.is_ascii_digit() || matches!(character, '-' | '+')),
+        Some('*' | '&' | '!' | '%' | '@' | '`' | ']' | '}' | ',') => true,
+        _ => text.starts_with("- ") || text.contains(": ") || text.ends_with(':'),
+    }
+}
+
+/// Offsets in a file fit in 32 bits, because its size is limited.
+fn offset(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_need_quotes_are_found_and_others_are_not() {
+        for text in [
+            "Use this: when asked",
+            "ends with:",
+            "*bold* words",
+            "@file and more",
+            "`code` first",
+            "\"Quoted\" and more",
+            "'a' b",
+            "- a dash",
+            "> a quotation: x",
+            "100% sure: yes",
+        ] {
+            assert!(needs_quotes(text), "{text}");
+        }
+        for text in [
+            "",
+            "plain",
+            "a:b",
+            "\"a: b\"",
+            "'a: b' # note",
+            "[a: b]",
+            "{a: b}",
+            "|",
+            ">-",
+            "|2 # note",
+            "# note",
+            "\"not closed",
+        ] {
+            assert!(!needs_quotes(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn indented_lines_continue_a_text() {
+        let block = "name: a\ndescription: Use: this\n  and that\n\ntools: [a]\n  b: c\n";
+        let texts = unquoted_texts(block);
+        let [text] = texts.as_slice() else {
+            panic!("{texts:?}");
+        };
+        assert_eq!(&block[text.key.clone()], "description");
+        assert_eq!(&block[text.value.clone()], "Use: this\n  and that");
+    }
+}
