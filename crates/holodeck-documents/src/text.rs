@@ -12,7 +12,7 @@ pub(crate) use declared::in_media_type as charset_of_media_type;
 /// Bytes of a file's beginning that are checked.
 const LOOKED_AT: usize = 64 * 1024;
 
-/// So many characters in a row that are valid UTF-8 by accident are improbable in a text of another multi-byte encoding.
+/// At least this many characters of valid UTF-8 are no accident in a text of another multi-byte encoding.
 const FEW_CHARACTERS: usize = 4;
 
 /// The end of every error about a text.

@@ -13,7 +13,7 @@ use std::{
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads the whole file; fails if it is larger than `limit` bytes. A pipe must be read within 5 s.
-pub fn read_input(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_input(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let bytes = read_up_to(path, limit.saturating_add(1))?;
     if bytes.len() as u64 > limit {
         return Err(too_large(limit));

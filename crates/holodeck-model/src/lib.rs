@@ -86,11 +86,11 @@ pub use files::{
 };
 pub use hex::{hex, hex_prefix};
 pub use identity::{ConfigPart, IDENTITY_FORMAT, NamePath, canonical, digest_json};
-pub use input::{NotText, decode_text, open_input, read_input, read_text_input};
+pub use input::{NotText, decode_text, open_input, read_text_input};
 pub use json_mend::mend_json;
 pub use json_strict::parse_json_strictly;
 pub use label::{LabelledCall, LabelledContent, LabelledItem, LabelledTurn};
-pub use number_format::{NumberFormatError, plain_number, render_number, render_text};
+pub use number_format::{plain_number, render_number, render_text};
 pub use occasion::Occasion;
 pub use partial::Partial;
 pub use printable::{is_hidden, printable, printable_json};
@@ -102,7 +102,7 @@ pub use settings::{ExecutionSettings, Layer, Setting};
 pub use shard::{Shard, ShardError, ShardPart};
 pub use skill_doc::SkillDoc;
 pub use source::{Source, Sources};
-pub use substitute::{UnreplacedVariable, substitute, unreplaced_variables};
+pub use substitute::{substitute, unreplaced_variables};
 pub use suggest::closest;
 pub use tool_names::{
     DeclaredTool, HOLODECK_SERVER, NameMatch, ServerAccess, ToolAccess, ToolIdentity, ToolKind, ToolNames,

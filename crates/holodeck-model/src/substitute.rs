@@ -105,7 +105,7 @@ pub struct UnreplacedVariable {
     pub begin: String,
     /// The variable without a default, which could be a secret.
     pub shown: String,
-    /// What to write instead.
+    /// The form to write instead.
     pub help: String,
 }
 

@@ -41,7 +41,7 @@ const WITH_NAMED_SCHEMAS: [&str; 5] = [
     "definitions",
 ];
 
-/// What endpoints accept at the root only within a property.
+/// Keywords that endpoints accept within a property and refuse at the root.
 const NOT_AT_ROOT: [&str; 5] = ["anyOf", "oneOf", "allOf", "not", "enum"];
 
 /// The schema of a tool's arguments as an object with `properties`, which every endpoint accepts.

@@ -8,7 +8,7 @@ use std::{
 
 use holodeck_backend_api::Image;
 use holodeck_documents::{
-    ConvertOptions, Converted, Converter, DocumentError, Fetcher, Format, HttpUrl, Picture, Source,
+    ConvertOptions, Converted, Converter, DocumentError, Fetcher, HttpUrl, Picture, Source,
 };
 use holodeck_model::FileInput;
 use serde_json::{Value, json};
