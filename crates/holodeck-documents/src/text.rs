@@ -183,7 +183,7 @@ fn replaced(count: usize, encoding: &str) -> String {
 
 fn line_of(bytes: &[u8], at: usize) -> usize {
     let before = bytes.get(..at).unwrap_or_default();
-    before.iter().filter(|byte| **byte == b'\n').count() + 1
+    before.split(|byte| *byte == b'\n').count()
 }
 
 fn unsupported(label: &str) -> Problem {

@@ -111,15 +111,12 @@ impl Iterator for Attributes<'_> {
             return Some((name.to_owned(), String::new()));
         };
         let value = value.trim_start_matches(is_blank);
-        let (value, rest) = match value.chars().next() {
-            Some(quote @ ('"' | '\'')) => {
-                let inner = value.get(1..).unwrap_or_default();
-                inner.split_once(quote).unwrap_or((inner, ""))
-            }
-            _ => {
-                let end = value.find(|character| is_blank(character) || character == '>');
-                value.split_at(end.unwrap_or(value.len()))
-            }
+        let (value, rest) = if let Some(quote @ ('"' | '\'')) = value.chars().next() {
+            let inner = value.get(1..).unwrap_or_default();
+            inner.split_once(quote).unwrap_or((inner, ""))
+        } else {
+            let end = value.find(|character| is_blank(character) || character == '>');
+            value.split_at(end.unwrap_or(value.len()))
         };
         self.rest = rest;
         Some((name.to_owned(), value.to_owned()))

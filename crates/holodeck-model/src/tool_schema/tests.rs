@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn check(schema: Value, expected: Value) {
-    assert_eq!(complete_tool_schema(schema.clone()), expected, "{schema}");
+fn check(schema: &Value, expected: &Value) {
+    assert_eq!(complete_tool_schema(schema.clone()), *expected, "{schema}");
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn a_complete_schema_is_left_as_it_is() {
         "additionalProperties": true,
         "$defs": {"c": {"type": "integer", "minimum": 0}},
     });
-    check(schema.clone(), schema);
+    check(&schema, &schema);
 }
 
 #[test]
@@ -45,19 +45,19 @@ fn the_root_becomes_an_object_with_properties() {
         json!({"anyOf": []}),
         json!({"anyOf": null, "oneOf": "x"}),
     ] {
-        check(schema, empty.clone());
+        check(&schema, &empty);
     }
 }
 
 #[test]
 fn alternatives_at_the_root_become_their_properties() {
     check(
-        json!({"anyOf": [
+        &json!({"anyOf": [
             {"type": "object", "properties": {"a": {"type": "string"}, "c": {"type": "string"}}, "required": ["a", "c"]},
             {"type": "object", "properties": {"b": {"type": "string"}, "c": {"type": "integer"}}, "required": ["c"]},
             {"type": "null"},
         ]}),
-        json!({"type": "object", "required": ["c"], "properties": {
+        &json!({"type": "object", "required": ["c"], "properties": {
             "a": {"type": "string"},
             "b": {"type": "string"},
             "c": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
@@ -65,14 +65,14 @@ fn alternatives_at_the_root_become_their_properties() {
     );
     // Alternatives of what is required only.
     check(
-        json!({"type": "object", "properties": {"a": {}, "b": {}}, "required": [], "additionalProperties": false,
+        &json!({"type": "object", "properties": {"a": {}, "b": {}}, "required": [], "additionalProperties": false,
             "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}),
-        json!({"type": "object", "properties": {"a": {}, "b": {}}, "required": []}),
+        &json!({"type": "object", "properties": {"a": {}, "b": {}}, "required": []}),
     );
     check(
-        json!({"allOf": [{"$ref": "#/$defs/a"}, {"properties": {"b": {}}, "required": ["b"]}],
+        &json!({"allOf": [{"$ref": "#/$defs/a"}, {"properties": {"b": {}}, "required": ["b"]}],
             "$defs": {"a": {"properties": {"a": {}}, "required": ["a"]}}}),
-        json!({"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"],
+        &json!({"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"],
             "$defs": {"a": {"properties": {"a": {}}, "required": ["a"]}}}),
     );
 }
@@ -108,8 +108,8 @@ fn arrays_get_items_at_any_depth() {
     }});
     let completed = json!({"type": "array", "items": {}});
     check(
-        schema,
-        json!({"type": "object", "properties": {
+        &schema,
+        &json!({"type": "object", "properties": {
             "a": completed, "b": {"type": ["array", "null"], "items": {}},
             "c": {"anyOf": [completed, {"type": "object", "properties": {"d": completed}}]},
             "e": {"type": "array", "items": completed}, "f": {"type": "object", "additionalProperties": completed},

@@ -104,14 +104,16 @@ struct CellFormats {
 
 impl CellFormats {
     fn read(book: &mut Xlsx<Cursor<&[u8]>>, sheet: &str) -> Result<Self, String> {
-        let mut reader = book.worksheet_cells_reader(sheet).map_err(text_of)?;
+        let mut reader = book
+            .worksheet_cells_reader(sheet)
+            .map_err(|error| text_of(&error))?;
         let formats = reader.styles().iter().map(|style| style.number_format.clone());
         let formats: Vec<_> = formats
             .map(|format| format.filter(|format| format.format_id != Some(0)))
             .collect();
         let mut cells = Vec::new();
         if formats.iter().any(Option::is_some) {
-            while let Some((row, column, style)) = reader.next_style_id().map_err(text_of)? {
+            while let Some((row, column, style)) = reader.next_style_id().map_err(|error| text_of(&error))? {
                 // A cell that is not listed has the first format.
                 if formats.get(style) != formats.first() {
                     cells.push(((row, column), offset(style)));
@@ -137,13 +139,14 @@ impl CellFormats {
     }
 }
 
-fn text_of(error: XlsxError) -> String {
+fn text_of(error: &XlsxError) -> String {
     error.to_string()
 }
 
 fn read_first_sheet(bytes: &[u8]) -> Result<FirstSheet, String> {
     package::check(bytes)?;
-    let mut book: Xlsx<Cursor<&[u8]>> = open_workbook_from_rs(Cursor::new(bytes)).map_err(text_of)?;
+    let mut book: Xlsx<Cursor<&[u8]>> =
+        open_workbook_from_rs(Cursor::new(bytes)).map_err(|error| text_of(&error))?;
     let mut sheets = book
         .sheets_metadata()
         .iter()
@@ -152,10 +155,12 @@ fn read_first_sheet(bytes: &[u8]) -> Result<FirstSheet, String> {
     let (name, is_hidden) = (first.name.clone(), first.visible != SheetVisible::Visible);
     let others = sheets.count();
     let formats = CellFormats::read(&mut book, &name)?;
-    let mut reader = book.worksheet_cells_reader(&name).map_err(text_of)?;
+    let mut reader = book
+        .worksheet_cells_reader(&name)
+        .map_err(|error| text_of(&error))?;
     let mut sheet = Sheet::default();
     let (mut line, mut row) = (0, Vec::new());
-    while let Some(cell) = reader.next_cell_with_formula().map_err(text_of)? {
+    while let Some(cell) = reader.next_cell_with_formula().map_err(|error| text_of(&error))? {
         let (at, column) = cell.pos;
         if at < line || at >= MAX_ROWS {
             return Err(format!("row {} is out of order", u64::from(at) + 1));
