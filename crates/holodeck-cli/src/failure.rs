@@ -118,7 +118,7 @@ impl Subject {
     }
 
     /// Converts the error of opening an agent.
-    fn open(&self, error: OpenError) -> Problem {
+    pub(crate) fn open(&self, error: OpenError) -> Problem {
         match error {
             OpenError::Target(refused) => refused.into(),
             OpenError::Answers(error) => answers(&error),

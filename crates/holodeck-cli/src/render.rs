@@ -42,7 +42,7 @@ pub(crate) use problem::problem;
 pub(crate) use progress::{Highlights, Progress, Style as ProgressStyle};
 pub(crate) use quality::{loop_replay, loop_report};
 pub(crate) use reference::{command_reference, diagnostic_reference};
-pub(crate) use routing::{attempt, execution, observed, routing_plan};
+pub(crate) use routing::{attempt, execution, fallback, observed, routing_plan};
 pub(crate) use settings::settings;
 pub(crate) use style::{dim, failed_text, hint, strong};
 pub(crate) use summary::{FailureList, Summary, hints, summary};

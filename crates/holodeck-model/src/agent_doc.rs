@@ -173,6 +173,10 @@ pub struct TaskRoute {
     /// The code and the reason of the gate that refuses the agent: it is selected, but would not execute the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// Why it says nothing about which agent fits: no selection took place, or its agent failed. Such a route meets no
+    /// expectation, also not that no agent fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unselected: Option<String>,
     /// How confident the selection is, 0–1.
     pub confidence: f64,
     /// Why.
@@ -187,6 +191,9 @@ impl TaskRoute {
 
     /// Whether the expected agent executes the task. If none is expected, a default agent does not count.
     pub fn fits(&self, expected: Option<&str>) -> bool {
+        if self.unselected.is_some() {
+            return false;
+        }
         match expected {
             None => self.routed().is_none() || self.by_default,
             Some(_) => self.routed() == expected,

@@ -171,6 +171,19 @@ impl RoutingDecision {
             Self::NoSelector | Self::SelectionDeclined | Self::LowConfidence | Self::NoSdkDefinition
         )
     }
+
+    /// Whether it says which specialist fits: a selection took place.
+    pub fn is_of_selection(self) -> bool {
+        matches!(
+            self,
+            Self::SdkExecuted
+                | Self::SelectionDeclined
+                | Self::LowConfidence
+                | Self::NoSdkDefinition
+                | Self::SdkErrorMessage
+                | Self::SdkException
+        )
+    }
 }
 
 /// The executor of a message.
@@ -237,6 +250,9 @@ pub struct ExecutorRecord {
     /// The model that was asked, if it is not the agent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Why the answer of the model that should have selected the specialist was not usable, so that words did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection_problem: Option<String>,
 }
 
 impl ExecutorRecord {
@@ -269,6 +285,12 @@ impl ExecutorRecord {
             Some(reason) => format!("{decision}: {reason}"),
             None => decision.to_owned(),
         };
+        let is_selection = self.decision.is_some_and(RoutingDecision::is_of_selection);
+        // An agent that was asked and failed was routed: nothing abstained.
+        let was_asked = matches!(
+            self.decision,
+            Some(RoutingDecision::SdkErrorMessage | RoutingDecision::SdkException)
+        );
         TaskRoute {
             agent: if is_routed {
                 self.agent.clone()
@@ -281,6 +303,7 @@ impl ExecutorRecord {
                 .as_ref()
                 .filter(|_| !is_routed)
                 .map(|_| reason.clone()),
+            unselected: (!is_selection || (was_asked && !is_routed)).then(|| reason.clone()),
             confidence: self.confidence,
             reason,
         }

@@ -2,7 +2,7 @@
 #![allow(missing_docs, reason = "a bench")]
 
 use holodeck_model::{AgentDoc, AgentsConfig, FocusArea, SelectionAlgorithm};
-use holodeck_orchestrator::{AgentRegistry, AgentSelector, SelectionTask, Selector as _};
+use holodeck_orchestrator::{AgentRegistry, AgentSelector, SelectionTask};
 
 fn main() {
     divan::main();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use holodeck_backend_api::{BackendError, TurnRequest};
+use holodeck_backend_api::{BackendError, BackendEvent, TurnRequest};
 use holodeck_model::{CommandContext, EvidenceConfig, ExecutionAttempt, Spent, UsageMetadata};
 use serde::Serialize;
 use tokio::task::JoinSet;
@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::attempt::REPLAY_MISS;
 use self::attempt::{End, Progress, end_of, end_of_result, usage_of};
 use crate::{
-    Assessment, ImproveError, Improver, LoopOutput, LoopReport, QualityAssessment, RouteRules, Selection,
-    SelectionTask, Selector, caught,
+    AskedModel, Asking, Assessment, ImproveError, Improver, LoopOutput, LoopReport, QualityAssessment, RouteRules,
+    SelectError, Selected, Selection, SelectionQuestion, SelectionTask, Selector, caught,
     evidence::EvidenceIssue,
     gates::{Gate, GateResult, Refusal},
     select::route::{confidence, refuse_declined, refuse_undefined},
@@ -170,6 +170,9 @@ pub struct AttemptDetails {
     pub gates: Vec<GateResult>,
     /// The selection.
     pub selection: Option<Selection>,
+    /// The question to a model on which the selection depends, if nothing was to be asked. Then nothing is decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<SelectionQuestion>,
     /// How the output was assessed.
     pub assessment: Option<QualityAssessment>,
     /// The report of the loop.
@@ -207,7 +210,8 @@ impl SdkExecutor {
         details.attempt
     }
 
-    /// Returns the decision of [`execute`](Self::execute), without opening or asking anything.
+    /// Returns the decision of [`execute`](Self::execute), without opening or asking anything. If it depends on the answer of
+    /// a model, the details have the [`question`](AttemptDetails::question), and nothing is decided.
     pub async fn explain(&self, context: &CommandContext, options: &ExecuteOptions) -> AttemptDetails {
         let watch = Arc::new(Watch::start(&Observers::default(), &context.session_id, None));
         self.guarded(context, options, &watch, Depth::Gates).await
@@ -279,9 +283,9 @@ struct Run {
 
 impl Run {
     async fn run(self, depth: Depth) -> End {
-        let agent = match self.pass_gates().await {
+        let agent = match self.pass_gates(depth).await {
             Ok(agent) => agent,
-            Err(refusal) => return End::Refused(refusal),
+            Err(end) => return end,
         };
         if depth == Depth::Gates {
             return End::WouldRun;
@@ -296,10 +300,13 @@ impl Run {
             Err(error) => return end_of(&error),
         };
         let task = self.context.command.task();
-        let first = match self.turn(&ready, &task).await {
+        let selecting = self.progress().usage;
+        let mut first = match self.turn(&ready, &task).await {
             Ok(output) => output,
             Err((end, _)) => return end,
         };
+        // The budget of the loop includes what the selection cost.
+        first.usage = first.usage.map(|usage| sum(selecting, usage));
         let messages = self.watch.message_count();
         let Some(refiner) = &self.inner.settings.refiner else {
             return End::Answered {
@@ -333,7 +340,7 @@ impl Run {
     }
 
     /// Passes the gates in order; returns the agent.
-    async fn pass_gates(&self) -> Result<String, Refusal> {
+    async fn pass_gates(&self, depth: Depth) -> Result<String, End> {
         let Inner {
             settings,
             choice,
@@ -363,10 +370,10 @@ impl Run {
         )?;
         let Some(selector) = selector else {
             self.pass(Gate::Selector, Some("no agents are configured".to_owned()))?;
-            return Err(Refusal {
+            return Err(End::Refused(Refusal {
                 gate: Gate::Selector,
                 reason: "no agents are configured".to_owned(),
-            });
+            }));
         };
         self.pass(Gate::Selector, None)?;
         let mut task = (settings.task)(&self.context);
@@ -374,7 +381,12 @@ impl Run {
         if let Some(text) = message.and_then(|message| message.command.task.as_ref()) {
             task.text.clone_from(text);
         }
-        let selection = selector.select(&task);
+        if depth == Depth::Gates
+            && let Some(question) = selector.question(&task)
+        {
+            return Err(End::WouldAsk(question));
+        }
+        let selection = self.select(&**selector, &task).await?;
         {
             let mut progress = self.progress();
             progress.agent.clone_from(&selection.agent);
@@ -386,10 +398,40 @@ impl Run {
         let named = selection.agent.as_deref();
         let is_defined = named.is_some_and(|agent| specialists.has_definition(agent));
         self.pass(Gate::Defined, refuse_undefined(named, is_defined))?;
-        selection.agent.ok_or_else(|| Refusal {
-            gate: Gate::Defined,
-            reason: "no agent was selected".to_owned(),
+        selection.agent.ok_or_else(|| {
+            End::Refused(Refusal {
+                gate: Gate::Defined,
+                reason: "no agent was selected".to_owned(),
+            })
         })
+    }
+
+    /// Selects the agent, counts what that cost, and says if a model was asked in vain.
+    async fn select(&self, selector: &dyn Selector, task: &SelectionTask) -> Result<Selection, End> {
+        let message = self.options.message.as_ref();
+        let asking = Asking {
+            unit: message.and_then(|message| message.unit.as_deref()),
+            trial: message.map_or(0, |message| message.trial),
+            cancel: &self.options.cancel,
+        };
+        let Selected { selection, call } = match selector.select(task, &asking).await {
+            Ok(selected) => selected,
+            Err(SelectError::Cancelled) => return Err(End::Cancelled),
+            Err(SelectError::NoAnswer(error)) => {
+                self.watch.miss(&error);
+                return Err(end_of(&error));
+            }
+        };
+        if let (Some(record), Some(asked)) = (&call, &selection.asked) {
+            self.watch.count(&asked.model, record);
+            if !record.spent().is_nothing() {
+                self.add_usage(usage_of(record));
+            }
+        }
+        if let Some(message) = selection.asked.as_ref().and_then(AskedModel::fallback) {
+            self.watch.record(&BackendEvent::Notice { message });
+        }
+        Ok(selection)
     }
 
     /// Runs one turn and adds what it used.
@@ -423,9 +465,13 @@ impl Run {
 
     fn add_usage(&self, usage: UsageMetadata) {
         let mut progress = self.progress();
-        let before = progress.usage.map(Spent::from).unwrap_or_default();
-        progress.usage = Some((before + usage.into()).into());
+        progress.usage = Some(sum(progress.usage, usage));
     }
+}
+
+fn sum(before: Option<UsageMetadata>, more: UsageMetadata) -> UsageMetadata {
+    let before = before.map(Spent::from).unwrap_or_default();
+    (before + more.into()).into()
 }
 
 /// Produces the next output with a fresh execution.
@@ -451,7 +497,7 @@ impl Improver for Again<'_> {
                 End::ErrorMessage(reason) | End::Exception { reason, .. } | End::Panicked(reason) => reason,
                 End::Cancelled => "cancelled".to_owned(),
                 End::Refused(refusal) => refusal.reason,
-                End::WouldRun | End::Answered { .. } => String::new(),
+                End::WouldRun | End::WouldAsk(_) | End::Answered { .. } => String::new(),
             },
             usage,
         })

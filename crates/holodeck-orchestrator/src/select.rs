@@ -1,10 +1,11 @@
-//! Selects the specialist for a task: a pure function of its inputs.
+//! Selects the specialist for a task: a pure function of its inputs, or of these and what a model answers.
 
 mod calibration;
 mod categories;
 mod components;
 mod globs;
 mod keyword;
+pub(crate) mod model;
 mod phrases;
 mod prepared;
 mod review;
@@ -20,9 +21,14 @@ mod tests;
 
 use std::path::PathBuf;
 
-use holodeck_model::{AgentsConfig, Tier};
+use async_trait::async_trait;
+use holodeck_backend_api::BackendError;
+use holodeck_model::{AgentsConfig, Spent, Tier};
+use holodeck_turn::TurnRecord;
 use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 
+pub use model::{ModelSelector, SelectionModel};
 pub use route::{Route, RouteRules};
 pub use selector::AgentSelector;
 
@@ -44,10 +50,98 @@ pub struct SelectionTask {
     pub category: Option<String>,
 }
 
-/// Selects an agent. The same task always has the same selection.
+/// Selects an agent. The same task always has the same selection, if the same answers are given to what is asked for it.
+#[async_trait]
 pub trait Selector: Send + Sync {
+    /// The question to a model without whose answer the selection for `task` is not known; `None`: nobody is asked.
+    fn question(&self, task: &SelectionTask) -> Option<SelectionQuestion> {
+        let _ = task;
+        None
+    }
+
     /// The selection for `task`.
-    fn select(&self, task: &SelectionTask) -> Selection;
+    async fn select(&self, task: &SelectionTask, asking: &Asking<'_>) -> Result<Selected, SelectError>;
+}
+
+/// For what a model is asked to select an agent.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct Asking<'a> {
+    /// The unit in recordings, such as a test case.
+    pub unit: Option<&'a str>,
+    /// Which trial of its test case, from 0.
+    pub trial: u32,
+    /// Stops it.
+    pub cancel: &'a CancellationToken,
+}
+
+/// A selection, with the call of the model that was asked for it.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "selectors construct it as a literal")]
+pub struct Selected {
+    /// The selection.
+    pub selection: Selection,
+    /// The call.
+    pub call: Option<Box<TurnRecord>>,
+}
+
+impl From<Selection> for Selected {
+    /// Nobody was asked.
+    fn from(selection: Selection) -> Self {
+        Self {
+            selection,
+            call: None,
+        }
+    }
+}
+
+/// Why there is no selection at all.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SelectError {
+    /// It was stopped.
+    #[error("cancelled")]
+    Cancelled,
+    /// A recording has no answer to the question.
+    #[error(transparent)]
+    NoAnswer(BackendError),
+}
+
+/// What a model would be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SelectionQuestion {
+    /// The model.
+    pub model: String,
+    /// How many agents it chooses from.
+    pub agents: usize,
+    /// The length of the question in bytes.
+    pub bytes: usize,
+}
+
+/// What a model did for a selection.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct AskedModel {
+    /// The model.
+    pub model: String,
+    /// Its calls with tokens and cost.
+    #[serde(flatten)]
+    pub spent: Spent,
+    /// Why its answer was not usable, so that the words of the task selected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl AskedModel {
+    /// Says that the words of the task selected in its place, and why.
+    pub fn fallback(&self) -> Option<String> {
+        let problem = self.problem.as_ref()?;
+        Some(format!(
+            "`search-v2` selected, because the answer of `{}` is not usable: {problem}",
+            self.model
+        ))
+    }
 }
 
 /// The agent that was selected, or none, with the reason.
@@ -69,6 +163,9 @@ pub struct Selection {
     pub breakdown: ScoreBreakdown,
     /// The next best agents, at most five.
     pub ranked_alternatives: Vec<RankedAgent>,
+    /// The model that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<AskedModel>,
 }
 
 /// An agent that was not selected, with its score.
@@ -106,6 +203,8 @@ pub enum SelectedBy {
     Command,
     /// No agent reached the floor; it is the default.
     Default,
+    /// A model, which chose it.
+    Model,
 }
 
 /// The parts of a score; their sum is the score, with `keyword-v1` clamped to 0–1.

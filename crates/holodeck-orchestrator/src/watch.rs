@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use holodeck_backend_api::{AgentBackend, BackendError, BackendEvent, TurnRequest};
+use holodeck_backend_api::{AgentBackend, BackendError, BackendEvent, ToolUsage, TurnRequest};
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -50,6 +50,16 @@ pub trait TurnObserver: Send + Sync {
     /// Receives the record of a turn that ended, and why it could not be completed.
     fn on_turn_end(&self, record: &TurnRecord, error: Option<&BackendError>) {
         let _ = (record, error);
+    }
+
+    /// Receives the record of a question that is no turn, such as which specialist fits, unless the message counts it.
+    fn on_question(&self, record: &TurnRecord) {
+        let _ = record;
+    }
+
+    /// Receives why a question that is no turn has no answer in a recording.
+    fn on_missing_answer(&self, error: &BackendError) {
+        let _ = error;
     }
 }
 
@@ -156,7 +166,31 @@ impl Watch {
         self.hooks.dispatch(&event);
     }
 
-    /// Passes a tool call that is not a backend's on.
+    /// Counts a question that is no turn, once: for the message if there is one.
+    pub(crate) fn count(&self, model: &str, record: &TurnRecord) {
+        if record.spent().is_nothing() {
+            return;
+        }
+        match (&self.message, &self.turns) {
+            (Some(message), _) => message.spending.add(ToolUsage {
+                model: model.to_owned(),
+                answered_by: record.result.model.clone(),
+                usage: record.usage,
+                cost_usd: record.cost_usd,
+            }),
+            (None, Some(turns)) => turns.on_question(record),
+            (None, None) => {}
+        }
+    }
+
+    /// Passes on that a recording has no answer to a question that is no turn.
+    pub(crate) fn miss(&self, error: &BackendError) {
+        if let Some(turns) = &self.turns {
+            turns.on_missing_answer(error);
+        }
+    }
+
+    /// Passes an event that is not a backend's on, such as a tool call of a skill.
     pub(crate) fn record(&self, event: &BackendEvent) {
         self.on_event(event);
     }

@@ -101,7 +101,7 @@ impl Executor {
         let case = self.grading.case(index);
         let mut route = None;
         let conversation = match case.as_deref() {
-            Some(case) if case.checks_only_selection() => {
+            Some(case) if self.grading.agent.config.asks_nobody(case) => {
                 route = self.route(case).await;
                 Some(Conversation::without_answer(case))
             }

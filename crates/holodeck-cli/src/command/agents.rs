@@ -1,4 +1,5 @@
-//! `holodeck agents`: lists, shows, selects, checks and creates specialist agents. No network, no backend.
+//! `holodeck agents`: lists, shows, selects, checks and creates specialist agents. No network and no backend, unless
+//! `--live` lets an algorithm ask its model.
 
 mod create;
 mod eval;
@@ -7,17 +8,18 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use holodeck::{
-    AgentFolder, LoadedAgents, agent_folders, definition, load_agents, load_own_agents,
-    model::{AgentDoc, AgentsConfig, SelectionAlgorithm, closest},
-    orchestrator::SelectionTask,
+    AgentFolder, LoadedAgents, TaskRouting, agent_folders, definition, load_agents, load_own_agents,
+    model::{AgentDoc, AgentsConfig, Env, SelectionAlgorithm, closest},
+    orchestrator::{SelectionQuestion, SelectionTask},
     runs::ExitCode,
     snapshot_files,
     yaml::LoadedAgent,
 };
 use serde_json::{Value, json};
 
+use super::{as_argument, build_runtime};
 use crate::{
-    failure::{Failure, Problem},
+    failure::{Failure, Problem, Subject},
     render::{self, DiagnosticFilter},
     terminal::{Terminal, Verbosity},
 };
@@ -92,6 +94,9 @@ struct SelectArgs {
     /// Show how the best agents are scored.
     #[arg(long)]
     explain: bool,
+    /// Ask the model that selects, if the algorithm asks one.
+    #[arg(long)]
+    live: bool,
     /// With `--explain` or `--json`: show at most N agents.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     top: u16,
@@ -146,6 +151,28 @@ impl PlaceArgs {
         folders.collect()
     }
 
+    fn subject(&self) -> Subject {
+        Subject {
+            argument: as_argument(&self.agent),
+        }
+    }
+
+    /// The error that a model would have to be asked, with the command that asks it.
+    fn refuse_question(&self, question: &SelectionQuestion, words: &str) -> Problem {
+        let agent = self.agent.display();
+        let file = if self.agent == Path::new("agent.yaml") {
+            String::new()
+        } else {
+            format!(" --agent {agent}")
+        };
+        let message = format!(
+            "`{}` is the model that decides here, and nothing was asked: `holodeck agents` asks a model only with `--live`",
+            question.model
+        );
+        let hint = format!("`holodeck agents {words}{file} --live` asks it");
+        Problem::config(message).with_hint(hint)
+    }
+
     fn own_agent(&self, terminal: &mut Terminal) -> Result<LoadedAgent, Failure> {
         if !self.agent.exists() {
             let message = format!("`{}` does not exist", self.agent.display());
@@ -169,6 +196,22 @@ impl PlaceArgs {
 }
 
 impl Found {
+    /// Routes tasks to these agents under an algorithm.
+    fn routing<'a>(&self, place: &PlaceArgs, agents: &'a LoadedAgents) -> Result<TaskRouting<'a>, Problem> {
+        if agents.config.algorithm.asks() && self.own.is_none() {
+            let message = format!(
+                "`algorithm: {}` asks the model of an agent file, and `--dir` has none",
+                agents.config.algorithm.as_str()
+            );
+            return Err(Problem::config(message).with_hint("name an agent file with `--agent` instead"));
+        }
+        let env = match &self.own {
+            Some(_) => holodeck::environment(&place.agent).map_err(Problem::from)?,
+            None => Env::empty(),
+        };
+        TaskRouting::new(agents, self.own.as_ref(), &env).map_err(|error| place.subject().open(error))
+    }
+
     /// Shows what is wrong with the files, as a message.
     fn warn(&self, terminal: &mut Terminal) {
         let load = &self.agents.load;
@@ -295,8 +338,25 @@ fn select(place: &PlaceArgs, args: &SelectArgs, terminal: &mut Terminal) -> Resu
         files,
         category: None,
     };
-    let route = found.agents.route(&selector, &task);
-    let mut ranking = selector.rank(&task);
+    let routing = found.routing(place, &found.agents)?;
+    if let Some(question) = routing.question(&task).filter(|_| !args.live) {
+        return Err(place.refuse_question(&question, &format!("select {:?}", args.task)).into());
+    }
+    if routing.question(&task).is_some() {
+        routing.check().map_err(|error| place.subject().open(error))?;
+    }
+    let route = build_runtime()?.block_on(async {
+        let route = routing.route(&task).await;
+        let closed = routing.close().await;
+        let route = route.map_err(|error| Problem::execution(error.to_string()))?;
+        closed.map_err(|error| Problem::execution(error.to_string()))?;
+        Ok::<_, Problem>(route)
+    })?;
+    // A model has no scores.
+    let mut ranking = match &route.selection.asked {
+        Some(asked) if asked.problem.is_none() => Vec::new(),
+        _ => selector.rank(&task),
+    };
     ranking.truncate(args.top.into());
     if place.json {
         let mut value = json!(route.selection);

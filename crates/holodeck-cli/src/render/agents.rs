@@ -4,7 +4,7 @@ use holodeck::{
     RoutingReport,
     model::{AgentDoc, AgentMode, Tier},
     orchestrator::{AgentDefinition, Route, ScoredAgent, SelectedBy, Selection},
-    reports::format::{count, printable},
+    reports::format::{self, count, printable},
 };
 
 use super::{
@@ -111,7 +111,7 @@ pub(crate) fn route(route: &Route) -> String {
 fn selection(selection: &Selection) -> String {
     let reason = one_line(&selection.reason);
     match (&selection.agent, selection.selected_by) {
-        (Some(name), SelectedBy::Score | SelectedBy::Command) => {
+        (Some(name), SelectedBy::Score | SelectedBy::Command | SelectedBy::Model) => {
             format!(
                 "{}  {:.2}  {}\n",
                 strong(&one_line(name)),
@@ -183,6 +183,9 @@ pub(crate) fn routing_reports(reports: &[RoutingReport], shows_tasks: bool) -> S
             report.abstention.expected
         ));
     }
+    for report in reports {
+        text.push_str(&asked(report));
+    }
     if !shows_tasks {
         return text;
     }
@@ -216,6 +219,36 @@ pub(crate) fn routing_reports(reports: &[RoutingReport], shows_tasks: bool) -> S
     let more = differing.saturating_sub(MAX_TASKS);
     if more > 0 {
         text.push_str(&format!("… and {more} more\n"));
+    }
+    text
+}
+
+/// What was asked to route the tasks, and for how many of them in vain.
+fn asked(report: &RoutingReport) -> String {
+    let Some(asked) = &report.asked else {
+        return String::new();
+    };
+    let tokens = asked.spent.tokens.map_or_else(
+        || "tokens not reported".to_owned(),
+        |usage| format!("{} tokens", format::tokens(usage.total_tokens)),
+    );
+    let cost = asked
+        .spent
+        .cost_usd
+        .map_or_else(|| "no price known".to_owned(), format::cost);
+    let calls = usize::try_from(asked.spent.calls).unwrap_or(usize::MAX);
+    let mut text = format!(
+        "asked: {}, {} · {tokens} · {cost}\n",
+        one_line(&asked.model),
+        count(calls, "call")
+    );
+    if asked.unusable > 0 {
+        let first = report.results.iter().find_map(|result| result.asked.as_ref()?.problem.as_deref());
+        text.push_str(&format!(
+            "routed by search-v2 instead: {}, because the answer was not usable ({})\n",
+            count(asked.unusable, "task"),
+            one_line(first.unwrap_or_default())
+        ));
     }
     text
 }
@@ -254,6 +287,7 @@ pub(crate) fn routing_report(report: &RoutingReport, shows_tasks: bool) -> Strin
             refusals.collect::<Vec<_>>().join(", ")
         ));
     }
+    text.push_str(&asked(report));
     text.push_str("not checked: whether the backend is there, and variables of the environment\n");
     if report.confusion.is_empty() {
         return text;

@@ -57,6 +57,14 @@ pub(crate) fn dry_run(dry: &DryRun) -> String {
                     estimate.user_calls
                 ));
             }
+            if let Some(selections) = &estimate.selections {
+                let calls = usize::try_from(selections.calls).unwrap_or(usize::MAX);
+                text.push_str(&format!(
+                    "`{}` selects an agent at most {}; its tokens come in addition\n",
+                    selections.model,
+                    format::count(calls, "time")
+                ));
+            }
             if let Some(answers) = estimate.loop_answers {
                 text.push_str(&format!(
                     "the quality loop asks for up to {answers} answers to each case; an estimate from lengths has only the first\n"
@@ -85,6 +93,7 @@ pub(crate) fn dry_run_json(dry: &DryRun) -> Value {
             "basis": estimate.basis,
             "judge_calls": estimate.judge_calls,
             "user_calls": estimate.user_calls,
+            "selections": estimate.selections.as_ref().map(|it| json!({"model": it.model, "calls": it.calls})),
             "loop_answers": estimate.loop_answers,
             "reranked": reranked,
         })

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use super::loop_report;
 use holodeck::{
-    RoutedPlan,
+    PlannedQuestion, RoutedPlan,
     model::ExecutorKind,
-    orchestrator::{AttemptDetails, Execution, GateState, SelectedBy},
+    orchestrator::{AttemptDetails, Execution, GateResult, GateState, SelectedBy, Selection},
     reports::format,
 };
 
@@ -65,20 +65,14 @@ pub(crate) fn attempt(details: &AttemptDetails, command: &str) -> String {
         let parts: Vec<String> = parts.map(|(name, score)| format!("{name} {score:.2}")).collect();
         if !parts.is_empty() {
             line(&mut text, "", &format!("  {}", parts.join(" · ")));
-        } else if selection.selected_by == SelectedBy::Command {
+        } else if matches!(selection.selected_by, SelectedBy::Command | SelectedBy::Model) {
             line(&mut text, "", &format!("  {}", selection.reason));
         }
     }
-    let gates = details.gates.iter().map(|gate| {
-        let name = gate.gate.as_str();
-        let reason = gate.reason.as_deref().unwrap_or_default();
-        match gate.state {
-            GateState::Passed => format!("{name} ✓"),
-            GateState::Forced => format!("{name} forced ({reason})"),
-            GateState::Refused => format!("{name} ✗ ({reason})"),
-        }
-    });
-    line(&mut text, "gates", &gates.collect::<Vec<_>>().join(" · "));
+    if let Some(problem) = details.selection.as_ref().and_then(fallback) {
+        line(&mut text, "", &format!("  {problem}"));
+    }
+    line(&mut text, "gates", &gates(&details.gates));
     let is_refused = details.gates.iter().any(|gate| gate.state == GateState::Refused);
     if let Some(reason) = attempt.fallback_reason.as_deref().filter(|_| !is_refused) {
         line(&mut text, "failed", reason);
@@ -93,8 +87,48 @@ pub(crate) fn attempt(details: &AttemptDetails, command: &str) -> String {
     format::printable(&text).into_owned()
 }
 
+/// Says that the words of a task selected, because the answer of the model was not usable.
+pub(crate) fn fallback(selection: &Selection) -> Option<String> {
+    let note = selection.asked.as_ref()?.fallback()?;
+    Some(format::one_line(&note, 400))
+}
+
+fn gates(gates: &[GateResult]) -> String {
+    let gates = gates.iter().map(|gate| {
+        let name = gate.gate.as_str();
+        let reason = gate.reason.as_deref().unwrap_or_default();
+        match gate.state {
+            GateState::Passed => format!("{name} ✓"),
+            GateState::Forced => format!("{name} forced ({reason})"),
+            GateState::Refused => format!("{name} ✗ ({reason})"),
+        }
+    });
+    gates.collect::<Vec<_>>().join(" · ")
+}
+
+/// The question on which a plan depends.
+fn planned_question(planned: &PlannedQuestion, command: &str) -> String {
+    let mut text = String::new();
+    let question = &planned.question;
+    let asks = format!(
+        "{command} → asks `{}` which of {} fits; nothing was asked",
+        question.model,
+        format::count(question.agents, "agent")
+    );
+    line(&mut text, "routing", &asks);
+    line(&mut text, "gates", &gates(&planned.gates));
+    line(&mut text, "executor", "that of the answer");
+    let tokens = format::tokens(planned.usage.total_tokens);
+    let cost = planned.cost_usd.map_or_else(|| "no price known".to_owned(), |cost| format!("${cost:.4}"));
+    line(&mut text, "estimate", &format!("{tokens} tokens · {cost} for the question alone"));
+    text
+}
+
 /// A plan for `--dry-run`.
 pub(crate) fn routing_plan(plan: &RoutedPlan, command: &str) -> String {
+    if let Some(question) = &plan.question {
+        return format::printable(&planned_question(question, command)).into_owned();
+    }
     let mut text = plan
         .sdk
         .as_ref()

@@ -56,6 +56,7 @@ mod matrix;
 mod mcp;
 mod messages;
 mod mocks;
+mod model_selection;
 mod outputs;
 mod processes;
 mod project;

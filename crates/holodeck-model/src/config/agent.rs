@@ -83,6 +83,21 @@ impl Agent {
         self.quality_loop.as_ref().filter(|config| config.enabled)
     }
 
+    /// The model that chooses the specialist agent of a task, and where the YAML has it; `None` if none is asked.
+    pub fn selecting_model(&self) -> Option<(&'static str, &ModelConfig)> {
+        let routing = self.routing.as_ref()?;
+        routing.asked_agents()?;
+        Some(match &routing.model {
+            Some(model) => ("routing.model", model),
+            None => ("model", &self.model),
+        })
+    }
+
+    /// Whether a case needs neither an answer nor a model: it checks only the selection, and nobody is asked for it.
+    pub fn asks_nobody(&self, case: &TestCase) -> bool {
+        case.checks_only_selection() && self.selecting_model().is_none()
+    }
+
     /// The metrics that judge a turn: those of the turn, else of its case, else of the agent.
     pub fn metrics_for<'a>(&'a self, case: &'a TestCase, turn: Option<&'a Turn>) -> &'a [MetricConfig] {
         if case.checks_only_selection() {

@@ -23,12 +23,21 @@ pub struct RoutingConfig {
     pub chain: Vec<ExecutorKind>,
     /// The specialist agents.
     pub agents: Option<AgentsConfig>,
+    /// The model that `algorithm: model` asks which agent fits; the agent's own if absent.
+    pub model: Option<super::ModelConfig>,
     /// Skills that execute commands.
     pub skills: Option<SkillsConfig>,
     /// The last resort for a command that no other executor runs.
     pub legacy: Option<LegacyConfig>,
     /// When another executor takes over.
     pub fallback: FallbackConfig,
+}
+
+impl RoutingConfig {
+    /// The specialist agents, if a model is asked which of them fits.
+    pub fn asked_agents(&self) -> Option<&AgentsConfig> {
+        self.agents.as_ref().filter(|agents| agents.algorithm.asks())
+    }
 }
 
 impl Default for RoutingConfig {
@@ -39,6 +48,7 @@ impl Default for RoutingConfig {
             min_confidence: 0.5,
             chain: vec![ExecutorKind::Sdk, ExecutorKind::Skills, ExecutorKind::Legacy],
             agents: None,
+            model: None,
             skills: None,
             legacy: None,
             fallback: FallbackConfig::default(),
@@ -130,18 +140,27 @@ pub enum SelectionAlgorithm {
     /// By triggers and other words of the task, with weights that can be set.
     #[serde(rename = "keyword-v1")]
     KeywordV1,
+    /// A model chooses among the names and descriptions.
+    #[serde(rename = "model")]
+    Model,
 }
 
 impl SelectionAlgorithm {
     /// All of them, in the order of the documentation.
-    pub const ALL: &'static [Self] = &[Self::SearchV2, Self::KeywordV1];
+    pub const ALL: &'static [Self] = &[Self::SearchV2, Self::KeywordV1, Self::Model];
 
     /// The name as written in YAML.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SearchV2 => "search-v2",
             Self::KeywordV1 => "keyword-v1",
+            Self::Model => "model",
         }
+    }
+
+    /// Whether it asks a model about each task.
+    pub fn asks(self) -> bool {
+        matches!(self, Self::Model)
     }
 }
 

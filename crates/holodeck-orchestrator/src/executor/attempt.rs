@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{AttemptDetails, Refined};
 use crate::{
-    LoopOutput, Selection,
+    LoopOutput, Selection, SelectionQuestion,
     chain::mark_truncation,
     evidence::check_evidence,
     gates::{Gates, Refusal},
@@ -31,6 +31,8 @@ pub(super) enum End {
     Refused(Refusal),
     /// The gates are passed; nothing was run.
     WouldRun,
+    /// It is not known which agent is selected, because nothing was to be asked.
+    WouldAsk(SelectionQuestion),
     /// The model's side answered with an error.
     ErrorMessage(String),
     /// Something kept the model from answering.
@@ -45,6 +47,12 @@ pub(super) enum End {
         messages: usize,
         refined: Option<Box<Refined>>,
     },
+}
+
+impl From<Refusal> for End {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
 }
 
 /// The class of an error of a recording that has no answer.
@@ -92,7 +100,7 @@ impl Progress {
             mcp_context: None,
             usage_metadata: self.usage,
         };
-        let (mut assessment, mut report) = (None, None);
+        let (mut assessment, mut report, mut question) = (None, None, None);
         match end {
             End::Refused(Refusal { gate, reason }) => {
                 attempt.routing_decision = gate.refusal();
@@ -103,6 +111,12 @@ impl Progress {
                 attempt.routing_decision = RoutingDecision::SdkExecuted;
                 attempt.should_fallback = false;
                 attempt.termination_reason = None;
+            }
+            End::WouldAsk(asked) => {
+                attempt.routing_decision = RoutingDecision::SelectionDeclined;
+                attempt.termination_reason = None;
+                attempt.fallback_reason = Some(format!("nothing was asked; `{}` would decide", asked.model));
+                question = Some(asked);
             }
             End::ErrorMessage(reason) => {
                 attempt.routing_decision = RoutingDecision::SdkErrorMessage;
@@ -154,6 +168,7 @@ impl Progress {
             attempt,
             gates: self.gates.results().to_vec(),
             selection: self.selection.clone(),
+            question,
             assessment,
             report,
             side_effects: watch.side_effects(),

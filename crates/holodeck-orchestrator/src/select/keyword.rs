@@ -148,6 +148,7 @@ impl KeywordSelector {
             reason: format!("highest score: {}", shown.join(", ")),
             breakdown,
             ranked_alternatives: alternatives.collect(),
+            asked: None,
         }
     }
 }

@@ -24,6 +24,10 @@ impl AgentSelector {
         };
         found.bad_globs();
         self.find_shared_commands(&mut found);
+        if self.is_fallback {
+            // A model reads names and descriptions: words decide neither who can be routed nor who is alike.
+            return found.diagnostics;
+        }
         match &self.algorithm {
             Algorithm::Keyword(selector) => selector.review(self.least, &mut found),
             Algorithm::Search(selector) => selector.review(self.least, &mut found),

@@ -2,7 +2,7 @@
 
 use holodeck_model::RoutingDecision;
 
-use super::{PLAIN_COMMAND, SelectedBy, Selection, SelectionTask, Selector, terms::telling_words};
+use super::{AgentSelector, AskedModel, PLAIN_COMMAND, SelectedBy, Selection, SelectionTask, terms::telling_words};
 
 /// How many words a refusal offers as a trigger.
 const OFFERED: usize = 2;
@@ -42,14 +42,24 @@ impl Route {
 }
 
 impl RouteRules {
-    /// The route of a task. The gates of the machine count as open: the backend, and variables of the environment.
+    /// The route of a task by its words. The gates of the machine count as open: the backend, and variables of the
+    /// environment.
     pub fn route(
         &self,
-        selector: &dyn Selector,
+        selector: &AgentSelector,
         task: &SelectionTask,
         has_definition: impl FnOnce(&str) -> bool,
     ) -> Route {
-        let selection = selector.select(task);
+        self.route_selection(selector.select(task), task, has_definition)
+    }
+
+    /// The route of a task with this selection, through the same gates.
+    pub fn route_selection(
+        &self,
+        selection: Selection,
+        task: &SelectionTask,
+        has_definition: impl FnOnce(&str) -> bool,
+    ) -> Route {
         let agent = selection.agent.as_deref();
         let gates = [
             (RoutingDecision::SdkNotEnabled, self.refuse_all()),
@@ -135,8 +145,11 @@ impl RouteRules {
         } else {
             format!("`commands: [{command}]`")
         };
+        let asked = selection.asked.as_ref().and_then(AskedModel::fallback);
+        let asked = asked.map_or_else(String::new, |note| format!(" ({note})"));
         Some(format!(
-            "the confidence of `{agent}` is {confidence:.2}, {needed}; add {line} to its file, or lower `min_confidence`"
+            "the confidence of `{agent}` is {confidence:.2}, {needed}{asked}; add {line} to its file, or lower \
+             `min_confidence`"
         ))
     }
 }

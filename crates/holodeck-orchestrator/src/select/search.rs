@@ -216,6 +216,7 @@ impl SearchSelector {
             reason,
             breakdown: totals.breakdown(),
             ranked_alternatives: alternatives.collect(),
+            asked: None,
         }
     }
 

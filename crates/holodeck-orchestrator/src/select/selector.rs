@@ -1,10 +1,12 @@
-//! Selects with the algorithm of the configuration. A command that an agent declares decides before any of them.
+//! Selects with the words of a task by the algorithm of the configuration. A command that an agent declares decides before
+//! any of them.
 
+use async_trait::async_trait;
 use holodeck_model::{AgentsConfig, SelectionAlgorithm, Tier};
 
 use super::{
-    PLAIN_COMMAND, RankedAgent, ScoredAgent, SelectedBy, Selection, SelectionTask, Selector, globs::Globs,
-    keyword::KeywordSelector, search::SearchSelector,
+    Asking, PLAIN_COMMAND, RankedAgent, ScoredAgent, SelectError, Selected, SelectedBy, Selection, SelectionTask,
+    Selector, globs::Globs, keyword::KeywordSelector, search::SearchSelector,
 };
 use crate::AgentRegistry;
 
@@ -19,6 +21,8 @@ pub struct AgentSelector {
     /// The agents that declare commands, sorted by name; without those that are excluded.
     pub(super) declared: Vec<Declared>,
     pub(super) least: f64,
+    /// Whether the words only select if a model that is asked does not.
+    pub(super) is_fallback: bool,
 }
 
 /// How agents are scored.
@@ -37,7 +41,8 @@ pub(super) struct Declared {
 }
 
 impl AgentSelector {
-    /// A selector for these agents, of which `min_confidence` is needed.
+    /// A selector for these agents, of which `min_confidence` is needed. For an algorithm that asks a model it is what selects
+    /// if the answer is not usable: `search-v2`; see [`ModelSelector`](super::ModelSelector).
     pub fn new(registry: &AgentRegistry, config: &AgentsConfig, min_confidence: f64) -> Self {
         let docs = registry
             .agents()
@@ -57,7 +62,7 @@ impl AgentSelector {
             SelectionAlgorithm::KeywordV1 => {
                 Algorithm::Keyword(Box::new(KeywordSelector::new(registry, config)))
             }
-            SelectionAlgorithm::SearchV2 => {
+            SelectionAlgorithm::SearchV2 | SelectionAlgorithm::Model => {
                 Algorithm::Search(Box::new(SearchSelector::new(registry, config, min_confidence)))
             }
         };
@@ -65,6 +70,18 @@ impl AgentSelector {
             algorithm,
             declared,
             least: min_confidence,
+            is_fallback: config.algorithm.asks(),
+        }
+    }
+
+    /// The selection for `task` by its words. It is the same on every platform.
+    pub fn select(&self, task: &SelectionTask) -> Selection {
+        if let Some(selection) = self.select_declared(&task.command) {
+            return selection;
+        }
+        match &self.algorithm {
+            Algorithm::Keyword(selector) => selector.select(task),
+            Algorithm::Search(selector) => selector.select(task),
         }
     }
 
@@ -94,7 +111,7 @@ impl AgentSelector {
     }
 
     /// The first agent by name that declares the command of the task.
-    fn select_declared(&self, command: &str) -> Option<Selection> {
+    pub(super) fn select_declared(&self, command: &str) -> Option<Selection> {
         let command = command.trim().to_lowercase();
         if command.is_empty() || command == PLAIN_COMMAND {
             return None;
@@ -126,14 +143,9 @@ impl AgentSelector {
     }
 }
 
+#[async_trait]
 impl Selector for AgentSelector {
-    fn select(&self, task: &SelectionTask) -> Selection {
-        if let Some(selection) = self.select_declared(&task.command) {
-            return selection;
-        }
-        match &self.algorithm {
-            Algorithm::Keyword(selector) => selector.select(task),
-            Algorithm::Search(selector) => selector.select(task),
-        }
+    async fn select(&self, task: &SelectionTask, _: &Asking<'_>) -> Result<Selected, SelectError> {
+        Ok(Self::select(self, task).into())
     }
 }

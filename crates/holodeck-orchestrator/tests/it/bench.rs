@@ -11,8 +11,8 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_orchestrator::{
-    AgentChoice, ExecuteOptions, ExecutorCall, ExecutorFailure, ExecutorOutput, FacadeSettings, KnownTools,
-    LegacyExecutor, ReadyAgent, SdkExecutor, SdkSettings, Selection, SelectionTask, Selector, SkillsRuntime,
+    AgentChoice, Asking, ExecuteOptions, ExecutorCall, ExecutorFailure, ExecutorOutput, FacadeSettings, KnownTools,
+    LegacyExecutor, ReadyAgent, SdkExecutor, SdkSettings, SelectError, Selected, Selection, SelectionTask, Selector, SkillsRuntime,
     Specialists, TelemetryRecord, TelemetrySink,
     api::{AgentBackend, BackendError},
     model::{Command, CommandContext, ExecutionAttempt},
@@ -74,9 +74,10 @@ pub(crate) fn ready(backend: Arc<dyn AgentBackend>, tools: KnownTools) -> ReadyA
 /// Always selects the same agent.
 pub(crate) struct Fixed(pub(crate) Selection);
 
+#[async_trait]
 impl Selector for Fixed {
-    fn select(&self, _task: &SelectionTask) -> Selection {
-        self.0.clone()
+    async fn select(&self, _task: &SelectionTask, _: &Asking<'_>) -> Result<Selected, SelectError> {
+        Ok(self.0.clone().into())
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use holodeck_orchestrator::{
-    AgentChoice, ExecuteOptions, SelectedBy, Selection, SelectionTask, Selector,
+    AgentChoice, Asking, ExecuteOptions, SelectError, Selected, SelectedBy, Selection, SelectionTask, Selector,
     api::BackendError,
     model::{RoutingDecision, TerminationReason},
 };
@@ -284,8 +285,9 @@ async fn a_missing_program_is_unavailable_also_with_force() {
 
 struct Panicking;
 
+#[async_trait]
 impl Selector for Panicking {
-    fn select(&self, _task: &SelectionTask) -> Selection {
+    async fn select(&self, _task: &SelectionTask, _: &Asking<'_>) -> Result<Selected, SelectError> {
         panic!("the selector is broken");
     }
 }

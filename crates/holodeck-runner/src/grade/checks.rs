@@ -330,6 +330,10 @@ pub(super) fn check_agent(
             "no specialist agent was selected when this case ran, so `expected_agent` cannot be checked";
         return (None, failure(text.to_owned()));
     };
+    if let Some(reason) = route.unselected.as_ref().filter(|_| expected.is_none()) {
+        let text = format!("that no agent fits cannot be checked: none was selected or declined ({reason})");
+        return (None, failure(text));
+    }
     if route.fits(expected) {
         return (Some(true), None);
     }

@@ -341,8 +341,9 @@ impl<'a> Parts<'a> {
                 self.add_value(format!("variable {name}"), value.expose_secret().into());
             }
         }
-        // Embedders and the models of tools read it too.
-        let models = json!([config.model, config.tools, config.embedding_provider]).to_string();
+        // Embedders, the models of tools and the one that selects agents read it too.
+        let selector = config.selecting_model().map(|(_, model)| model);
+        let models = json!([config.model, config.tools, config.embedding_provider, selector]).to_string();
         if models.contains(r#""provider":"openai""#) {
             self.add_value(
                 format!("variable {OPENAI_BASE_URL}"),

@@ -37,6 +37,8 @@ pub(crate) enum ModelRole {
     LoopJudge,
     /// Plays the user of a case.
     SimulatedUser,
+    /// Chooses the specialist agent of a message.
+    AgentSelector,
     /// Answers for a prompt tool.
     PromptTool,
     /// Orders the results of a search.
@@ -51,8 +53,9 @@ pub(crate) enum ModelRole {
 
 impl ModelRole {
     /// All whose calls cost what a run reports.
-    pub(crate) const PRICED: [Self; 7] = [
+    pub(crate) const PRICED: [Self; 8] = [
         Self::Own,
+        Self::AgentSelector,
         Self::Judge,
         Self::LoopJudge,
         Self::SimulatedUser,
@@ -63,8 +66,9 @@ impl ModelRole {
     /// Those that take part in the answer to a message.
     pub(crate) const OF_TURNS: [Self; 3] = [Self::Own, Self::PromptTool, Self::Reranker];
     /// Those without which an agent cannot be opened.
-    pub(crate) const OF_AGENT: [Self; 6] = [
+    pub(crate) const OF_AGENT: [Self; 7] = [
         Self::Own,
+        Self::AgentSelector,
         Self::PromptTool,
         Self::Reranker,
         Self::RerankServer,
@@ -91,6 +95,7 @@ impl fmt::Display for ModelRole {
             Self::Own => "model",
             Self::Judge | Self::LoopJudge => "judge",
             Self::SimulatedUser => "simulated user",
+            Self::AgentSelector => "selector of agents",
             Self::PromptTool => "model of a prompt tool",
             Self::Reranker | Self::RerankServer => "reranker",
             Self::ContextWriter => "writer of contexts",
@@ -128,6 +133,7 @@ impl Inventory {
         finder.add(ModelRole::Own, OWN_MODEL.to_owned(), &agent.config.model, "");
         finder.add_judges(planned);
         if planned.is_none_or(|planned| !planned.is_empty()) {
+            finder.add_selector();
             finder.add_loop();
             finder.add_tools();
         }
@@ -270,6 +276,12 @@ impl Finder<'_> {
                 judge.model.as_ref(),
                 "quality_loop",
             );
+        }
+    }
+
+    fn add_selector(&mut self) {
+        if let Some((pointer, model)) = self.agent.config.selecting_model() {
+            self.add(ModelRole::AgentSelector, pointer.to_owned(), model, "routing");
         }
     }
 

@@ -15,7 +15,7 @@ use holodeck_yaml::{Load, LoadedAgent, load_agent_doc};
 
 use crate::commands::skills::skill_tools;
 
-pub use cases::{Abstention, Confusion, RoutingReport, RoutingResult, evaluate_routing};
+pub use cases::{Abstention, AskedTotal, Confusion, RoutingReport, RoutingResult, TaskRouting};
 pub use snapshot::snapshot_files;
 
 /// At most this number of diagnostics of agents is kept: there may be thousands of files.
@@ -47,7 +47,8 @@ pub struct LoadedAgents {
 }
 
 impl LoadedAgents {
-    /// A selector for the agents.
+    /// A selector for the agents by the words of a task. With an algorithm that asks a model it is only what selects if the
+    /// answer is not usable.
     pub fn selector(&self) -> AgentSelector {
         AgentSelector::new(&self.registry, &self.config, self.rules.min_confidence)
     }
@@ -96,8 +97,13 @@ impl LoadedAgents {
             let verb = if parts.len() == 1 { "has" } else { "have" };
             let message = format!("agent `{}`: {} {verb} no effect", doc.name, parts.join(" and "));
             let diagnostic = Diagnostic::warning(Code::NoEffect, message).at(doc.places.name.clone());
+            let counts = if self.config.algorithm.asks() {
+                "the name and the `description`"
+            } else {
+                "the words of `triggers`"
+            };
             Some(diagnostic.with_help(format!(
-                "it acts with `algorithm: keyword-v1`; with `{}` the words of `triggers` count",
+                "it acts with `algorithm: keyword-v1`; with `{}` {counts} count",
                 self.config.algorithm.as_str()
             )))
         });

@@ -1,6 +1,7 @@
 //! Commands: an agent with `routing:` or `quality_loop:`, ready to execute them.
 
 mod account;
+pub(crate) mod chooser;
 mod executor;
 mod legacy;
 mod open;
@@ -37,7 +38,7 @@ pub use account::execution_json;
 pub(crate) use executor::ExecutorError;
 pub use legacy::MAX_DELEGATION;
 pub(crate) use legacy::check_delegation;
-pub use plan::RoutedPlan;
+pub use plan::{PlannedQuestion, RoutedPlan};
 pub use record::LOOP_STEP;
 pub(crate) use router::task_router;
 pub use settings::RoutingOverrides;

@@ -2,7 +2,7 @@
 //!
 //! Must not call a model, start a server or change a file.
 
-use holodeck_model::{ResolvedAgent, TokenUsage};
+use holodeck_model::{PLAIN_COMMAND, ResolvedAgent, TokenUsage};
 use holodeck_orchestrator::LoopRules;
 use holodeck_runner::Plan;
 use holodeck_runs::{AgentRuns, CaseTrials, Journal};
@@ -41,11 +41,23 @@ pub struct Estimate {
     pub judge_calls: u64,
     /// Calls of models that play users, at most; their tokens and cost come in addition.
     pub user_calls: u64,
+    /// The model that selects specialists, with its calls, at most; their tokens and cost come in addition.
+    pub selections: Option<PlannedSelections>,
     /// The quality loop may ask for this number of answers to a case; the further ones and scoring come in addition,
     /// unless the basis is a run that has them.
     pub loop_answers: Option<u32>,
     /// The tools whose every search asks a chat model to rerank. How often the agent searches is not known.
     pub reranked: Vec<RerankedTool>,
+}
+
+/// The calls of a model that selects specialists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PlannedSelections {
+    /// The model.
+    pub model: String,
+    /// One call for each message that is routed, at most: a declared command needs none.
+    pub calls: u64,
 }
 
 /// A tool whose search results a chat model reranks, with one call for each search.
@@ -96,6 +108,7 @@ pub(crate) fn estimate(
         basis,
         judge_calls: judges::least_calls(agent, plan.cases.iter().copied()),
         user_calls: most_user_calls(agent, plan, trials),
+        selections: selections(agent, plan, trials),
         loop_answers: agent
             .config
             .enabled_loop()
@@ -112,11 +125,37 @@ fn count_asking(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> u6
             .config
             .test_cases
             .get(*index)
-            .is_some_and(|case| !case.checks_only_selection());
+            .is_some_and(|case| !agent.config.asks_nobody(&case));
         let count = trials.get(place).map_or(1, |trials| u64::from(trials.count));
         if asks { count } else { 0 }
     });
     counts.sum()
+}
+
+/// One question for each message that is routed.
+fn selections(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> Option<PlannedSelections> {
+    let (_, model) = agent.config.selecting_model()?;
+    let routing = agent.config.routing.as_ref().filter(|routing| routing.enabled)?;
+    let mut commands = routing.commands.iter();
+    let routes_plain = commands.any(|command| command.trim().eq_ignore_ascii_case(PLAIN_COMMAND));
+    let plain = u64::from(routes_plain);
+    let planned = plan.cases.iter().enumerate();
+    let calls = planned.filter_map(|(place, planned)| {
+        let case = agent.config.test_cases.get(*planned)?;
+        let of = |command: &Option<String>| if command.is_some() { 1 } else { plain };
+        let messages: u64 = match &case.user {
+            Some(user) => of(&case.command) + plain * u64::from(user.max_turns).saturating_sub(1),
+            None if case.turns.is_empty() => of(&case.command),
+            None => case.turns.iter().map(|turn| of(&turn.command)).sum(),
+        };
+        let count = trials.get(place).map_or(1, |trials| u64::from(trials.count));
+        Some(messages * count)
+    });
+    let calls = calls.sum();
+    (calls > 0).then(|| PlannedSelections {
+        model: model.name.clone(),
+        calls,
+    })
 }
 
 fn reranked(agent: &ResolvedAgent, plan: &Plan) -> Vec<RerankedTool> {
@@ -173,7 +212,7 @@ fn from_lengths(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> (T
         let Some(case) = agent.config.test_cases.get(*planned) else {
             continue;
         };
-        if case.checks_only_selection() {
+        if agent.config.asks_nobody(&case) {
             continue;
         }
         let single = case.input.iter().map(String::as_str);

@@ -15,7 +15,7 @@ use holodeck_backend_openai::HttpModelCalls;
 use holodeck_cassette::{Cassette, Replayer};
 use holodeck_http::{HttpClient, HttpOptions, SseDecoder, decode_sse};
 use holodeck_model::{AgentsConfig, Env, MemoryFiles, Redactor};
-use holodeck_orchestrator::{AgentRegistry, AgentSelector, SelectionTask, Selector as _};
+use holodeck_orchestrator::{AgentRegistry, AgentSelector, SelectionTask};
 use holodeck_runs::Journal;
 use holodeck_yaml::{Load, load_agent, load_agent_doc};
 use serde_json::json;

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 
 use holodeck::{
-    LoadedAgents, RoutingReport, evaluate_routing, load_task_file,
+    LoadedAgents, RoutingReport, load_task_file,
     model::{RoutingCase, SelectionAlgorithm},
     runs::ExitCode,
 };
 use serde_json::{Value, json};
 
-use super::PlaceArgs;
+use super::{Found, PlaceArgs};
 use crate::{
+    command::build_runtime,
     failure::{Failure, Problem},
     render::{self, DiagnosticFilter},
     terminal::{Terminal, Verbosity},
@@ -27,6 +28,9 @@ pub(super) struct EvalArgs {
     /// Route by these algorithms instead of the one of the agent file, and compare them (separated by commas).
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_algorithm)]
     algorithm: Vec<SelectionAlgorithm>,
+    /// Ask the model that selects, if an algorithm asks one; the report has what that cost.
+    #[arg(long)]
+    live: bool,
 }
 
 pub(super) fn run(place: &PlaceArgs, args: &EvalArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
@@ -51,7 +55,7 @@ pub(super) fn run(place: &PlaceArgs, args: &EvalArgs, terminal: &mut Terminal) -
             .with_hint("`holodeck agents list` shows the agents")
             .into());
     }
-    let reports = reports(&found.agents, &args.algorithm, &cases);
+    let reports = reports(place, args, &found, &cases)?;
     let least = args.min_top1;
     let missed = least.is_some_and(|least| reports.iter().any(|report| report.top1 < least));
     if place.json {
@@ -75,25 +79,57 @@ pub(super) fn run(place: &PlaceArgs, args: &EvalArgs, terminal: &mut Terminal) -
     })
 }
 
-/// One report for each algorithm; without any, for that of the agents.
+/// One report for each algorithm; without any, for that of the agents. Nothing is asked before it is known that everything can
+/// be.
 fn reports(
-    agents: &LoadedAgents,
-    algorithms: &[SelectionAlgorithm],
+    place: &PlaceArgs,
+    args: &EvalArgs,
+    found: &Found,
     cases: &[RoutingCase],
-) -> Vec<RoutingReport> {
+) -> Result<Vec<RoutingReport>, Failure> {
+    let mut algorithms = args.algorithm.clone();
     if algorithms.is_empty() {
-        return vec![evaluate_routing(agents, cases)];
+        algorithms.push(found.agents.config.algorithm);
     }
-    let mut seen = Vec::new();
+    let mut agents: Vec<LoadedAgents> = Vec::new();
     for algorithm in algorithms {
-        if !seen.contains(algorithm) {
-            seen.push(*algorithm);
+        if !agents.iter().any(|known| known.config.algorithm == algorithm) {
+            agents.push(found.agents.with_algorithm(algorithm));
         }
     }
-    let reports = seen
-        .into_iter()
-        .map(|algorithm| evaluate_routing(&agents.with_algorithm(algorithm), cases));
-    reports.collect()
+    let mut routings = Vec::new();
+    for agents in &agents {
+        let routing = found.routing(place, agents)?;
+        if let Some(question) = routing.question_of_cases(cases) {
+            if !args.live {
+                return Err(place.refuse_question(&question, &args.words()).into());
+            }
+            routing.check().map_err(|error| place.subject().open(error))?;
+        }
+        routings.push(routing);
+    }
+    build_runtime()?.block_on(async {
+        let mut reports = Vec::new();
+        for routing in &routings {
+            let report = routing.evaluate(cases).await;
+            let closed = routing.close().await;
+            reports.push(report.map_err(|error| Problem::execution(error.to_string()))?);
+            closed.map_err(|error| Problem::execution(error.to_string()))?;
+        }
+        Ok(reports)
+    })
+}
+
+impl EvalArgs {
+    /// The words of the command after `agents`, for a hint.
+    fn words(&self) -> String {
+        let cases = format!("eval {}", self.cases.display());
+        if self.algorithm.is_empty() {
+            return cases;
+        }
+        let named = self.algorithm.iter().map(|algorithm| algorithm.as_str());
+        format!("{cases} --algorithm {}", named.collect::<Vec<_>>().join(","))
+    }
 }
 
 fn reports_json(reports: &[RoutingReport], missed: bool) -> Value {

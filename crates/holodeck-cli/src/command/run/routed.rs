@@ -354,6 +354,11 @@ impl Run<'_> {
                 self.terminal.write_message(&render::loop_report(report));
             }
         }
+        let selection = execution.attempt.as_ref().and_then(|details| details.selection.as_ref());
+        if let Some(note) = selection.and_then(render::fallback) {
+            let note = format!("note: {note}\n");
+            self.terminal.write_message(&format::printable(&note));
+        }
         self.terminal.write_message(&render::observed(execution));
     }
 

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use holodeck_model::{AgentDoc, AgentsConfig, RoutingConfig};
 
-use crate::{AgentRegistry, AgentSelector, SelectedBy, Selection, SelectionTask, Selector as _};
+use crate::{AgentRegistry, AgentSelector, SelectedBy, Selection, SelectionTask};
 
 #[derive(serde::Deserialize)]
 struct Row {

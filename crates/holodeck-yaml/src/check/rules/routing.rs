@@ -15,9 +15,11 @@ pub(super) fn check_routing(rules: &mut Rules<'_>, agent: &View) {
     let Some(routing) = rules.child(agent, "routing") else {
         return;
     };
-    if let Some(agents) = rules.child(&routing, "agents") {
-        check_agents(rules, &agents);
+    let agents = rules.child(&routing, "agents");
+    if let Some(agents) = &agents {
+        check_agents(rules, agents);
     }
+    check_selecting_model(rules, &routing, agents.as_ref());
     check_chain(rules, &routing);
     check_chat_commands(rules, &routing);
     if let Some(skills) = rules.child(&routing, "skills") {
@@ -142,6 +144,24 @@ fn check_algorithm(rules: &mut Rules<'_>, agents: &View, directories: &[View]) {
     }
     for directory in directories {
         rules.warn_no_effect(directory, "core", KEYWORD_ONLY);
+    }
+}
+
+/// The model that selects is asked by one algorithm only.
+fn check_selecting_model(rules: &mut Rules<'_>, routing: &View, agents: Option<&View>) {
+    let Some(model) = rules.child(routing, "model") else {
+        return;
+    };
+    super::model::check_model(rules, &model);
+    let asks = agents.is_some_and(|agents| {
+        // A name that is none has an error of its own.
+        let named = rules.text(agents, "algorithm");
+        let known = |named: &str| SelectionAlgorithm::ALL.iter().find(|known| known.as_str() == named);
+        named.is_some_and(|named| known(named).is_none_or(|algorithm| algorithm.asks()))
+    });
+    if !asks {
+        let why = "it is asked with `algorithm: model` in `routing.agents`";
+        rules.warn_no_effect(routing, "model", why);
     }
 }
 

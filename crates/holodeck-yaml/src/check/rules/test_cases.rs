@@ -1,6 +1,6 @@
 //! Checks test cases and turns.
 
-use holodeck_model::{Code, Diagnostic, StandardMetricName, ToolNames, closest, printable};
+use holodeck_model::{Code, Diagnostic, PLAIN_COMMAND, StandardMetricName, ToolNames, closest, printable};
 
 use super::{
     Rules, View,
@@ -9,7 +9,7 @@ use super::{
     model::check_model,
     names::{check_name, tool_names},
 };
-use crate::yaml::NodeId;
+use crate::yaml::{NodeId, Place};
 
 /// The fields that belong in the turns if there are turns.
 const PER_TURN: [&str; 9] = [
@@ -107,7 +107,33 @@ fn check_expected_agent(rules: &mut Rules<'_>, agent: &View, case: &View) {
             .with_help(help);
         let place = entry.key_place;
         rules.add(place, diagnostic);
+    } else {
+        let place = entry.key_place;
+        warn_of_unrouted(rules, agent, case, place);
     }
+}
+
+/// The question of a case whose agent is checked must be routed: otherwise no agent is selected for it.
+fn warn_of_unrouted(rules: &mut Rules<'_>, agent: &View, case: &View, place: Place) {
+    let Some(routing) = rules.child(agent, "routing") else {
+        return;
+    };
+    let turns = rules.list(case, "turns");
+    let question = turns.first().unwrap_or(case);
+    let mut routed = rules.texts(&routing, "commands").into_iter();
+    let is_plain = |known: &str| known.trim().eq_ignore_ascii_case(PLAIN_COMMAND);
+    if rules.has(question, "command") || routed.any(|(_, known)| is_plain(known)) {
+        return;
+    }
+    let message = format!(
+        "`expected_agent`{} cannot be met: its question is the command `{PLAIN_COMMAND}`, which is not in \
+         `routing.commands`",
+        rules.owner_suffix(case)
+    );
+    let diagnostic = Diagnostic::warning(Code::InconsistentValues, message)
+        .about(case.path.pointer(Some("expected_agent")))
+        .with_help("add `run` to `routing.commands`, or give the case a `command`");
+    rules.add(place, diagnostic);
 }
 
 /// A question can only be a command that may be routed: nothing would execute another one.

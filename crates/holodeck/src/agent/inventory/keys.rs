@@ -11,7 +11,8 @@ use super::{Inventory, ModelRole, UsedModel, is_same};
 /// Checks whether there is a credential for each model that is not the agent's own.
 pub(crate) fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     let inventory = Inventory::new(agent, None);
-    let groups: [&[ModelRole]; 6] = [
+    let groups: [&[ModelRole]; 7] = [
+        &[ModelRole::AgentSelector],
         &ModelRole::JUDGES,
         &[ModelRole::SimulatedUser],
         &[ModelRole::Reranker, ModelRole::RerankServer],

@@ -90,6 +90,9 @@ pub(super) fn record_of_attempt(context: &CommandContext, details: &AttemptDetai
             .as_ref()
             .is_some_and(|selection| selection.selected_by == SelectedBy::Default),
         reason: attempt.fallback_reason.clone(),
+        selection_problem: selection
+            .as_ref()
+            .and_then(|selection| selection.asked.as_ref()?.problem.clone()),
         ..record_of_nothing(context)
     }
 }

@@ -10,8 +10,8 @@ use std::{
 use holodeck_backend_api::Occasion;
 use holodeck_model::{Env, Redactor, SideEffectGate};
 use holodeck_orchestrator::{
-    AgentChoice, FacadeSettings, JsonLines, LoopRules, QualityLoop, Refiner, SdkExecutor, SdkSettings,
-    Selector, Skills, SkillsRuntime, Specialists, TelemetryRecord, TelemetrySink, selection_task,
+    AgentChoice, AgentSelector, FacadeSettings, JsonLines, LoopRules, QualityLoop, Refiner, SdkExecutor,
+    SdkSettings, Skills, SkillsRuntime, Specialists, TelemetryRecord, TelemetrySink, selection_task,
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_yaml::{LoadedAgent, Places};
@@ -19,6 +19,7 @@ use tokio::sync::{Mutex, OnceCell};
 
 use super::{
     RoutedAgent, RoutedError, RoutedOptions,
+    chooser::Chooser,
     legacy::{self, OpenLegacy},
     refine::{LoopRefiner, StepSlot},
     settings::RoutingSettings,
@@ -26,7 +27,7 @@ use super::{
     specialists::{AgentsOfSkills, OnlyItself, Variants},
 };
 use crate::{
-    OpenAgent,
+    LoadedAgents, OpenAgent,
     agent::{answers::redactor, targets::check_yaml_targets, telemetry},
     commands::{agents::selection_folder, skills::load_own_skills},
     load_own_agents, snapshot_files,
@@ -105,7 +106,12 @@ impl RoutedAgent {
             .map(|loaded| loaded.skills)
             .unwrap_or_default();
         let programs = skills::programs(&agent, env, parts.occasion);
-        let selector = agents.as_ref().map(|agents| Arc::new(agents.selector()));
+        let chooser = Chooser::new(&agent, env, options.timeout, &parts.telemetry);
+        let chooser = chooser.map(|chooser| Arc::new(chooser.with_open(parts.open.as_deref())));
+        let words = agents.as_ref().map(LoadedAgents::selector);
+        let uses_files = words.as_ref().is_some_and(AgentSelector::uses_files);
+        let selector = words.zip(agents.as_ref());
+        let selector = selector.map(|(words, agents)| agents.asking(words, chooser.as_ref()));
         let loops = parts.open.is_none();
         let variants = Arc::new(Variants {
             folder: options.folder.clone(),
@@ -120,6 +126,7 @@ impl RoutedAgent {
             asks: parts.asks,
             owns_open: parts.open.is_none(),
             open: OnceCell::new_with(parts.open),
+            chooser,
             ready: Mutex::default(),
             agent,
         });
@@ -147,7 +154,6 @@ impl RoutedAgent {
                 .as_ref()
                 .is_some_and(|agents| agents.default_agent_routes);
         }
-        let uses_files = selector.as_ref().is_some_and(|selector| selector.uses_files());
         sdk.task = Arc::new(move |context| {
             let mut task = selection_task(context);
             if let Some(folder) = task.cwd.as_deref().filter(|_| uses_files) {
@@ -161,7 +167,7 @@ impl RoutedAgent {
         let mut itself = FacadeSettings::default();
         itself.evidence = config.evidence.unwrap_or_default();
         itself.sdk = Some(SdkExecutor::new(sdk.clone(), own, only_itself));
-        let selected = AgentChoice::Selected(selector.map(|selector| selector as Arc<dyn Selector>));
+        let selected = AgentChoice::Selected(selector);
         let open_legacy = OpenLegacy::default();
         let mut facade = FacadeSettings::default();
         facade.evidence = config.evidence.unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holodeck_model::{CommandContext, ExecutorKind, RoutingDecision, TokenUsage};
-use holodeck_orchestrator::{AttemptDetails, FacadeSettings};
+use holodeck_orchestrator::{AttemptDetails, FacadeSettings, GateResult, SelectionQuestion};
 use serde::Serialize;
 
 use super::{
@@ -12,13 +12,16 @@ use super::{
 };
 
 /// The plan of a command.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct RoutedPlan {
     /// The executor that would run it; `None`: no executor.
     pub executor: Option<ExecutorKind>,
-    /// The gates and the selection of the backend; `None` if `routing.chain` leaves it out.
+    /// The gates and the selection of the backend; `None` if `routing.chain` leaves it out, or if a model would decide.
     pub sdk: Option<AttemptDetails>,
+    /// The question to a model on whose answer the executor depends. It was not asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<PlannedQuestion>,
     /// The skill for the command.
     pub skill: Option<String>,
     /// The model that would answer.
@@ -30,6 +33,24 @@ pub struct RoutedPlan {
     /// Their cost in US dollars, if the price of the model is known.
     pub cost_usd: Option<f64>,
 }
+
+/// The question which specialist fits.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct PlannedQuestion {
+    /// What would be asked.
+    #[serde(flatten)]
+    pub question: SelectionQuestion,
+    /// The gates before it.
+    pub gates: Vec<GateResult>,
+    /// Its tokens, estimated from the length of the prompt.
+    pub usage: TokenUsage,
+    /// Their cost in US dollars, if the price of the model is known.
+    pub cost_usd: Option<f64>,
+}
+
+/// Assumed length of the name of an agent as an answer.
+const NAME_TOKENS: u64 = 16;
 
 /// Bytes of English text per token, roughly.
 const BYTES_PER_TOKEN: usize = 4;
@@ -43,6 +64,14 @@ pub(super) fn plan(
     context: &CommandContext,
     sdk: Option<AttemptDetails>,
 ) -> RoutedPlan {
+    let sdk = match sdk {
+        Some(AttemptDetails {
+            question: Some(question),
+            gates,
+            ..
+        }) => return plan_question(variants, question, gates),
+        sdk => sdk,
+    };
     let has = |kind| facade.chain.contains(&kind);
     let skill = facade.skills.as_ref().filter(|_| has(ExecutorKind::Skills));
     let skill = skill.and_then(|skills| skills.find(&context.command.name));
@@ -61,11 +90,8 @@ pub(super) fn plan(
     let mut plan = RoutedPlan {
         executor,
         skill,
-        model: None,
-        tools: Vec::new(),
-        usage: None,
-        cost_usd: None,
         sdk,
+        ..RoutedPlan::default()
     };
     if !runs {
         return plan;
@@ -100,4 +126,20 @@ pub(super) fn plan(
     plan.usage = Some(usage);
     plan.model = Some(model);
     plan
+}
+
+/// The plan of a command whose executor depends on the answer of a model.
+fn plan_question(variants: &Variants, question: SelectionQuestion, gates: Vec<GateResult>) -> RoutedPlan {
+    let usage = TokenUsage::new((question.bytes / BYTES_PER_TOKEN + 1) as u64, NAME_TOKENS);
+    let backends = backends_of(&variants.agent, &variants.env);
+    let prices = backends.ok().map(|backends| backends.price_list().clone());
+    RoutedPlan {
+        question: Some(PlannedQuestion {
+            cost_usd: prices.and_then(|prices| prices.cost(&question.model, &usage)),
+            question,
+            gates,
+            usage,
+        }),
+        ..RoutedPlan::default()
+    }
 }

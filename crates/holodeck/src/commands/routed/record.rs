@@ -166,6 +166,21 @@ impl Recorder {
 }
 
 impl Turns {
+    /// Adds what a turn, or a question beside the turns, used.
+    fn count(&mut self, record: &TurnRecord) {
+        let usage = |mut sum: TokenUsage, more: TokenUsage| {
+            sum += more;
+            sum
+        };
+        self.used = Some(match self.used {
+            None => (record.usage, record.cost_usd),
+            Some((tokens, cost)) => (
+                tokens.zip(record.usage).map(|(own, more)| usage(own, more)),
+                cost.zip(record.cost_usd).map(|(own, more)| own + more),
+            ),
+        });
+    }
+
     /// The result of the execution, whose answer is that of one of the turns, or a text that no turn wrote.
     fn result(&mut self, answer: String, outcome: Outcome) -> ExecutionResult {
         let all = std::mem::take(&mut self.fold).finish(outcome);
@@ -218,22 +233,19 @@ impl TurnObserver for Recorder {
     fn on_turn_end(&self, record: &TurnRecord, error: Option<&BackendError>) {
         let mut turns = self.turns();
         turns.results.push(record.result.clone());
-        let usage = |own: TokenUsage, more: TokenUsage| {
-            let mut sum = own;
-            sum += more;
-            sum
-        };
-        turns.used = Some(match turns.used {
-            None => (record.usage, record.cost_usd),
-            Some((tokens, cost)) => (
-                tokens.zip(record.usage).map(|(own, more)| usage(own, more)),
-                cost.zip(record.cost_usd).map(|(own, more)| own + more),
-            ),
-        });
+        turns.count(record);
         let is_miss = |error: &BackendError| matches!(error, BackendError::ReplayMiss(_));
         if !turns.error.as_ref().is_some_and(is_miss) {
             turns.error = error.cloned();
         }
+    }
+
+    fn on_question(&self, record: &TurnRecord) {
+        self.turns().count(record);
+    }
+
+    fn on_missing_answer(&self, error: &BackendError) {
+        self.turns().error = Some(error.clone());
     }
 }
 

@@ -18,6 +18,7 @@ use holodeck_yaml::LoadedAgent;
 use tokio::sync::{Mutex, OnceCell};
 
 use super::{
+    chooser::Chooser,
     skills,
     tools::{NamedTools, Restriction, WithSkills, known_tools, restrict_claude},
 };
@@ -44,6 +45,8 @@ pub(super) struct Variants {
     /// Whether anything is asked.
     pub(super) asks: bool,
     pub(super) open: OnceCell<Arc<OpenAgent>>,
+    /// The model that chooses specialists, if one is asked.
+    pub(super) chooser: Option<Arc<Chooser>>,
     /// Whether what is opened here is closed here, too.
     pub(super) owns_open: bool,
     /// The variants that were opened.
@@ -111,6 +114,11 @@ impl Variants {
             if let Err(error) = variant.backend.teardown().await {
                 warn_of_end(&error);
             }
+        }
+        if let Some(chooser) = &self.chooser
+            && let Err(error) = chooser.close().await
+        {
+            warn_of_end(&error);
         }
         if let Some(open) = self.open.get().filter(|_| self.owns_open)
             && let Err(error) = open.close_traced().await
@@ -290,7 +298,7 @@ impl AgentBackend for AsksNoPerson {
     }
 }
 
-fn as_backend_error(error: OpenError) -> BackendError {
+pub(super) fn as_backend_error(error: OpenError) -> BackendError {
     match error {
         OpenError::Backend(error) => error,
         other => BackendError::init(Explanation::new(other.to_string())),
