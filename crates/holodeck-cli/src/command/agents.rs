@@ -116,7 +116,10 @@ pub(crate) fn run(args: &AgentsArgs, terminal: &mut Terminal) -> Result<ExitCode
         AgentsCommand::Show { name } => show(&args.place, name, terminal),
         AgentsCommand::Select(select_args) => select(&args.place, select_args, terminal),
         AgentsCommand::Validate { strict } => validate(&args.place, *strict, terminal),
-        AgentsCommand::New { name } => create::run(&args.place.target(terminal)?, name, terminal),
+        AgentsCommand::New { name } => {
+            let (folder, own) = args.place.target(terminal)?;
+            create::run(&folder, own.as_ref(), name, terminal)
+        }
         AgentsCommand::Eval(eval_args) => eval::run(&args.place, eval_args, terminal),
     }
 }
@@ -183,15 +186,15 @@ impl PlaceArgs {
         super::load(&self.agent, &env, terminal)
     }
 
-    /// The folder for a new agent.
-    fn target(&self, terminal: &mut Terminal) -> Result<PathBuf, Failure> {
+    /// The folder for a new agent, and the agent that it works for if there is one.
+    fn target(&self, terminal: &mut Terminal) -> Result<(PathBuf, Option<LoadedAgent>), Failure> {
         if let Some(first) = self.dir.first() {
-            return Ok(first.clone());
+            return Ok((first.clone(), None));
         }
         let own = self.own_agent(terminal)?;
         let folders = agent_folders(&own).ok_or_else(|| no_agents(&self.agent))?;
         let first = folders.into_iter().next().ok_or_else(|| no_agents(&self.agent))?;
-        Ok(first.path)
+        Ok((first.path, Some(own)))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Skills: folders with a `SKILL.md`, as other programs have them. Keys that are not used here are accepted.
+//! Skills: folders with a `SKILL.md`, as other programs have them. Keys that are not used here are accepted, and what Claude
+//! Code reads although the format does not allow it is a warning.
 
 use std::path::Path;
 
@@ -66,21 +67,20 @@ impl Loader<'_> {
             self.findings.add(&self.tree, start, diagnostic);
             return None;
         };
-        let name = self.required_text(root, "name", start)?;
-        let description = self.required_text(root, "description", start)?;
-        self.check_skill_name(root, &name, folder, start);
-        if description.chars().count() > LONGEST_DESCRIPTION {
-            let message = format!("`description` must have at most {LONGEST_DESCRIPTION} characters");
-            self.report_at(
-                root,
-                "description",
-                start,
-                Diagnostic::error(Code::BadFormat, message),
-            );
-        }
-        let allowed_tools = self.tool_list(root);
         let body = text.get(parts.body).unwrap_or_default();
         let instructions = body.replace("\r\n", "\n").trim().to_owned();
+        let name = self.skill_name(root, folder, start)?;
+        let description = match self.text_of(root, "description", start)? {
+            Some(description) => description,
+            None => self.first_paragraph(&instructions, start)?,
+        };
+        if description.chars().count() > LONGEST_DESCRIPTION {
+            let message = format!("`description` should have at most {LONGEST_DESCRIPTION} characters");
+            let diagnostic = Diagnostic::warning(Code::BadFormat, message)
+                .with_help("models read it to choose a skill: keep it short");
+            self.report_at(root, "description", start, diagnostic);
+        }
+        let allowed_tools = self.tool_list(root);
         let script = SCRIPTS.iter().map(|script| folder.join(script));
         let script = script
             .into_iter()
@@ -100,16 +100,12 @@ impl Loader<'_> {
         })
     }
 
-    fn required_text(&mut self, root: NodeId, key: &str, start: Place) -> Option<String> {
+    /// The text of a field; `None` inside if it is absent, and outside after an error.
+    #[allow(clippy::option_option, reason = "absent and wrong differ")]
+    fn text_of(&mut self, root: NodeId, key: &str, start: Place) -> Option<Option<String>> {
         let node = self.tree.get(root, key).map(|entry| entry.value);
         let Some(node) = node.filter(|node| !self.tree.is_null(*node)) else {
-            let message = format!("`{key}` is missing in the front matter of the skill");
-            self.findings.add(
-                &self.tree,
-                start,
-                Diagnostic::error(Code::MissingField, message).about(key),
-            );
-            return None;
+            return Some(None);
         };
         let text = self.tree.scalar(node).map(|scalar| scalar.text.trim().to_owned());
         let problem = match &text {
@@ -121,27 +117,53 @@ impl Loader<'_> {
             self.report_at(root, key, start, Diagnostic::error(code, message));
             return None;
         }
-        text
+        Some(text)
     }
 
-    fn check_skill_name(&mut self, root: NodeId, name: &str, folder: &Path, start: Place) {
-        let is_valid = name.len() <= LONGEST_NAME
-            && !name.starts_with('-')
-            && !name.ends_with('-')
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-        if !is_valid {
-            let message = format!(
+    /// The description of a skill that has none: its first paragraph that is no heading.
+    fn first_paragraph(&mut self, instructions: &str, start: Place) -> Option<String> {
+        let mut paragraphs = instructions.split("\n\n").map(str::trim);
+        let first = paragraphs.find(|paragraph| !paragraph.is_empty() && !paragraph.starts_with('#'));
+        let message = "`description` is missing in the front matter of the skill";
+        let diagnostic = match first {
+            Some(_) => Diagnostic::warning(Code::MissingField, format!("{message}; its first paragraph is used")),
+            None => Diagnostic::error(Code::MissingField, message),
+        };
+        self.findings.add(&self.tree, start, diagnostic.about("description"));
+        first.map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+
+    /// The name of a skill. Claude Code takes that of the folder.
+    fn skill_name(&mut self, root: NodeId, folder: &Path, start: Place) -> Option<String> {
+        let of_folder = folder.file_name().and_then(|name| name.to_str());
+        let of_folder = of_folder.filter(|name| is_skill_name(name)).map(str::to_owned);
+        let Some(name) = self.text_of(root, "name", start)? else {
+            let message = "`name` is missing in the front matter of the skill";
+            let diagnostic = match &of_folder {
+                Some(_) => Diagnostic::warning(Code::MissingField, format!("{message}; that of its folder is used")),
+                None => Diagnostic::error(Code::MissingField, message),
+            };
+            self.findings.add(&self.tree, start, diagnostic.about("name"));
+            return of_folder;
+        };
+        if !is_skill_name(&name) {
+            let rule = format!(
                 "the name of a skill must consist of at most {LONGEST_NAME} lower-case letters, digits and hyphens"
             );
-            self.report_at(root, "name", start, Diagnostic::error(Code::BadFormat, message));
-        } else if folder.file_name().is_some_and(|folder| folder != name) {
+            let diagnostic = match &of_folder {
+                Some(_) => Diagnostic::warning(Code::BadFormat, format!("{rule}; that of its folder is used")),
+                None => Diagnostic::error(Code::BadFormat, rule),
+            };
+            self.report_at(root, "name", start, diagnostic);
+            return of_folder;
+        }
+        if folder.file_name().is_some_and(|folder| folder != name.as_str()) {
             let message = format!("the skill `{name}` is in a folder with another name");
             let diagnostic = Diagnostic::warning(Code::InconsistentValues, message)
                 .with_help("name the folder as the skill: other programs require it");
             self.report_at(root, "name", start, diagnostic);
         }
+        Some(name)
     }
 
     /// `allowed-tools`: a list, or names separated by spaces or commas. Spaces inside parentheses do not separate.
@@ -174,6 +196,16 @@ impl Loader<'_> {
             .map_or(start, |entry| self.tree.place(entry.value));
         self.findings.add(&self.tree, place, diagnostic.about(key));
     }
+}
+
+fn is_skill_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= LONGEST_NAME
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
 fn split_names(text: &str) -> Vec<String> {
@@ -229,12 +261,56 @@ mod tests {
         assert_eq!(skill.script.unwrap(), Path::new("skills/notes/scripts/run.py"));
     }
 
+    /// Skills as collections have them: each is used, and what other programs would not read is a warning.
+    #[test]
+    fn skills_that_claude_code_reads_are_used_with_a_warning() {
+        let long = "d".repeat(LONGEST_DESCRIPTION + 1);
+        for (front, body, description, warning) in [
+            (
+                "name: notes\ndescription: Writes notes. Use when: a release is near\nversion: 1.0.0\nmodel: opus",
+                "x",
+                "Writes notes. Use when: a release is near",
+                "the front matter is not YAML",
+            ),
+            (
+                "name: Release Notes\ndescription: d\ndisable-model-invocation: true",
+                "x",
+                "d",
+                "lower-case letters, digits and hyphens; that of its folder is used",
+            ),
+            ("description: d\nargument-hint: '[tag]'", "x", "d", "`name` is missing"),
+            (
+                "name: notes\nuser-invocable: false",
+                "# Notes\n\nWrites notes\nof a release.\n\nMore.",
+                "Writes notes of a release.",
+                "`description` is missing",
+            ),
+            (
+                &format!("name: notes\ndescription: {long}"),
+                "x",
+                &long,
+                "should have at most 1024 characters",
+            ),
+        ] {
+            for line_end in ["\n", "\r\n"] {
+                let text = format!("---\n{front}\n---\n{body}\n").replace('\n', line_end);
+                let (skill, problems) = load(&text);
+                let skill = skill.unwrap_or_else(|| panic!("{front}: {problems:?}"));
+                assert_eq!((skill.name.as_str(), skill.description.as_str()), ("notes", description));
+                assert_eq!(problems.len(), 1, "{problems:?}");
+                assert!(problems[0].contains(warning), "{problems:?}");
+            }
+        }
+        let more = "---\nname: notes\ndescription: d\nhooks: {PreToolUse: []}\ncontext: fork\nagent: Explore\nmetadata:\n  a: [b]\n---\nx\n";
+        assert_eq!(load(more).1, Vec::<String>::new());
+    }
+
     #[test]
     fn malformed_skills_are_reported_with_their_place() {
         for (text, expected) in [
             ("# Steps", "1:1 the skill has no front matter"),
             (
-                "---\nname: notes\n---\nx",
+                "---\nname: notes\n---\n# Only a heading",
                 "1:1 `description` is missing in the front matter of the skill",
             ),
             (
@@ -242,8 +318,8 @@ mod tests {
                 "2:7 `name` must be a string",
             ),
             (
-                "---\nname: My Notes\ndescription: d\n---\nx",
-                "2:7 the name of a skill must consist of at most 64 lower-case letters, digits and hyphens",
+                "---\nname: notes\ndescription: ''\n---\nx",
+                "3:14 `description` must not be empty",
             ),
             ("---\n- a\n---\nx", "1:1 the front matter is not a mapping"),
             (

@@ -31,6 +31,7 @@ use holodeck_orchestrator::{
     LoopObserver, Scorer, SdkExecutor, TurnObserver,
 };
 use holodeck_otel_bridge::Telemetry;
+use holodeck_yaml::Load;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -206,6 +207,11 @@ impl RoutedAgent {
         } else {
             Choice::Facade
         }
+    }
+
+    /// What the definition of a specialist leaves out of its file, such as tools that the agent does not have.
+    pub fn left_out(&self, specialist: &str) -> Option<Load> {
+        self.variants.left_out(specialist)
     }
 
     /// Whether the facade of routing executes a command; otherwise the agent itself answers.

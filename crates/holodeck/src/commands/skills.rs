@@ -49,6 +49,13 @@ pub fn load_own_skills(agent: &ResolvedAgent) -> Option<LoadedSkills> {
     let root = fs::canonicalize(&folder).unwrap_or(folder);
     for folder in folders {
         if DiskFiles.kind(&folder.join("SKILL.md")) != FileKind::File {
+            if let Some(nested) = nested_skill(&folder) {
+                let message = format!("`{}` is too deep in the folder of skills and not used", nested.display());
+                let diagnostic = Diagnostic::warning(Code::NoEffect, message)
+                    .about("routing.skills.directory")
+                    .with_help("only the folders directly below it are skills, as in Claude Code");
+                loaded.load.diagnostics.push(diagnostic);
+            }
             continue;
         }
         if let Some(link) = link_out(&folder, &root) {
@@ -88,6 +95,19 @@ pub fn load_own_skills(agent: &ResolvedAgent) -> Option<LoadedSkills> {
     }
     loaded.skills.sort_by(|one, other| one.name.cmp(&other.name));
     Some(loaded)
+}
+
+/// A skill in a folder that is none itself, as collections group them.
+fn nested_skill(folder: &Path) -> Option<PathBuf> {
+    let mut below: Vec<PathBuf> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path().join("SKILL.md"))
+        .filter(|path| path.is_file())
+        .collect();
+    below.sort();
+    below.into_iter().next()
 }
 
 /// The first file of a skill whose real place is outside of the folder of skills.

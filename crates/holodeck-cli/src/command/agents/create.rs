@@ -2,14 +2,22 @@
 
 use std::{fs, io::Write as _, path::Path};
 
-use holodeck::{model::AgentDoc, runs::ExitCode};
+use holodeck::{definition, model::AgentDoc, runs::ExitCode, yaml::LoadedAgent};
 
 use crate::{
     failure::{Failure, Problem},
     terminal::Terminal,
 };
 
-pub(super) fn run(folder: &Path, name: &str, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+/// How many tools a new agent has.
+const TOOLS: usize = 3;
+
+pub(super) fn run(
+    folder: &Path,
+    own: Option<&LoadedAgent>,
+    name: &str,
+    terminal: &mut Terminal,
+) -> Result<ExitCode, Failure> {
     let is_name = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     let starts = name.starts_with(|character: char| character.is_ascii_alphanumeric());
     if !starts || !name.chars().all(is_name) || name.len() > AgentDoc::MAX_NAME {
@@ -27,7 +35,7 @@ pub(super) fn run(folder: &Path, name: &str, terminal: &mut Terminal) -> Result<
             Problem::config(format!("`{shown}` cannot be created: {error}"))
         }
     })?;
-    file.write_all(scaffold(name).as_bytes())
+    file.write_all(scaffold(name, &tools(own)).as_bytes())
         .map_err(|error| Problem::execution(format!("`{}` cannot be written: {error}", path.display())))?;
     terminal.write_message(&format!("created {}\n", path.display()));
     terminal.write_message(
@@ -36,14 +44,36 @@ pub(super) fn run(folder: &Path, name: &str, terminal: &mut Terminal) -> Result<
     Ok(ExitCode::Passed)
 }
 
+/// Tools that the agent has: a file with others would not validate clean.
+fn tools(own: Option<&LoadedAgent>) -> Vec<String> {
+    let built_in = ["Read", "Grep", "Glob"].map(str::to_owned);
+    let Some(own) = own else {
+        return built_in.into();
+    };
+    let doc = AgentDoc {
+        tools: Some(built_in.clone().into()),
+        ..AgentDoc::default()
+    };
+    if definition(&doc, Some(&own.agent)).1.is_empty() {
+        return built_in.into();
+    }
+    let names = own.config.tools.iter().map(|tool| tool.name().to_owned());
+    names.take(TOOLS).collect()
+}
+
 /// A file that loads as it is and shows every section.
-fn scaffold(name: &str) -> String {
+fn scaffold(name: &str, tools: &[String]) -> String {
+    let tools = if tools.is_empty() {
+        String::new()
+    } else {
+        format!("tools: {}\n", tools.join(", "))
+    };
     let words = name.replace(['-', '_'], " ");
     format!(
         "---\n\
          name: {name}\n\
          description: What this agent is for, in one sentence\n\
-         tools: Read, Grep, Glob\n\
+         {tools}\
          category: development\n\
          commands: []\n\
          ---\n\n\

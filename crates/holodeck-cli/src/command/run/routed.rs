@@ -5,7 +5,7 @@ use std::{env::current_dir, path::Path, sync::Arc, time::Duration};
 use holodeck::{
     RoutedAgent, RoutedError, RoutedExecution, RoutedOptions,
     index::IndexSink,
-    model::{Command, CommandContext, CommandResult, Env, JsonMap, RESERVED_FIELDS, events::StopReason},
+    model::{Command, CommandContext, CommandResult, Env, JsonMap, RESERVED_FIELDS, RoutingDecision, events::StopReason},
     orchestrator::{
         AttemptDetails, ExecuteOptions, Execution, FacadeError, FailureClass, LoopReport, Verdict,
     },
@@ -20,7 +20,7 @@ use crate::{
     command::{as_argument, build_runtime, load},
     failure::{Failure, Problem},
     interrupt::{Interrupts, StopRequest},
-    render::{self, IndexProgress, ProgressStyle},
+    render::{self, DiagnosticFilter, IndexProgress, ProgressStyle},
     terminal::{Terminal, Verbosity},
 };
 
@@ -262,8 +262,27 @@ impl Run<'_> {
         }
     }
 
+    /// Says what is left out of the file of the specialist that executes, or would.
+    fn note_left_out(&mut self, details: Option<&AttemptDetails>) {
+        let was_asked = |details: &&AttemptDetails| {
+            matches!(
+                details.attempt.routing_decision,
+                RoutingDecision::SdkExecuted | RoutingDecision::SdkErrorMessage | RoutingDecision::SdkException
+            )
+        };
+        let executed = details.filter(was_asked);
+        let specialist = executed.and_then(|details| details.attempt.agent_used.as_deref());
+        let left_out = specialist.and_then(|specialist| self.agent.left_out(specialist));
+        if let Some(load) = left_out.filter(|_| self.terminal.verbosity() > Verbosity::Quiet) {
+            let width = self.terminal.width();
+            let text = render::diagnostics(&load, self.path, DiagnosticFilter::Important, width);
+            self.terminal.write_message(&text);
+        }
+    }
+
     async fn plan(&mut self) -> Result<ExitCode, Failure> {
         let plan = self.agent.plan(self.context, &self.options()).await;
+        self.note_left_out(plan.sdk.as_ref());
         if self.args.json {
             let mut value = serde_json::to_value(&plan).map_err(std::io::Error::from)?;
             self.agent.mask(&mut value);
@@ -305,6 +324,7 @@ impl Run<'_> {
             Err(error) => return Err(self.show_error(&error)?),
         };
         let execution = &executed.execution;
+        self.note_left_out(execution.attempt.as_ref());
         if self.args.routing.explain {
             self.terminal
                 .write_message(&render::execution(execution, &self.context.command.name));

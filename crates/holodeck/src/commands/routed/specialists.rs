@@ -14,7 +14,7 @@ use holodeck_model::{
 use holodeck_orchestrator::{AgentDefinition, ReadyAgent, SkillAgents, SkillPrograms, Specialists};
 use holodeck_otel_bridge::Telemetry;
 use holodeck_validators::{CheckState, ClaudeCliSearch, ClaudeEnv, check_own_key};
-use holodeck_yaml::LoadedAgent;
+use holodeck_yaml::{Load, LoadedAgent};
 use tokio::sync::{Mutex, OnceCell};
 
 use super::{
@@ -131,6 +131,18 @@ impl Variants {
     pub(super) fn definition(&self, name: &str) -> Option<AgentDefinition> {
         let doc = self.agents.as_ref()?.registry.get(name)?;
         Some(definition(doc, Some(&self.agent.agent)).0)
+    }
+
+    /// What the definition of a specialist leaves out of its file, as `agents validate` says it.
+    pub(super) fn left_out(&self, name: &str) -> Option<Load> {
+        let agents = self.agents.as_ref()?;
+        let doc = agents.registry.get(name)?;
+        let (_, diagnostics) = definition(doc, Some(&self.agent.agent));
+        (!diagnostics.is_empty()).then(|| Load {
+            agent: None,
+            diagnostics,
+            sources: agents.load.sources.clone(),
+        })
     }
 
     /// A variant, opened once: all executions share it.
