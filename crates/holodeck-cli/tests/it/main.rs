@@ -41,6 +41,7 @@ mod filtering;
 mod foreign_clients;
 mod forged_journals;
 mod generated;
+mod guide;
 mod identity;
 mod index;
 mod ingestion;
