@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::attempt::REPLAY_MISS;
 use self::attempt::{End, Progress, end_of, end_of_result, usage_of};
 use crate::{
-    AskedModel, Asking, Assessment, ImproveError, Improver, LoopOutput, LoopReport, QualityAssessment, RouteRules,
-    SelectError, Selected, Selection, SelectionQuestion, SelectionTask, Selector, caught,
+    AskedModel, Asking, Assessment, ImproveError, Improver, LoopOutput, LoopReport, QualityAssessment,
+    RouteRules, SelectError, Selected, Selection, SelectionQuestion, SelectionTask, Selector, caught,
     evidence::EvidenceIssue,
     gates::{Gate, GateResult, Refusal},
     select::route::{confidence, refuse_declined, refuse_undefined},

@@ -53,7 +53,7 @@ pub struct SelectionTask {
 /// Selects an agent. The same task always has the same selection, if the same answers are given to what is asked for it.
 #[async_trait]
 pub trait Selector: Send + Sync {
-    /// The question to a model without whose answer the selection for `task` is not known; `None`: nobody is asked.
+    /// The question to a model without whose answer the selection for `task` is not known; `None`: no model is asked.
     fn question(&self, task: &SelectionTask) -> Option<SelectionQuestion> {
         let _ = task;
         None
@@ -86,7 +86,7 @@ pub struct Selected {
 }
 
 impl From<Selection> for Selected {
-    /// Nobody was asked.
+    /// No model was asked.
     fn from(selection: Selection) -> Self {
         Self {
             selection,
@@ -107,7 +107,7 @@ pub enum SelectError {
     NoAnswer(BackendError),
 }
 
-/// What a model would be asked.
+/// The question to a model that was not asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SelectionQuestion {
@@ -119,7 +119,7 @@ pub struct SelectionQuestion {
     pub bytes: usize,
 }
 
-/// What a model did for a selection.
+/// The calls of a model for a selection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct AskedModel {

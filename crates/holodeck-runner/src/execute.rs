@@ -101,7 +101,7 @@ impl Executor {
         let case = self.grading.case(index);
         let mut route = None;
         let conversation = match case.as_deref() {
-            Some(case) if self.grading.agent.config.asks_nobody(case) => {
+            Some(case) if self.grading.agent.config.needs_no_model(case) => {
                 route = self.route(case).await;
                 Some(Conversation::without_answer(case))
             }

@@ -25,13 +25,13 @@ pub use chat::attached_files::file_vault;
 pub use chat::event_store::{OpenEventsError, event_store_path, open_event_store, open_events};
 pub use chat::{Chat, ChatOptions, attached_file};
 pub use commands::agents::{
-    Abstention, AgentFolder, AskedTotal, Confusion, LoadedAgents, RoutingReport, RoutingResult, TaskRouting,
+    Abstention, AgentFolder, Confusion, LoadedAgents, RoutingReport, RoutingResult, TaskRouting,
     agent_folders, definition, load_agents, load_own_agents, load_task_file, snapshot_files,
 };
 pub use commands::quality::LoopSetupError;
 pub use commands::routed::{
-    LOOP_STEP, MAX_DELEGATION, PlannedQuestion, RoutedAgent, RoutedError, RoutedExecution, RoutedOptions, RoutedPlan,
-    RoutingOverrides, execution_json, is_routed, new_session_id,
+    LOOP_STEP, MAX_DELEGATION, PlannedQuestion, RoutedAgent, RoutedError, RoutedExecution, RoutedOptions,
+    RoutedPlan, RoutingOverrides, execution_json, is_routed, new_session_id,
 };
 pub use commands::skills::{LoadedSkills, load_own_skills};
 pub use holodeck_backend_api as backend_api;
@@ -55,7 +55,7 @@ pub use serve::{ServeError, ServeFlags, Server};
 pub use test::calibrate::{CalibrateError, PreparedCalibration, prepare_calibration};
 pub use test::calibrated::{UncalibratedJudges, UncalibratedMetric};
 pub use test::compare::{CompareError, Compared, compare_runs};
-pub use test::dry_run::{DryRun, Estimate, PlannedSelections, RerankedTool};
+pub use test::dry_run::{DryRun, Estimate, RerankedTool};
 pub use test::judge_steps::{JUDGE_STEPS, JudgeStepsError, derive_judge_steps};
 pub use test::matrix::{ShardGroups, shards_by_combination};
 pub use test::prepare::{

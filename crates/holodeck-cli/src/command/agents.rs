@@ -343,7 +343,9 @@ fn select(place: &PlaceArgs, args: &SelectArgs, terminal: &mut Terminal) -> Resu
     };
     let routing = found.routing(place, &found.agents)?;
     if let Some(question) = routing.question(&task).filter(|_| !args.live) {
-        return Err(place.refuse_question(&question, &format!("select {:?}", args.task)).into());
+        return Err(place
+            .refuse_question(&question, &format!("select {:?}", args.task))
+            .into());
     }
     if routing.question(&task).is_some() {
         routing.check().map_err(|error| place.subject().open(error))?;

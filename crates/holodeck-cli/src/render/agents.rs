@@ -223,7 +223,7 @@ pub(crate) fn routing_reports(reports: &[RoutingReport], shows_tasks: bool) -> S
     text
 }
 
-/// What was asked to route the tasks, and for how many of them in vain.
+/// The calls that routed the tasks, and for how many of them in vain.
 fn asked(report: &RoutingReport) -> String {
     let Some(asked) = &report.asked else {
         return String::new();
@@ -243,7 +243,10 @@ fn asked(report: &RoutingReport) -> String {
         count(calls, "call")
     );
     if asked.unusable > 0 {
-        let first = report.results.iter().find_map(|result| result.asked.as_ref()?.problem.as_deref());
+        let first = report
+            .results
+            .iter()
+            .find_map(|result| result.asked.as_ref()?.problem.as_deref());
         text.push_str(&format!(
             "routed by search-v2 instead: {}, because the answer was not usable ({})\n",
             count(asked.unusable, "task"),

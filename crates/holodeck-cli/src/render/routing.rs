@@ -119,8 +119,14 @@ fn planned_question(planned: &PlannedQuestion, command: &str) -> String {
     line(&mut text, "gates", &gates(&planned.gates));
     line(&mut text, "executor", "that of the answer");
     let tokens = format::tokens(planned.usage.total_tokens);
-    let cost = planned.cost_usd.map_or_else(|| "no price known".to_owned(), |cost| format!("${cost:.4}"));
-    line(&mut text, "estimate", &format!("{tokens} tokens · {cost} for the question alone"));
+    let cost = planned
+        .cost_usd
+        .map_or_else(|| "no price known".to_owned(), |cost| format!("${cost:.4}"));
+    line(
+        &mut text,
+        "estimate",
+        &format!("{tokens} tokens · {cost} for the question alone"),
+    );
     text
 }
 

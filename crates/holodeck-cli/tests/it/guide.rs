@@ -13,7 +13,9 @@ fn blocks() -> Vec<String> {
     let text = fs::read_to_string(path).unwrap();
     let fenced = text.split("\n```").skip(1).step_by(2);
     let without_language = fenced.map(|block| block.split_once('\n').unwrap().1);
-    without_language.map(|block| format!("{}\n", block.trim_end())).collect()
+    without_language
+        .map(|block| format!("{}\n", block.trim_end()))
+        .collect()
 }
 
 /// The agent file, the file of the specialist, and each command with what it prints.
@@ -68,7 +70,9 @@ fn the_first_example_prints_what_the_guide_shows_and_asks_the_specialist() {
     example.write(&project);
     let run = |args: &[&str]| {
         let mut command = project.command(args);
-        command.env("OPENAI_BASE_URL", server.url()).env("OPENAI_API_KEY", SECRET);
+        command
+            .env("OPENAI_BASE_URL", server.url())
+            .env("OPENAI_API_KEY", SECRET);
         CommandOutput::of(&command.output().unwrap())
     };
     assert_eq!(example.commands.len(), 2);
@@ -79,11 +83,18 @@ fn the_first_example_prints_what_the_guide_shows_and_asks_the_specialist() {
         assert_eq!(format!("{}{}", ran.stderr, ran.stdout), *printed, "{args:?}");
     }
     let ran = run(&["run", "--command", "review", "look at src/"]).exits(0);
-    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("src/main.rs:3: an unused variable.\n", ""));
+    assert_eq!(
+        (ran.stdout.as_str(), ran.stderr.as_str()),
+        ("src/main.rs:3: an unused variable.\n", "")
+    );
     let requests = server.finish();
     let [request] = requests.as_slice() else {
         panic!("{requests:?}")
     };
-    assert!(request.texts("system")[0].starts_with("You review code."), "{}", request.body);
+    assert!(
+        request.texts("system")[0].starts_with("You review code."),
+        "{}",
+        request.body
+    );
     assert_eq!(request.texts("user"), ["look at src/"]);
 }

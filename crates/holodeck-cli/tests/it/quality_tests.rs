@@ -142,7 +142,7 @@ fn a_recording_replays_every_iteration_and_the_judge() {
 }
 
 #[test]
-fn trials_have_a_loop_each_and_a_regrade_asks_nobody() {
+fn trials_have_a_loop_each_and_a_regrade_needs_no_model() {
     let server = ModelServer::answering(improving);
     let project = Project::with(&yaml(&server.url(), BY_METRICS));
     project.run(&["test", "--trials", "2"]).exits(0);

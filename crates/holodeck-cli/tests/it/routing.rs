@@ -758,7 +758,11 @@ fn run_says_what_is_left_out_of_the_file_of_a_specialist() {
             "agents/reviewer.md:6",
             "`sonnet`",
         ] {
-            assert!(validated.stdout.contains(message), "{message}: {}", validated.all());
+            assert!(
+                validated.stdout.contains(message),
+                "{message}: {}",
+                validated.all()
+            );
             assert!(ran.stderr.contains(message), "{message}: {args:?}: {}", ran.all());
         }
     }
@@ -784,8 +788,14 @@ fn collections_of_skills_load_with_warnings() {
         ("skills/notes/references/more/deep.md", "Deep."),
         ("skills/notes/assets/template.html", "<p>"),
         ("skills/notes/scripts/helper.py", "print(1)"),
-        ("skills/bare/SKILL.md", "---\nuser-invocable: false\n---\nDoes a bare thing.\n"),
-        ("skills/documents/pdf/SKILL.md", "---\nname: pdf\ndescription: d\n---\nx\n"),
+        (
+            "skills/bare/SKILL.md",
+            "---\nuser-invocable: false\n---\nDoes a bare thing.\n",
+        ),
+        (
+            "skills/documents/pdf/SKILL.md",
+            "---\nname: pdf\ndescription: d\n---\nx\n",
+        ),
         ("skills/README.md", "# Skills\n"),
     ] {
         project.write(path, text);
@@ -793,7 +803,7 @@ fn collections_of_skills_load_with_warnings() {
     let checked = project.run(&["validate"]).exits(0);
     for warning in [
         "skills/notes/SKILL.md:3",
-        "it is read line by line, as Claude Code does",
+        "`description` needs quotes in YAML",
         "that of its folder is used",
         "its first paragraph is used",
         "skills/documents/pdf/SKILL.md` is too deep in the folder of skills and not used",

@@ -93,8 +93,8 @@ impl Agent {
         })
     }
 
-    /// Whether a case needs neither an answer nor a model: it checks only the selection, and nobody is asked for it.
-    pub fn asks_nobody(&self, case: &TestCase) -> bool {
+    /// Whether a case needs neither an answer nor a model: it checks only the selection, and no model is asked for it.
+    pub fn needs_no_model(&self, case: &TestCase) -> bool {
         case.checks_only_selection() && self.selecting_model().is_none()
     }
 

@@ -53,7 +53,7 @@ pub struct ModelSelector {
     /// The answer that no agent fits.
     none: String,
     schema: Value,
-    /// What `default_agent_routes` routes if no agent fits.
+    /// Whether the default agent answers if no agent fits.
     config: AgentsConfig,
     model: Arc<dyn SelectionModel>,
 }
@@ -80,7 +80,11 @@ impl ModelSelector {
         let lines = docs.iter().map(|doc| {
             let description = beginning(&doc.description, SHOWN_DESCRIPTION);
             // The order of the keys must not depend on how the program was compiled.
-            format!("{{\"name\":{},\"description\":{}}}", json!(doc.name), json!(description))
+            format!(
+                "{{\"name\":{},\"description\":{}}}",
+                json!(doc.name),
+                json!(description)
+            )
         });
         let list = lines.collect::<Vec<_>>().join("\n");
         let listed = docs.iter().map(|doc| Listed {

@@ -2,7 +2,9 @@
 
 use holodeck_model::RoutingDecision;
 
-use super::{AgentSelector, AskedModel, PLAIN_COMMAND, SelectedBy, Selection, SelectionTask, terms::telling_words};
+use super::{
+    AgentSelector, AskedModel, PLAIN_COMMAND, SelectedBy, Selection, SelectionTask, terms::telling_words,
+};
 
 /// How many words a refusal offers as a trigger.
 const OFFERED: usize = 2;

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use holodeck_model::{AgentsConfig, SelectionAlgorithm, Tier};
 
 use super::{
-    Asking, PLAIN_COMMAND, RankedAgent, ScoredAgent, SelectError, Selected, SelectedBy, Selection, SelectionTask,
-    Selector, globs::Globs, keyword::KeywordSelector, search::SearchSelector,
+    Asking, PLAIN_COMMAND, RankedAgent, ScoredAgent, SelectError, Selected, SelectedBy, Selection,
+    SelectionTask, Selector, globs::Globs, keyword::KeywordSelector, search::SearchSelector,
 };
 use crate::AgentRegistry;
 

@@ -11,9 +11,9 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_orchestrator::{
-    AgentChoice, Asking, ExecuteOptions, ExecutorCall, ExecutorFailure, ExecutorOutput, FacadeSettings, KnownTools,
-    LegacyExecutor, ReadyAgent, SdkExecutor, SdkSettings, SelectError, Selected, Selection, SelectionTask, Selector, SkillsRuntime,
-    Specialists, TelemetryRecord, TelemetrySink,
+    AgentChoice, Asking, ExecuteOptions, ExecutorCall, ExecutorFailure, ExecutorOutput, FacadeSettings,
+    KnownTools, LegacyExecutor, ReadyAgent, SdkExecutor, SdkSettings, SelectError, Selected, Selection,
+    SelectionTask, Selector, SkillsRuntime, Specialists, TelemetryRecord, TelemetrySink,
     api::{AgentBackend, BackendError},
     model::{Command, CommandContext, ExecutionAttempt},
 };

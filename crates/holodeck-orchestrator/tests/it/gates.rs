@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use holodeck_orchestrator::{
-    AgentChoice, Asking, ExecuteOptions, SelectError, Selected, SelectedBy, Selection, SelectionTask, Selector,
+    AgentChoice, Asking, ExecuteOptions, SelectError, Selected, SelectedBy, Selection, SelectionTask,
+    Selector,
     api::BackendError,
     model::{RoutingDecision, TerminationReason},
 };

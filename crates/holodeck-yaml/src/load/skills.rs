@@ -126,10 +126,14 @@ impl Loader<'_> {
         let first = paragraphs.find(|paragraph| !paragraph.is_empty() && !paragraph.starts_with('#'));
         let message = "`description` is missing in the front matter of the skill";
         let diagnostic = match first {
-            Some(_) => Diagnostic::warning(Code::MissingField, format!("{message}; its first paragraph is used")),
+            Some(_) => Diagnostic::warning(
+                Code::MissingField,
+                format!("{message}; its first paragraph is used"),
+            ),
             None => Diagnostic::error(Code::MissingField, message),
         };
-        self.findings.add(&self.tree, start, diagnostic.about("description"));
+        self.findings
+            .add(&self.tree, start, diagnostic.about("description"));
         first.map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "))
     }
 
@@ -140,7 +144,10 @@ impl Loader<'_> {
         let Some(name) = self.text_of(root, "name", start)? else {
             let message = "`name` is missing in the front matter of the skill";
             let diagnostic = match &of_folder {
-                Some(_) => Diagnostic::warning(Code::MissingField, format!("{message}; that of its folder is used")),
+                Some(_) => Diagnostic::warning(
+                    Code::MissingField,
+                    format!("{message}; that of its folder is used"),
+                ),
                 None => Diagnostic::error(Code::MissingField, message),
             };
             self.findings.add(&self.tree, start, diagnostic.about("name"));
@@ -151,7 +158,9 @@ impl Loader<'_> {
                 "the name of a skill must consist of at most {LONGEST_NAME} lower-case letters, digits and hyphens"
             );
             let diagnostic = match &of_folder {
-                Some(_) => Diagnostic::warning(Code::BadFormat, format!("{rule}; that of its folder is used")),
+                Some(_) => {
+                    Diagnostic::warning(Code::BadFormat, format!("{rule}; that of its folder is used"))
+                }
                 None => Diagnostic::error(Code::BadFormat, rule),
             };
             self.report_at(root, "name", start, diagnostic);
@@ -270,7 +279,7 @@ mod tests {
                 "name: notes\ndescription: Writes notes. Use when: a release is near\nversion: 1.0.0\nmodel: opus",
                 "x",
                 "Writes notes. Use when: a release is near",
-                "the front matter is not YAML",
+                "`description` needs quotes in YAML",
             ),
             (
                 "name: Release Notes\ndescription: d\ndisable-model-invocation: true",
@@ -278,7 +287,12 @@ mod tests {
                 "d",
                 "lower-case letters, digits and hyphens; that of its folder is used",
             ),
-            ("description: d\nargument-hint: '[tag]'", "x", "d", "`name` is missing"),
+            (
+                "description: d\nargument-hint: '[tag]'",
+                "x",
+                "d",
+                "`name` is missing",
+            ),
             (
                 "name: notes\nuser-invocable: false",
                 "# Notes\n\nWrites notes\nof a release.\n\nMore.",
@@ -296,7 +310,10 @@ mod tests {
                 let text = format!("---\n{front}\n---\n{body}\n").replace('\n', line_end);
                 let (skill, problems) = load(&text);
                 let skill = skill.unwrap_or_else(|| panic!("{front}: {problems:?}"));
-                assert_eq!((skill.name.as_str(), skill.description.as_str()), ("notes", description));
+                assert_eq!(
+                    (skill.name.as_str(), skill.description.as_str()),
+                    ("notes", description)
+                );
                 assert_eq!(problems.len(), 1, "{problems:?}");
                 assert!(problems[0].contains(warning), "{problems:?}");
             }
@@ -348,7 +365,10 @@ mod tests {
         );
         let (skill, problems) = load("---\nname: [a\n---\nx");
         assert!(
-            skill.is_none() && problems[0].contains("the front matter is not YAML"),
+            skill.is_none()
+                && problems
+                    .iter()
+                    .any(|problem| problem.contains("the front matter is not YAML")),
             "{problems:?}"
         );
     }

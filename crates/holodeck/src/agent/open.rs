@@ -293,7 +293,7 @@ fn checks_only_selection(agent: &ResolvedAgent, planned: Option<&[usize]>) -> bo
         .iter()
         .filter_map(|index| cases.get(*index))
         .peekable();
-    planned.peek().is_some() && planned.all(|case| agent.config.asks_nobody(&case))
+    planned.peek().is_some() && planned.all(|case| agent.config.needs_no_model(&case))
 }
 
 /// An agent with its backend, tools and servers. [`close`](Self::close) it: dropping it ends its processes without

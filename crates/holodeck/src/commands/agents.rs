@@ -15,7 +15,7 @@ use holodeck_yaml::{Load, LoadedAgent, load_agent_doc};
 
 use crate::commands::skills::skill_tools;
 
-pub use cases::{Abstention, AskedTotal, Confusion, RoutingReport, RoutingResult, TaskRouting};
+pub use cases::{Abstention, Confusion, RoutingReport, RoutingResult, TaskRouting};
 pub use snapshot::snapshot_files;
 
 /// At most this number of diagnostics of agents is kept: there may be thousands of files.

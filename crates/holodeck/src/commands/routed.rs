@@ -1,7 +1,6 @@
 //! Commands: an agent with `routing:` or `quality_loop:`, ready to execute them.
 
 mod account;
-pub(crate) mod chooser;
 mod executor;
 mod legacy;
 mod open;
@@ -209,7 +208,7 @@ impl RoutedAgent {
         }
     }
 
-    /// What the definition of a specialist leaves out of its file, such as tools that the agent does not have.
+    /// The parts that the definition of a specialist leaves out of its file, such as tools that the agent does not have.
     pub fn left_out(&self, specialist: &str) -> Option<Load> {
         self.variants.left_out(specialist)
     }

@@ -50,7 +50,10 @@ pub fn load_own_skills(agent: &ResolvedAgent) -> Option<LoadedSkills> {
     for folder in folders {
         if DiskFiles.kind(&folder.join("SKILL.md")) != FileKind::File {
             if let Some(nested) = nested_skill(&folder) {
-                let message = format!("`{}` is too deep in the folder of skills and not used", nested.display());
+                let message = format!(
+                    "`{}` is too deep in the folder of skills and not used",
+                    nested.display()
+                );
                 let diagnostic = Diagnostic::warning(Code::NoEffect, message)
                     .about("routing.skills.directory")
                     .with_help("only the folders directly below it are skills, as in Claude Code");

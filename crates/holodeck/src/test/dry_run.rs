@@ -125,7 +125,7 @@ fn count_asking(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> u6
             .config
             .test_cases
             .get(*index)
-            .is_some_and(|case| !agent.config.asks_nobody(&case));
+            .is_some_and(|case| !agent.config.needs_no_model(&case));
         let count = trials.get(place).map_or(1, |trials| u64::from(trials.count));
         if asks { count } else { 0 }
     });
@@ -212,7 +212,7 @@ fn from_lengths(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> (T
         let Some(case) = agent.config.test_cases.get(*planned) else {
             continue;
         };
-        if agent.config.asks_nobody(&case) {
+        if agent.config.needs_no_model(&case) {
             continue;
         }
         let single = case.input.iter().map(String::as_str);

@@ -5,7 +5,10 @@ use std::{env::current_dir, path::Path, sync::Arc, time::Duration};
 use holodeck::{
     RoutedAgent, RoutedError, RoutedExecution, RoutedOptions,
     index::IndexSink,
-    model::{Command, CommandContext, CommandResult, Env, JsonMap, RESERVED_FIELDS, RoutingDecision, events::StopReason},
+    model::{
+        Command, CommandContext, CommandResult, Env, JsonMap, RESERVED_FIELDS, RoutingDecision,
+        events::StopReason,
+    },
     orchestrator::{
         AttemptDetails, ExecuteOptions, Execution, FacadeError, FailureClass, LoopReport, Verdict,
     },
@@ -267,7 +270,9 @@ impl Run<'_> {
         let was_asked = |details: &&AttemptDetails| {
             matches!(
                 details.attempt.routing_decision,
-                RoutingDecision::SdkExecuted | RoutingDecision::SdkErrorMessage | RoutingDecision::SdkException
+                RoutingDecision::SdkExecuted
+                    | RoutingDecision::SdkErrorMessage
+                    | RoutingDecision::SdkException
             )
         };
         let executed = details.filter(was_asked);
@@ -374,7 +379,10 @@ impl Run<'_> {
                 self.terminal.write_message(&render::loop_report(report));
             }
         }
-        let selection = execution.attempt.as_ref().and_then(|details| details.selection.as_ref());
+        let selection = execution
+            .attempt
+            .as_ref()
+            .and_then(|details| details.selection.as_ref());
         if let Some(note) = selection.and_then(render::fallback) {
             let note = format!("note: {note}\n");
             self.terminal.write_message(&format::printable(&note));

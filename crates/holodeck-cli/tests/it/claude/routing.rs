@@ -279,9 +279,10 @@ fn a_recorded_specialist_is_replayed_without_the_cli() {
 #[test]
 fn the_first_example_of_the_guide_works_with_the_cli() {
     let example = crate::guide::example();
-    let agent = example
-        .agent
-        .replace("{provider: openai, name: gpt-4o}", "{provider: anthropic, name: sonnet}");
+    let agent = example.agent.replace(
+        "{provider: openai, name: gpt-4o}",
+        "{provider: anthropic, name: sonnet}",
+    );
     assert_ne!(agent, example.agent);
     let server = AnthropicServer::answering(|_| AnthropicReply::text("An unused variable."));
     let bench = Bench::new(&agent, server);
@@ -290,12 +291,20 @@ fn the_first_example_of_the_guide_works_with_the_cli() {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         bench.run(&args).exits(0);
     }
-    let ran = bench.run(&["run", "--command", "review", "look at src/"]).exits(0);
-    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("An unused variable.\n", ""));
+    let ran = bench
+        .run(&["run", "--command", "review", "look at src/"])
+        .exits(0);
+    assert_eq!(
+        (ran.stdout.as_str(), ran.stderr.as_str()),
+        ("An unused variable.\n", "")
+    );
     let requests = bench.server.finish();
     let asked = requests.last().unwrap();
     let system = asked.system();
-    assert!(system.iter().any(|text| text.contains("You review code.")), "{system:?}");
+    assert!(
+        system.iter().any(|text| text.contains("You review code.")),
+        "{system:?}"
+    );
 }
 
 #[test]
@@ -305,13 +314,26 @@ fn a_model_on_the_cli_chooses_the_specialist() {
         if system.contains("You select the specialist agent") {
             return AnthropicReply::tool_use("StructuredOutput", &json!({"agent": "reviewer"}));
         }
-        AnthropicReply::text(if system.contains("You review code.") { "No bugs." } else { "Help." })
+        AnthropicReply::text(if system.contains("You review code.") {
+            "No bugs."
+        } else {
+            "Help."
+        })
     });
     let bench = bench("", server);
     let yaml = bench.project.read("agent.yaml");
     let yaml = yaml.replace("[{path: agents}]", "[{path: agents}], algorithm: model");
-    bench.project.write("agent.yaml", yaml.replace("commands: [review]", "commands: [run]"));
-    let result = bench.run(&["run", "good morning", "--explain", "--json"]).exits(0).json();
+    bench.project.write(
+        "agent.yaml",
+        yaml.replace("commands: [review]", "commands: [run]"),
+    );
+    let result = bench
+        .run(&["run", "good morning", "--explain", "--json"])
+        .exits(0)
+        .json();
     assert_eq!(result["output"]["output"], "No bugs.", "{result:#}");
-    assert_eq!(result["attempt"]["selection"]["selected_by"], "model", "{result:#}");
+    assert_eq!(
+        result["attempt"]["selection"]["selected_by"], "model",
+        "{result:#}"
+    );
 }

@@ -156,7 +156,11 @@ fn check_selecting_model(rules: &mut Rules<'_>, routing: &View, agents: Option<&
     let asks = agents.is_some_and(|agents| {
         // A name that is none has an error of its own.
         let named = rules.text(agents, "algorithm");
-        let known = |named: &str| SelectionAlgorithm::ALL.iter().find(|known| known.as_str() == named);
+        let known = |named: &str| {
+            SelectionAlgorithm::ALL
+                .iter()
+                .find(|known| known.as_str() == named)
+        };
         named.is_some_and(|named| known(named).is_none_or(|algorithm| algorithm.asks()))
     });
     if !asks {

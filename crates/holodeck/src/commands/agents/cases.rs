@@ -4,19 +4,20 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use holodeck_backend_api::BackendError;
-use holodeck_model::{
-    AgentsConfig, Env, RoutingCase, RoutingDecision, SelectionAlgorithm, Spent, TaskRoute,
-};
+use holodeck_model::{AgentsConfig, Env, RoutingCase, RoutingDecision, SelectionAlgorithm, Spent, TaskRoute};
 use holodeck_orchestrator::{
-    AskedModel, Asking, CancellationToken, Route, SelectError, SelectedBy, SelectionQuestion,
-    SelectionTask, Selector,
+    AskedModel, Asking, CancellationToken, Route, SelectError, SelectedBy, SelectionQuestion, SelectionTask,
+    Selector,
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_yaml::LoadedAgent;
 use serde::Serialize;
 
 use super::LoadedAgents;
-use crate::{OpenError, commands::routed::chooser::Chooser};
+use crate::{
+    OpenError,
+    commands::chooser::{Chooser, asking},
+};
 
 /// The agents routed for all tasks, against those expected.
 #[derive(Clone, Debug, Serialize)]
@@ -38,7 +39,7 @@ pub struct RoutingReport {
     pub wrong: usize,
     /// The tasks for which no agent is expected.
     pub abstention: Abstention,
-    /// What was asked to select; absent if nobody was.
+    /// The model that was asked to select; absent if none was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<AskedTotal>,
     /// How often each refusal keeps a selected agent from a task.
@@ -49,7 +50,7 @@ pub struct RoutingReport {
     pub results: Vec<RoutingResult>,
 }
 
-/// What a model did for all tasks.
+/// The calls of a model for all tasks.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct AskedTotal {
@@ -159,12 +160,19 @@ impl<'a> TaskRouting<'a> {
                 Chooser::new(&agent, env, None, &Telemetry::off()).map(Arc::new)
             }
             None => {
-                let message = format!("`algorithm: {}` needs an agent file, whose model is asked", algorithm.as_str());
+                let message = format!(
+                    "`algorithm: {}` needs an agent file, whose model is asked",
+                    algorithm.as_str()
+                );
                 return Err(BackendError::init(message).into());
             }
         };
         Ok(Self {
-            selector: agents.asking(agents.selector(), chooser.as_ref()),
+            selector: asking(
+                agents.selector(),
+                (&agents.registry, &agents.config),
+                chooser.as_ref(),
+            ),
             agents,
             chooser,
         })
@@ -245,9 +253,12 @@ fn task_of(case: &RoutingCase) -> SelectionTask {
     }
 }
 
-/// What was asked for all of these.
+/// The sum of the calls for all of these.
 fn asked_total(results: &[RoutingResult]) -> Option<AskedTotal> {
-    let asked: Vec<&AskedModel> = results.iter().filter_map(|result| result.asked.as_ref()).collect();
+    let asked: Vec<&AskedModel> = results
+        .iter()
+        .filter_map(|result| result.asked.as_ref())
+        .collect();
     Some(AskedTotal {
         model: asked.first()?.model.clone(),
         spent: asked.iter().map(|asked| asked.spent).sum(),

@@ -19,7 +19,6 @@ use tokio::sync::{Mutex, OnceCell};
 
 use super::{
     RoutedAgent, RoutedError, RoutedOptions,
-    chooser::Chooser,
     legacy::{self, OpenLegacy},
     refine::{LoopRefiner, StepSlot},
     settings::RoutingSettings,
@@ -29,7 +28,11 @@ use super::{
 use crate::{
     LoadedAgents, OpenAgent,
     agent::{answers::redactor, targets::check_yaml_targets, telemetry},
-    commands::{agents::selection_folder, skills::load_own_skills},
+    commands::{
+        agents::selection_folder,
+        chooser::{self, Chooser},
+        skills::load_own_skills,
+    },
     load_own_agents, snapshot_files,
 };
 
@@ -111,7 +114,9 @@ impl RoutedAgent {
         let words = agents.as_ref().map(LoadedAgents::selector);
         let uses_files = words.as_ref().is_some_and(AgentSelector::uses_files);
         let selector = words.zip(agents.as_ref());
-        let selector = selector.map(|(words, agents)| agents.asking(words, chooser.as_ref()));
+        let selector = selector.map(|(words, agents)| {
+            chooser::asking(words, (&agents.registry, &agents.config), chooser.as_ref())
+        });
         let loops = parts.open.is_none();
         let variants = Arc::new(Variants {
             folder: options.folder.clone(),

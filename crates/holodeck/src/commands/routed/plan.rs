@@ -7,9 +7,10 @@ use holodeck_orchestrator::{AttemptDetails, FacadeSettings, GateResult, Selectio
 use serde::Serialize;
 
 use super::{
-    specialists::{Variants, backends_of},
+    specialists::Variants,
     tools::{Restriction, declared_tools},
 };
+use crate::commands::chooser::backends_of;
 
 /// The plan of a command.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -38,7 +39,7 @@ pub struct RoutedPlan {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PlannedQuestion {
-    /// What would be asked.
+    /// The question.
     #[serde(flatten)]
     pub question: SelectionQuestion,
     /// The gates before it.

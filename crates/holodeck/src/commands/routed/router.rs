@@ -28,7 +28,7 @@ pub(crate) fn task_router(
 ) -> Result<(Option<Arc<dyn TaskRouter>>, Vec<String>), RoutedError> {
     let cases = &agent.config.test_cases;
     let mut planned = planned.iter().filter_map(|index| cases.get(*index));
-    if !planned.any(|case| agent.config.asks_nobody(&case)) {
+    if !planned.any(|case| agent.config.needs_no_model(&case)) {
         return Ok((None, Vec::new()));
     }
     let loaded = LoadedAgent {

@@ -18,14 +18,16 @@ use holodeck_yaml::{Load, LoadedAgent};
 use tokio::sync::{Mutex, OnceCell};
 
 use super::{
-    chooser::Chooser,
     skills,
     tools::{NamedTools, Restriction, WithSkills, known_tools, restrict_claude},
 };
 use crate::{
     AnswerSource, LoadedAgents, OpenAgent, OpenError, OpenOptions,
     agent::{backends::BackendSelector, open::CheckedAgent, turns::turn_runner},
-    commands::agents::definition,
+    commands::{
+        agents::definition,
+        chooser::{Chooser, as_backend_error},
+    },
     index::IndexSink,
 };
 
@@ -133,7 +135,7 @@ impl Variants {
         Some(definition(doc, Some(&self.agent.agent)).0)
     }
 
-    /// What the definition of a specialist leaves out of its file, as `agents validate` says it.
+    /// The parts that the definition of a specialist leaves out of its file, as `agents validate` says it.
     pub(super) fn left_out(&self, name: &str) -> Option<Load> {
         let agents = self.agents.as_ref()?;
         let doc = agents.registry.get(name)?;
@@ -308,23 +310,6 @@ impl AgentBackend for AsksNoPerson {
     async fn teardown(&self) -> Result<(), BackendError> {
         self.0.teardown().await
     }
-}
-
-pub(super) fn as_backend_error(error: OpenError) -> BackendError {
-    match error {
-        OpenError::Backend(error) => error,
-        other => BackendError::init(Explanation::new(other.to_string())),
-    }
-}
-
-/// The prices of an agent, without opening it.
-pub(super) fn backends_of(agent: &LoadedAgent, env: &Env) -> Result<BackendSelector, OpenError> {
-    let options = OpenOptions {
-        answers: AnswerSource::Live,
-        ..OpenOptions::default()
-    };
-    let checked = CheckedAgent::check(agent.clone(), env, Occasion::Run, options, None)?;
-    Ok(checked.into_backends())
 }
 
 /// The agent itself, with the tools that a skill allows.

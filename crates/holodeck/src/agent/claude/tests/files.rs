@@ -351,7 +351,7 @@ async fn an_agent_of_an_older_release_reads_and_writes_only_in_its_folders() {
 }
 
 #[tokio::test]
-async fn an_agent_that_accepts_all_asks_nobody_about_other_folders() {
+async fn an_agent_that_accepts_all_needs_no_model_about_other_folders() {
     check(PINNED, "acceptAll", Who::Person, false).await;
 }
 

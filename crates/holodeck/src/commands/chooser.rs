@@ -1,14 +1,14 @@
 //! The model of `algorithm: model`, as the agent's other models are opened: with its recordings, prices and keys.
 //!
-//! It must not open the agent itself: a message may be for nobody.
+//! It must not open the agent itself: a message may be for no agent.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use holodeck_backend_api::{BackendError, Occasion};
-use holodeck_model::{Env, ModelConfig};
+use holodeck_backend_api::{BackendError, Explanation, Occasion};
+use holodeck_model::{AgentsConfig, Env, ModelConfig};
 use holodeck_orchestrator::{
-    AgentSelector, KnownTools, ModelSelector, ReadyAgent, SelectionModel, Selector,
+    AgentRegistry, AgentSelector, KnownTools, ModelSelector, ReadyAgent, SelectionModel, Selector,
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_turn::TurnRunner;
@@ -16,12 +16,12 @@ use holodeck_yaml::LoadedAgent;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::specialists::{as_backend_error, backends_of};
 use crate::{
-    LoadedAgents, OpenAgent, OpenError,
+    AnswerSource, OpenAgent, OpenError, OpenOptions,
     agent::{
         backends::{BackendSelector, Specialist},
         model_pool::ModelPool,
+        open::CheckedAgent,
         turns::turn_runner,
     },
 };
@@ -78,7 +78,8 @@ impl Chooser {
                     .traced(self.telemetry.clone()),
             };
             let prices = backends.price_list().clone();
-            let turns = turn_runner(&self.agent, &self.env, self.timeout, prices).map_err(as_backend_error)?;
+            let turns =
+                turn_runner(&self.agent, &self.env, self.timeout, prices).map_err(as_backend_error)?;
             let turns = TurnRunner {
                 model: self.model.name.clone(),
                 ..turns
@@ -120,15 +121,34 @@ impl SelectionModel for Chooser {
     }
 }
 
-impl LoadedAgents {
-    /// What selects these agents: the words of the task, or the model.
-    pub(crate) fn asking(&self, words: AgentSelector, chooser: Option<&Arc<Chooser>>) -> Arc<dyn Selector> {
-        match chooser {
-            Some(chooser) => {
-                let model = Arc::clone(chooser) as Arc<dyn SelectionModel>;
-                Arc::new(ModelSelector::new(words, &self.registry, &self.config, model))
-            }
-            None => Arc::new(words),
+/// Returns the selector of these agents: by the words of a task, or by the model.
+pub(crate) fn asking(
+    words: AgentSelector,
+    (registry, config): (&AgentRegistry, &AgentsConfig),
+    chooser: Option<&Arc<Chooser>>,
+) -> Arc<dyn Selector> {
+    match chooser {
+        Some(chooser) => {
+            let model = Arc::clone(chooser) as Arc<dyn SelectionModel>;
+            Arc::new(ModelSelector::new(words, registry, config, model))
         }
+        None => Arc::new(words),
     }
+}
+
+pub(crate) fn as_backend_error(error: OpenError) -> BackendError {
+    match error {
+        OpenError::Backend(error) => error,
+        other => BackendError::init(Explanation::new(other.to_string())),
+    }
+}
+
+/// The backends of an agent's models, without opening it.
+pub(crate) fn backends_of(agent: &LoadedAgent, env: &Env) -> Result<BackendSelector, OpenError> {
+    let options = OpenOptions {
+        answers: AnswerSource::Live,
+        ..OpenOptions::default()
+    };
+    let checked = CheckedAgent::check(agent.clone(), env, Occasion::Run, options, None)?;
+    Ok(checked.into_backends())
 }
