@@ -10,6 +10,7 @@
     reason = "tests"
 )]
 
+mod agent_files;
 mod agents;
 mod answers;
 mod bad_input;

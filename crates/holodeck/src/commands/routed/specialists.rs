@@ -5,8 +5,7 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, EventStream, Explanation, Occasion, Opening, ToolHost,
-    TurnRequest,
+    AgentBackend, AgentSession, BackendError, EventStream, Occasion, Opening, ToolHost, TurnRequest,
 };
 use holodeck_model::{
     AgentMode, Env, NonInteractive, Provider, ResolvedAgent, SideEffectGate, SkillDoc, ToolNames,
@@ -23,7 +22,7 @@ use super::{
 };
 use crate::{
     AnswerSource, LoadedAgents, OpenAgent, OpenError, OpenOptions,
-    agent::{backends::BackendSelector, open::CheckedAgent, turns::turn_runner},
+    agent::{open::CheckedAgent, turns::turn_runner},
     commands::{
         agents::definition,
         chooser::{Chooser, as_backend_error},
