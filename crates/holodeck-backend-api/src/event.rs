@@ -268,6 +268,7 @@ mod tests {
                 by_default: true,
                 reason: Some("unsure".to_owned()),
                 model: Some("m".to_owned()),
+                selection_problem: Some("cut off".to_owned()),
             })),
             BackendEvent::End(Box::new(ExecutionResult {
                 response: "hi".to_owned(),

@@ -167,7 +167,11 @@ impl Masking {
     }
 
     fn execution(&self, execution: &mut ExecutorRecord) {
-        execution.reason.iter_mut().for_each(|text| self.text(text));
+        let texts = execution
+            .reason
+            .iter_mut()
+            .chain(&mut execution.selection_problem);
+        texts.for_each(|text| self.text(text));
     }
 
     fn whole_result(&self, result: &mut ExecutionResult) {

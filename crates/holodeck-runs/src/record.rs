@@ -237,6 +237,7 @@ impl UnitRecord {
         mask_optional(redactor, &mut self.name);
         if let Some(route) = &mut self.route {
             redactor.mask_text(&mut route.reason);
+            mask_optional(redactor, &mut route.unselected);
             if let Some(refused) = &mut route.refused {
                 redactor.mask_text(refused);
             }
@@ -266,6 +267,7 @@ impl UnitRecord {
             }
             if let Some(execution) = &mut result.execution {
                 mask_optional(redactor, &mut execution.reason);
+                mask_optional(redactor, &mut execution.selection_problem);
             }
             let objects = result.structured_output.iter_mut();
             let arguments = result.tool_calls.iter_mut().map(|call| &mut call.arguments);
