@@ -62,11 +62,11 @@ fn asked(server: ModelServer) -> Vec<Value> {
 /// The record of the executor in the last event of the last conversation.
 fn stored(project: &Project) -> Value {
     let events = project.run(&["events", "export", "last"]);
-    let records = events.stdout.lines().filter_map(|line| {
+    let mut records = events.stdout.lines().filter_map(|line| {
         let event: Value = serde_json::from_str(line).ok()?;
         event.get("execution").cloned()
     });
-    short(&records.last().unwrap_or_else(|| panic!("{}", events.all())))
+    short(&records.next_back().unwrap_or_else(|| panic!("{}", events.all())))
 }
 
 /// The fields that every record of an executor has.
@@ -241,11 +241,9 @@ fn a_backend_that_failed_is_not_asked_again_as_the_agent_itself() {
 #[test]
 fn a_named_command_that_nothing_executes_is_an_error_of_the_case() {
     let server = server();
-    let case = format!(
-        "test_cases:\n- {{name: named, input: good morning, command: review, forbidden_tools: [deploy]}}\n\
-                        - {{name: turns, turns: [{{input: hello}}, {{input: good morning, command: review, forbidden_tools: [deploy]}}]}}\n"
-    );
-    let project = project(&server.url(), "[review]", &case);
+    let case = "test_cases:\n- {name: named, input: good morning, command: review, forbidden_tools: [deploy]}\n\
+                        - {name: turns, turns: [{input: hello}, {input: good morning, command: review, forbidden_tools: [deploy]}]}\n";
+    let project = project(&server.url(), "[review]", case);
     let ran = project.run(&["test", "--report", "json=report.json"]).exits(3);
     assert!(
         ran.all().contains("nothing executes the command `review`"),

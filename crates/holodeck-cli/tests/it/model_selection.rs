@@ -171,10 +171,12 @@ fn none_leaves_a_plain_message_to_the_agent_itself_and_a_command_to_nobody() {
     server.finish();
 }
 
+type Answer = fn() -> Reply;
+
 /// Words of the task that no agent has: what is not usable never selects an agent by accident, and everybody says so.
 #[test]
 fn an_answer_that_is_not_usable_is_named_in_every_output() {
-    let answers: [(&str, fn() -> Reply); 7] = [
+    let answers: [(&str, Answer); 7] = [
         ("other", || chooses("other")),
         ("retired", || chooses("retired")),
         ("no JSON", || Reply::text("deployer")),

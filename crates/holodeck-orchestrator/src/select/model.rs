@@ -120,10 +120,13 @@ impl ModelSelector {
         );
         let command = task.command.trim();
         if !command.is_empty() && !command.eq_ignore_ascii_case(PLAIN_COMMAND) {
-            prompt.push_str(&format!("\nThe name of the command:\n{}\n", data_block(command)));
+            prompt.push_str("\nThe name of the command:\n");
+            prompt.push_str(&data_block(command));
+            prompt.push('\n');
         }
         let text = beginning(&task.text, SHOWN_TASK);
-        prompt.push_str(&format!("\nThe task:\n{}", data_block(&text)));
+        prompt.push_str("\nThe task:\n");
+        prompt.push_str(&data_block(&text));
         prompt
     }
 

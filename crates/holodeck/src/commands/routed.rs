@@ -381,7 +381,7 @@ impl RoutedAgent {
             && details.attempt.routing_decision == RoutingDecision::SdkExecuted
         {
             details.attempt.routing_decision = code;
-            details.attempt.fallback_reason = self.settings.why_itself(code);
+            details.attempt.fallback_reason = RoutingSettings::why_itself(code);
         }
         plan
     }

@@ -21,6 +21,9 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::KnownTools;
 
+/// Makes an answer.
+type Script = Box<dyn Fn() -> ScriptedTurn + Send + Sync>;
+
 /// A model that answers as scripted and keeps what it was opened with.
 struct Scripted {
     backend: Result<ScriptedBackend, BackendError>,
@@ -30,7 +33,7 @@ struct Scripted {
 
 #[async_trait]
 impl SelectionModel for Scripted {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "chooser-model"
     }
 
@@ -175,7 +178,7 @@ async fn none_declines_whatever_the_default_agent() {
 /// Every form of an answer that names none of the list: the words of the task select, and the selection says so.
 #[tokio::test]
 async fn an_answer_that_is_not_usable_leaves_the_selection_to_the_words() {
-    let turns: Vec<(&str, Box<dyn Fn() -> ScriptedTurn + Send + Sync>)> = vec![
+    let turns: Vec<(&str, Script)> = vec![
         ("not on the list", Box::new(|| answer(json!({"agent": "other"})))),
         // It exists, and must not be selected.
         (
@@ -226,7 +229,11 @@ async fn an_answer_that_is_not_usable_leaves_the_selection_to_the_words() {
             .select(&task(TASK, "run"));
         assert_eq!(selection.agent.as_deref(), Some("deployer"), "{expected}");
         assert_eq!(selection.selected_by, SelectedBy::Score, "{expected}");
-        assert_eq!(selection.confidence, words.confidence, "{expected}");
+        assert_eq!(
+            selection.confidence.to_bits(),
+            words.confidence.to_bits(),
+            "{expected}"
+        );
         let problem = selection.asked.unwrap().problem.unwrap();
         let is_cut = expected == "cut" && !problem.is_empty();
         assert!(is_cut || problem.contains(expected), "{expected}: {problem}");

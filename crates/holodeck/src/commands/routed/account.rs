@@ -4,7 +4,7 @@ use holodeck_model::{CommandContext, Executor, ExecutorKind, ExecutorRecord, Rou
 use holodeck_orchestrator::{AttemptDetails, Execution, FacadeError, FailureClass, SelectedBy, Verdict};
 use serde_json::{Value, json};
 
-use super::{Choice, RoutedAgent, record::Ending};
+use super::{Choice, RoutedAgent, record::Ending, settings::RoutingSettings};
 
 impl RoutedAgent {
     /// The record of a message that the agent itself answers.
@@ -18,7 +18,7 @@ impl RoutedAgent {
             executor: Some(Executor::Agent),
             agent: Some(self.variants.agent.config.name.clone()),
             decision,
-            reason: decision.and_then(|code| self.settings.why_itself(code)),
+            reason: decision.and_then(RoutingSettings::why_itself),
             ..ExecutorRecord::default()
         }
     }

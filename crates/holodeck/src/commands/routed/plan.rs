@@ -90,8 +90,8 @@ pub(super) fn plan(
     };
     let mut plan = RoutedPlan {
         executor,
-        skill,
         sdk,
+        skill,
         ..RoutedPlan::default()
     };
     if !runs {

@@ -20,12 +20,15 @@ use crate::{agent::answers::redactor, commands::agents::selection_folder};
 const OPEN_GATES: &str = "`expected_agent` of cases that check nothing else asks no model: the gates of this machine (the \
                           CLI, or endpoint and credential; variables) count as open";
 
+/// A router, if one is needed, and remarks about it.
+type RouterWithNotes = (Option<Arc<dyn TaskRouter>>, Vec<String>);
+
 /// Routes the questions of planned cases that check nothing but their agent, and remarks about it.
 pub(crate) fn task_router(
     agent: &Arc<ResolvedAgent>,
     env: &Env,
     planned: &[usize],
-) -> Result<(Option<Arc<dyn TaskRouter>>, Vec<String>), RoutedError> {
+) -> Result<RouterWithNotes, RoutedError> {
     let cases = &agent.config.test_cases;
     let mut planned = planned.iter().filter_map(|index| cases.get(*index));
     if !planned.any(|case| agent.config.needs_no_model(&case)) {

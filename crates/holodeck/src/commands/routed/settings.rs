@@ -51,7 +51,7 @@ impl RoutingSettings {
     }
 
     /// Why the agent itself answers a plain message.
-    pub(super) fn why_itself(&self, code: RoutingDecision) -> Option<String> {
+    pub(super) fn why_itself(code: RoutingDecision) -> Option<String> {
         match code {
             RoutingDecision::SdkNotEnabled => Some("routing is not enabled".to_owned()),
             RoutingDecision::CommandNotAllowed => {

@@ -156,7 +156,7 @@ impl Variants {
         if let Some(ready) = opened.get(&variant) {
             return Ok(ready.clone());
         }
-        let ready = self.open_variant(definition).await?;
+        let ready = Box::pin(self.open_variant(definition)).await?;
         opened.insert(variant, ready.clone());
         Ok(ready)
     }
