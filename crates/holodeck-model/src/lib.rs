@@ -106,8 +106,8 @@ pub use substitute::{substitute, unreplaced_variables};
 pub use suggest::closest;
 pub use tool_names::{
     DeclaredTool, HOLODECK_SERVER, NameMatch, ServerAccess, ToolAccess, ToolIdentity, ToolKind, ToolNames,
-    ToolOrigin, UnresolvedName, mcp_tool_name, reserved_server_keys, server_key, shorten_tool_name,
-    without_pattern,
+    ToolOrigin, UnresolvedName, mcp_tool_name, mcp_tool_names, reserved_server_keys, server_key,
+    shorten_tool_name, without_pattern,
 };
 pub use tool_pattern::{CallPattern, ToolPattern};
 pub use tool_schema::complete_tool_schema;

@@ -2,6 +2,8 @@
 //!
 //! Start with [`ToolNames::of`]. No other module parses the name of a tool.
 
+use std::collections::HashMap;
+
 use crate::{Agent, ClaudeConfig, McpTool, Provider, SkillDoc, ToolConfig, closest, value::Glob};
 
 mod access;
@@ -484,12 +486,45 @@ pub fn shorten_tool_name(name: String) -> String {
     if name.len() <= LONGEST {
         return name;
     }
+    let mark = mark(&name);
+    marked(&name, &mark)
+}
+
+/// The names under which the tools of an MCP server are offered, each different from the others, in the order of `tools`, whose
+/// names are different. A name that loses letters of another script, or that others would have too, gets a hash of the original
+/// one, so that it does not depend on the order of the list.
+pub fn mcp_tool_names(server: &str, tools: &[&str]) -> Vec<String> {
+    let plain: Vec<String> = tools.iter().map(|tool| mcp_tool_name(server, tool)).collect();
+    let mut counts = HashMap::<&str, usize>::new();
+    for name in &plain {
+        *counts.entry(name).or_default() += 1;
+    }
+    let names = tools.iter().zip(&plain);
+    names
+        .map(|(tool, name)| {
+            let is_unchanged = sanitise(tool) == **tool;
+            let is_shared = counts.get(name.as_str()).is_some_and(|count| *count > 1);
+            if !is_unchanged && (is_shared || !tool.is_ascii()) {
+                marked(name, &mark(tool))
+            } else {
+                shorten_tool_name(name.clone())
+            }
+        })
+        .collect()
+}
+
+/// A name with a mark at its end, not too long.
+fn marked(name: &str, mark: &str) -> String {
+    let end = name.floor_char_boundary(LONGEST - mark.len());
+    format!("{}{mark}", name.get(..end).unwrap_or(name))
+}
+
+/// A hash of a name.
+fn mark(name: &str) -> String {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    let mark = format!("_{:08x}", hash >> 32);
-    let end = name.floor_char_boundary(LONGEST - mark.len());
-    format!("{}{mark}", name.get(..end).unwrap_or_default())
+    format!("_{:08x}", hash >> 32)
 }
 
 /// The keys that no server of the YAML may have.

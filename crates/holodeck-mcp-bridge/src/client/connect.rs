@@ -12,6 +12,7 @@ use rmcp::model::ServerPeerInfo;
 
 use crate::client::options::{McpOptions, ServerInfo};
 use crate::client::plan::Plan;
+use crate::client::reader::Told;
 use crate::client::sampler::Sampler;
 use crate::client::server::Server;
 use crate::client::server::connection::Surroundings;
@@ -58,6 +59,8 @@ impl McpServer {
         let surroundings = Surroundings {
             http: http_client(tools, options),
             startup: options.startup,
+            request: options.startup,
+            told: Told::default(),
         };
         let mut taken = reserved_server_keys();
         let connecting: Vec<_> = tools
@@ -127,6 +130,7 @@ async fn connect(
         options.clone(),
         Surroundings {
             startup: tool.configured_time_limit().unwrap_or(surroundings.startup),
+            request: tool.time_limit(),
             ..surroundings.clone()
         },
         sampler,
@@ -162,8 +166,10 @@ impl ServerInfo {
         let us = peer.and_then(|peer| peer.server_info.as_ref());
         Self {
             tool: tool.to_owned(),
-            name: us.map(|us| us.name.clone()),
-            version: us.map(|us| us.version.clone()),
+            name: us.map(|us| us.name.clone()).filter(|name| !name.is_empty()),
+            version: us
+                .map(|us| us.version.clone())
+                .filter(|version| !version.is_empty()),
             protocol: peer
                 .map(|peer| peer.protocol_version.to_string())
                 .unwrap_or_default(),

@@ -1,11 +1,11 @@
 //! Streamable HTTP with holodeck-http.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt as _;
-use futures::stream::BoxStream;
-use holodeck_http::{Exchange, Headers, HttpClient, HttpError, Verb};
+use futures::stream::{BoxStream, iter};
+use holodeck_http::{Exchange, Headers, HttpClient, HttpError, HttpUrl, SseEvent, Verb};
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
@@ -19,6 +19,7 @@ use sse_stream::Sse;
 
 use crate::client::attentive::Attentive;
 use crate::client::plan::{AtClose, Remote};
+use crate::client::reader::Reader;
 
 const SESSION: &str = "mcp-session-id";
 const LAST_EVENT: &str = "last-event-id";
@@ -30,12 +31,21 @@ pub(crate) type Events = BoxStream<'static, Result<Sse, SseError>>;
 pub(crate) struct OurClient {
     http: HttpClient,
     remote: Remote,
+    reader: Reader,
+    /// The address to which the server redirected.
+    moved: Arc<Mutex<Option<HttpUrl>>>,
 }
 
-pub(crate) fn transport(http: &HttpClient, remote: &Remote) -> StreamableHttpClientTransport<OurClient> {
+pub(crate) fn transport(
+    http: &HttpClient,
+    remote: &Remote,
+    reader: Reader,
+) -> StreamableHttpClientTransport<OurClient> {
     let client = OurClient {
         http: http.clone(),
         remote: remote.clone(),
+        reader,
+        moved: Arc::default(),
     };
     // The client already has the address; this copy may contain a secret and would appear in errors.
     let config = StreamableHttpClientTransportConfig::with_uri(remote.url.to_string());
@@ -63,21 +73,48 @@ impl OurClient {
         }
         insert(&mut headers, SESSION, session)?;
         insert(&mut headers, LAST_EVENT, last_event)?;
-        let body = body.map(Into::into);
-        self.http.exchange(verb, &self.remote.url, &headers, body).await
+        let url = self.url();
+        let bytes = || body.clone().map(Into::into);
+        let answer = self.http.exchange(verb, &url, &headers, bytes()).await?;
+        if !matches!(answer.status(), 307 | 308) {
+            return Ok(answer);
+        }
+        let Some(target) = answer.header("location").and_then(|to| url.resolve(to).ok()) else {
+            return Ok(answer);
+        };
+        if target.origin() != url.origin() {
+            // The headers may contain a key.
+            return Err(HttpError::Request {
+                url,
+                reason: format!(
+                    "it answers {} with another host, {target}: write that address if it is right",
+                    answer.status()
+                ),
+            });
+        }
+        let answer = self.http.exchange(verb, &target, &headers, bytes()).await?;
+        if !matches!(answer.status(), 307 | 308) {
+            *self.moved.lock().unwrap_or_else(PoisonError::into_inner) = Some(target);
+        }
+        Ok(answer)
+    }
+
+    /// The address of the YAML, or the one of the same server to which it redirects.
+    fn url(&self) -> HttpUrl {
+        let moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        moved.clone().unwrap_or_else(|| self.remote.url.clone())
     }
 
     fn events(&self, answer: Exchange) -> Events {
         let events = Attentive::new(answer.events(), self.remote.url.clone(), self.remote.silence);
+        let reader = self.reader.clone();
         events
-            .map(|event| match event {
-                Ok(event) => Ok(Sse {
-                    event: Some(event.event).filter(|name| !name.is_empty()),
-                    data: Some(event.data),
-                    id: event.id,
-                    retry: event.retry.and_then(|wait| u64::try_from(wait.as_millis()).ok()),
-                }),
-                Err(error) => Err(SseError::Body(Box::new(error))),
+            .flat_map(move |event| {
+                let events = match event {
+                    Ok(event) => mended(&reader, event).into_iter().map(Ok).collect(),
+                    Err(error) => vec![Err(SseError::Body(Box::new(error)))],
+                };
+                iter(events)
             })
             .boxed()
     }
@@ -105,21 +142,21 @@ impl StreamableHttpClient for OurClient {
         }
         let new_session = answer.header(SESSION).map(str::to_owned);
         if !answer.is_success() {
-            return refused(&message, session.is_some(), answer, new_session).await;
+            return self
+                .refused(&message, session.is_some(), answer, new_session)
+                .await;
         }
         if answer.is_event_stream() {
             return Ok(StreamableHttpPostResponse::Sse(self.events(answer), new_session));
         }
         let url = self.remote.url.clone();
         let body = answer.bytes().await.map_err(StreamableHttpError::Client)?;
-        match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
-            Ok(answer) => Ok(StreamableHttpPostResponse::Json(answer, new_session)),
+        match self.reader.answer(&body, id_of(&message)) {
+            Some(answer) => Ok(StreamableHttpPostResponse::Json(answer, new_session)),
             // A notification gets no answer.
-            Err(_) if !matches!(message, JsonRpcMessage::Request(_)) => {
-                Ok(StreamableHttpPostResponse::Accepted)
-            }
-            Err(error) => Err(StreamableHttpError::UnexpectedServerResponse(
-                format!("{url} answered with something other than an MCP message: {error}").into(),
+            None if id_of(&message).is_none() => Ok(StreamableHttpPostResponse::Accepted),
+            None => Err(StreamableHttpError::UnexpectedServerResponse(
+                format!("{url} answered with something other than an MCP message").into(),
             )),
         }
     }
@@ -173,37 +210,65 @@ impl StreamableHttpClient for OurClient {
     }
 }
 
-/// A refusal may contain an MCP error; a server that does not support the first request refuses it in various ways.
-async fn refused(
-    message: &ClientJsonRpcMessage,
-    in_session: bool,
-    answer: Exchange,
-    new_session: Option<String>,
-) -> Result<StreamableHttpPostResponse, Failure> {
-    let status = answer.status();
-    let refusal = answer.refusal().await;
-    if matches!(status, 401 | 403) {
-        return Err(StreamableHttpError::Client(refusal));
+impl OurClient {
+    /// Ends the request that was refused, whatever id the refusal has. A server that does not know the first request refuses it in
+    /// any way; the handshake says why.
+    async fn refused(
+        &self,
+        message: &ClientJsonRpcMessage,
+        in_session: bool,
+        answer: Exchange,
+        new_session: Option<String>,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        let status = answer.status();
+        let refusal = answer.refusal().await;
+        if let Some(id) = asked_for_revisions(message)
+            && !in_session
+        {
+            let error = ErrorData::invalid_request(refusal.to_string(), None);
+            let error = ServerJsonRpcMessage::error(error, Some(id.clone()));
+            return Ok(StreamableHttpPostResponse::Json(error, None));
+        }
+        let body = refusal.body().unwrap_or_default();
+        if in_session && status == 400 && body.to_ascii_lowercase().contains("session") {
+            // Some servers say so that they do not know it, for example after a restart.
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        if !matches!(status, 401 | 403)
+            && let Some(error @ JsonRpcMessage::Error(_)) =
+                self.reader.answer(body.as_bytes(), id_of(message))
+        {
+            return Ok(StreamableHttpPostResponse::Json(error, new_session));
+        }
+        Err(StreamableHttpError::Client(refusal))
     }
-    let error = serde_json::from_str::<ServerJsonRpcMessage>(refusal.body().unwrap_or_default());
-    let error = error
-        .ok()
-        .filter(|message| matches!(message, JsonRpcMessage::Error(_)));
-    if let Some(id) = asked_for_revisions(message)
-        && !in_session
-        && (400..500).contains(&status)
-    {
-        // The error often carries another request id.
-        let error = match error {
-            Some(JsonRpcMessage::Error(message)) => message.error,
-            _ => ErrorData::invalid_request(refusal.to_string(), None),
-        };
-        let error = ServerJsonRpcMessage::error(error, Some(id.clone()));
-        return Ok(StreamableHttpPostResponse::Json(error, None));
+}
+
+/// An event of a stream with a message that can be read, or one for each if it has several. Others are passed on as they are.
+fn mended(reader: &Reader, event: SseEvent) -> Vec<Sse> {
+    let name = Some(event.event).filter(|name| !name.is_empty());
+    let retry = event.retry.and_then(|wait| u64::try_from(wait.as_millis()).ok());
+    let mut texts = reader.texts(event.data.as_bytes());
+    if texts.is_empty() {
+        texts.push(event.data);
     }
-    match error {
-        Some(error) => Ok(StreamableHttpPostResponse::Json(error, new_session)),
-        None => Err(StreamableHttpError::Client(refusal)),
+    let last = texts.len().saturating_sub(1);
+    let texts = texts.into_iter().enumerate();
+    texts
+        .map(|(index, text)| Sse {
+            event: name.clone(),
+            data: Some(text),
+            // A stream is resumed after the whole event.
+            id: event.id.clone().filter(|_| index == last),
+            retry,
+        })
+        .collect()
+}
+
+fn id_of(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Request(request) => Some(&request.id),
+        _ => None,
     }
 }
 

@@ -1,6 +1,8 @@
 //! HTTP with server-sent events, the transport of the protocol's first revision: one event stream, and an endpoint for
 //! messages, which the first event announces.
 
+use std::collections::VecDeque;
+
 use futures::StreamExt as _;
 use holodeck_http::{Headers, HttpClient, HttpError, HttpUrl, Verb};
 use rmcp::RoleClient;
@@ -9,12 +11,16 @@ use rmcp::transport::Transport;
 
 use crate::client::attentive::Attentive;
 use crate::client::plan::Remote;
+use crate::client::reader::Reader;
 
 pub(crate) struct SseTransport {
     http: HttpClient,
     headers: Headers,
     post_to: HttpUrl,
     events: Option<Attentive>,
+    reader: Reader,
+    /// Messages of an event that had several.
+    waiting: VecDeque<ServerJsonRpcMessage>,
 }
 
 /// Why there is no stream.
@@ -31,7 +37,7 @@ pub(crate) enum SseFailure {
 }
 
 impl SseTransport {
-    pub(crate) async fn open(http: &HttpClient, remote: &Remote) -> Result<Self, SseFailure> {
+    pub(crate) async fn open(http: &HttpClient, remote: &Remote, reader: Reader) -> Result<Self, SseFailure> {
         let url = &remote.url;
         let mut headers = remote.headers.clone();
         headers.insert("accept", "text/event-stream")?;
@@ -60,6 +66,8 @@ impl SseTransport {
                 headers: remote.headers.clone(),
                 post_to,
                 events: Some(events),
+                reader,
+                waiting: VecDeque::new(),
             });
         }
         Err(SseFailure::NoEndpoint(url.clone()))
@@ -92,6 +100,9 @@ impl Transport<RoleClient> for SseTransport {
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
+            if let Some(message) = self.waiting.pop_front() {
+                return Some(message);
+            }
             let event = match self.events.as_mut()?.next().await? {
                 Ok(event) => event,
                 Err(error) => {
@@ -103,10 +114,7 @@ impl Transport<RoleClient> for SseTransport {
             if !matches!(event.event.as_str(), "" | "message") {
                 continue;
             }
-            match serde_json::from_str(&event.data) {
-                Ok(message) => return Some(message),
-                Err(error) => tracing::debug!(%error, "an event is not an MCP message"),
-            }
+            self.waiting.extend(self.reader.messages(event.data.as_bytes()));
         }
     }
 

@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use holodeck_model::io_reason;
 use holodeck_process::{ChildProcess, ProcessError, ProcessSpec};
 use rmcp::RoleClient;
 use rmcp::transport::async_rw::AsyncRwTransport;
+use tokio::io::{AsyncWriteExt as _, DuplexStream};
 use tokio::process::{ChildStdin, ChildStdout};
+use tokio_util::codec::{AnyDelimiterCodec, FramedRead};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::ConnectError;
+use crate::client::reader::Reader;
 
 /// How long a server may take to exit after its input is closed, and again after it is signalled.
 const GRACE: Duration = Duration::from_secs(2);
@@ -16,20 +21,33 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How long to wait for the rest of an exited server's stderr.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
+/// The longest message, as over HTTP.
+const MAX_LINE: usize = 16 * 1024 * 1024;
+
+/// Bytes of messages that wait to be taken.
+const WAITING: usize = 64 * 1024;
+
 /// A server that runs as a child process. Dropping it kills its process group.
 pub(crate) struct Process {
     child: ChildProcess,
+    _reading: AbortOnDropHandle<()>,
 }
 
-pub(crate) type StdioTransport = AsyncRwTransport<RoleClient, ChildStdout, ChildStdin>;
+pub(crate) type StdioTransport = AsyncRwTransport<RoleClient, DuplexStream, ChildStdin>;
 
 impl Process {
-    pub(crate) fn start(spec: &ProcessSpec) -> Result<(Self, StdioTransport), ConnectError> {
+    pub(crate) fn start(spec: &ProcessSpec, reader: Reader) -> Result<(Self, StdioTransport), ConnectError> {
         let mut child = ChildProcess::spawn(spec).map_err(|error| ConnectError::Start(with_cause(&error)))?;
         let no_pipe = || ConnectError::Start("its pipes are missing".to_owned());
         let stdin = child.take_stdin().ok_or_else(no_pipe)?;
         let stdout = child.take_stdout().ok_or_else(no_pipe)?;
-        Ok((Self { child }, AsyncRwTransport::new_client(stdout, stdin)))
+        let (messages, pipe) = tokio::io::duplex(WAITING);
+        let reading = AbortOnDropHandle::new(tokio::spawn(pass_on(stdout, pipe, reader)));
+        let process = Self {
+            child,
+            _reading: reading,
+        };
+        Ok((process, AsyncRwTransport::new_client(messages, stdin)))
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -53,6 +71,32 @@ impl Process {
     pub(crate) async fn close(self) {
         if let Err(error) = self.child.close(GRACE).await {
             tracing::debug!(%error, "waiting for the exit of an MCP server failed");
+        }
+    }
+}
+
+/// Passes the messages of a server on in a form that can be read. Lines that are no messages, such as a log, are dropped.
+async fn pass_on(stdout: ChildStdout, mut to: DuplexStream, reader: Reader) {
+    let codec = AnyDelimiterCodec::new_with_max_length(b"\n".to_vec(), Vec::new(), MAX_LINE);
+    let mut lines = FramedRead::new(stdout, codec);
+    let mut was_too_long = false;
+    loop {
+        let line = match lines.next().await {
+            Some(Ok(line)) => line,
+            Some(Err(error)) => {
+                tracing::error!(%error, "a message of an MCP server is too long and is dropped");
+                was_too_long = true;
+                continue;
+            }
+            // After an error the stream pauses once.
+            None if std::mem::take(&mut was_too_long) => continue,
+            None => return,
+        };
+        for message in reader.texts(&line) {
+            let line = message + "\n";
+            if to.write_all(line.as_bytes()).await.is_err() {
+                return;
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ mod changes;
 mod conformance;
 mod everything;
 mod faults;
+mod field;
 mod files;
 mod limits;
 mod remote;

@@ -60,7 +60,8 @@ for line in sys.stdin:
         send({"id": id, "result": {"protocolVersion": version, "capabilities": {"tools": {"listChanged": True}},
                                    "serverInfo": {"name": "scripted", "version": "1"}}})
     elif method == "tools/list" and how == "endless":
-        send({"id": id, "result": {"tools": [], "nextCursor": "more"}})
+        lists += 1
+        send({"id": id, "result": {"tools": [], "nextCursor": f"more {lists}"}})
     elif method == "tools/list" and how == "schemas":
         # As serialisers write them.
         text, array = {"type": "string"}, {"type": "array"}
@@ -79,8 +80,9 @@ for line in sys.stdin:
         many = [{"name": f"tool{n}", "inputSchema": {"type": "object"}} for n in range(2001)]
         send({"id": id, "result": {"tools": many}})
     elif method == "tools/list" and how == "large":
+        lists += 1
         large = {"name": "large", "description": "x" * 1_000_000, "inputSchema": {"type": "object"}}
-        send({"id": id, "result": {"tools": [large], "nextCursor": "more"}})
+        send({"id": id, "result": {"tools": [large], "nextCursor": f"more {lists}"}})
     elif method == "tools/list":
         lists += 1
         send({"id": id, "result": {"tools": tools}})

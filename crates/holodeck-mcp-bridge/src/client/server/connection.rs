@@ -18,6 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::handler::Handler;
 use crate::client::plan::Reach;
+use crate::client::reader::{Reader, Told};
 use crate::client::sse::SseTransport;
 use crate::client::stdio::Process;
 use crate::client::watched::{Stale, Watched};
@@ -25,6 +26,12 @@ use crate::client::{ConnectError, http, words};
 
 /// How long a session may take to end.
 const CLOSING: Duration = Duration::from_secs(5);
+
+/// How long a server may leave the first request of the newest revision without an answer; older ones do not know it.
+const PROBE: Duration = Duration::from_millis(1500);
+
+/// A start that takes longer is said.
+const SAID_AFTER: Duration = Duration::from_secs(2);
 
 /// A server after the handshake.
 pub(crate) struct Connection {
@@ -40,6 +47,10 @@ pub(crate) struct Surroundings {
     /// The error is the reason why there is no client.
     pub(crate) http: Result<HttpClient, String>,
     pub(crate) startup: Duration,
+    /// The time limit of a request.
+    pub(crate) request: Duration,
+    /// Faults of servers that a person was told.
+    pub(crate) told: Told,
 }
 
 impl Surroundings {
@@ -58,42 +69,52 @@ impl Connection {
         let limit = Limit {
             deadline: Instant::now() + surroundings.startup,
             after: surroundings.startup,
+            probe: PROBE.min(surroundings.request / 3).min(surroundings.startup / 3),
         };
+        let reader = || Reader::new(&handler.server_name, Arc::clone(&surroundings.told));
         match reach {
-            Reach::Stdio(spec) => Self::to_child(spec, handler, limit).await,
+            Reach::Stdio(spec) => Self::to_child(spec, handler.clone(), limit, reader).await,
             Reach::Http(remote) => {
                 let client = surroundings.http()?;
-                let transport = || http::transport(client, remote);
-                let first = Self::to_remote(handler.clone(), transport(), newest_first(), limit).await;
+                let shake_hands = |lifecycle| {
+                    let reader = reader();
+                    let transport = http::transport(client, remote, reader.clone());
+                    Self::to_remote(handler.clone(), transport, lifecycle, limit, reader)
+                };
+                let first = shake_hands(newest_first()).await;
                 match first {
                     // Servers that accept any first request: retry with the classic handshake.
-                    Err(ConnectError::Handshake { .. }) => {
-                        let handshake = ClientLifecycleMode::Initialize;
-                        Self::to_remote(handler, transport(), handshake, limit).await
-                    }
+                    Err(ConnectError::Handshake { .. }) => shake_hands(ClientLifecycleMode::Initialize).await,
                     first => first,
                 }
             }
             Reach::Sse(remote) => {
-                let opening = SseTransport::open(surroundings.http()?, remote);
+                let reader = reader();
+                let opening = SseTransport::open(surroundings.http()?, remote, reader.clone());
                 let opened = tokio::time::timeout_at(limit.deadline, opening).await;
                 let transport = opened
                     .map_err(|_elapsed| limit.timed_out(String::new()))?
                     .map_err(|error| ConnectError::Start(error.to_string()))?;
                 // This combination of transport and missing handshake does not exist.
-                Self::to_remote(handler, transport, ClientLifecycleMode::Initialize, limit).await
+                let handshake = ClientLifecycleMode::Initialize;
+                Self::to_remote(handler.clone(), transport, handshake, limit, reader).await
             }
         }
     }
 
     /// Servers older than the protocol without handshake answer the first request with an error. Some exit instead, or
     /// stop answering: those are restarted and get the classic handshake.
-    async fn to_child(spec: &ProcessSpec, handler: Handler, limit: Limit) -> Result<Self, ConnectError> {
-        let first = Self::to_child_as(spec, handler.clone(), limit, newest_first()).await;
+    async fn to_child(
+        spec: &ProcessSpec,
+        handler: Handler,
+        limit: Limit,
+        reader: impl Fn() -> Reader,
+    ) -> Result<Self, ConnectError> {
+        let first = Self::to_child_as(spec, handler.clone(), limit, newest_first(), reader()).await;
         match first {
             Err(ConnectError::Ended { .. } | ConnectError::Handshake { .. }) => {
                 let handshake = ClientLifecycleMode::Initialize;
-                Self::to_child_as(spec, handler, limit, handshake).await
+                Self::to_child_as(spec, handler, limit, handshake, reader()).await
             }
             first => first,
         }
@@ -104,14 +125,15 @@ impl Connection {
         handler: Handler,
         limit: Limit,
         lifecycle: ClientLifecycleMode,
+        reader: Reader,
     ) -> Result<Self, ConnectError> {
-        let (mut process, transport) = Process::start(spec)?;
+        let (mut process, transport) = Process::start(spec, reader.clone())?;
         tracing::debug!(
             server = handler.server_name,
             pid = process.id(),
             "started an MCP server"
         );
-        match shake_hands(handler, transport, lifecycle, limit).await {
+        match shake_hands(handler, transport, lifecycle, limit, reader).await {
             Ok((service, stale)) => Ok(Self::new(service, stale, Some(process))),
             Err(Refused::TimedOut) => Err(limit.timed_out(process.words())),
             Err(Refused::Error(error)) => {
@@ -132,8 +154,9 @@ impl Connection {
         transport: impl Transport<RoleClient> + 'static,
         lifecycle: ClientLifecycleMode,
         limit: Limit,
+        reader: Reader,
     ) -> Result<Self, ConnectError> {
-        match shake_hands(handler, transport, lifecycle, limit).await {
+        match shake_hands(handler, transport, lifecycle, limit, reader).await {
             Ok((service, stale)) => Ok(Self::new(service, stale, None)),
             Err(Refused::TimedOut) => Err(limit.timed_out(String::new())),
             Err(Refused::Error(error)) if matches!(*error, ClientInitializeError::TransportError { .. }) => {
@@ -193,6 +216,8 @@ impl Connection {
 struct Limit {
     deadline: Instant,
     after: Duration,
+    /// How long the first request may stay without an answer.
+    probe: Duration,
 }
 
 impl Limit {
@@ -214,11 +239,28 @@ async fn shake_hands(
     transport: impl Transport<RoleClient> + 'static,
     lifecycle: ClientLifecycleMode,
     limit: Limit,
+    reader: Reader,
 ) -> Result<(RunningService<RoleClient, Handler>, Stale), Refused> {
     let stale = Stale::default();
-    let transport = Watched::new(transport, Arc::clone(&stale));
-    let shaking = handler.serve_with_lifecycle(transport, lifecycle);
-    match tokio::time::timeout_at(limit.deadline, shaking).await {
+    let name = handler.server_name.clone();
+    let transport = Watched::new(transport, Arc::clone(&stale), reader, limit.probe);
+    let mut shaking = Box::pin(handler.serve_with_lifecycle(transport, lifecycle));
+    let soon = tokio::time::timeout(SAID_AFTER, &mut shaking).await;
+    let shaken = match soon {
+        Ok(shaken) => Ok(shaken),
+        Err(_elapsed) => {
+            let left = limit
+                .deadline
+                .saturating_duration_since(Instant::now())
+                .as_secs_f64();
+            tracing::warn!(
+                server = name,
+                "waiting for an MCP server to answer its handshake, for {left:.0} s at most"
+            );
+            tokio::time::timeout_at(limit.deadline, shaking).await
+        }
+    };
+    match shaken {
         Ok(Ok(service)) => Ok((service, stale)),
         Ok(Err(error)) => Err(Refused::Error(Box::new(error))),
         Err(_elapsed) => Err(Refused::TimedOut),

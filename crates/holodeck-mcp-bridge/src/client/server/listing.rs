@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Weak;
 
 use holodeck_backend_api::{SideEffects, ToolKind, ToolSpec};
-use holodeck_model::{McpTool, complete_tool_schema, mcp_tool_name, shorten_tool_name};
+use holodeck_model::{McpTool, complete_tool_schema, mcp_tool_name, mcp_tool_names, shorten_tool_name};
 use rmcp::RoleClient;
 use rmcp::model::{PaginatedRequestParams, Prompt, Tool};
 use rmcp::service::{Peer, ServiceError};
@@ -71,42 +71,71 @@ impl Offer {
     ) -> Result<Vec<ServerTool>, ListError> {
         let info = peer.peer_info();
         let capabilities = info.as_deref().map(|info| &info.capabilities);
+        let mut read = Read::default();
+        let mut tools = Vec::new();
+        if self.tools == Offered::Yes {
+            match self.list_tools(peer, &mut read).await {
+                Ok(listed) => tools = listed,
+                // It has not said that it offers any.
+                Err(ListError::Service(ServiceError::McpError(error)))
+                    if capabilities.is_some_and(|has| has.tools.is_none()) =>
+                {
+                    tracing::warn!(server = self.name, reason = %error.message, "an MCP server offers no tools");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let mut prompts = Vec::new();
+        if self.prompts == Offered::Yes && capabilities.is_some_and(|has| has.prompts.is_some()) {
+            prompts = self.list_prompts(peer, &mut read).await?;
+        }
+        let names: Vec<&str> = tools.iter().map(|tool: &Tool| &*tool.name).collect();
+        let names = mcp_tool_names(&self.name, &names);
         let mut list = List {
             offer: self,
             server,
             taken: HashSet::new(),
             tools: Vec::new(),
-            read: Read::default(),
         };
-        if self.tools == Offered::Yes && capabilities.is_none_or(|has| has.tools.is_some()) {
-            let mut cursor = None;
-            for page in 0.. {
-                let asked = PaginatedRequestParams::default().with_cursor(cursor);
-                let answer = peer.list_tools(Some(asked)).await?;
-                let json = serde_json::to_vec(&answer.tools).unwrap_or_default();
-                list.read.page(page, answer.tools.len(), json.len())?;
-                answer.tools.into_iter().for_each(|tool| list.tool(tool));
-                cursor = answer.next_cursor;
-                if cursor.is_none() {
-                    break;
-                }
-            }
+        for (tool, name) in tools.into_iter().zip(names) {
+            list.tool(tool, name);
         }
-        if self.prompts == Offered::Yes && capabilities.is_some_and(|has| has.prompts.is_some()) {
-            let mut cursor = None;
-            for page in 0.. {
-                let asked = PaginatedRequestParams::default().with_cursor(cursor);
-                let answer = peer.list_prompts(Some(asked)).await?;
-                let json = serde_json::to_vec(&answer.prompts).unwrap_or_default();
-                list.read.page(page, answer.prompts.len(), json.len())?;
-                answer.prompts.into_iter().for_each(|prompt| list.prompt(prompt));
-                cursor = answer.next_cursor;
-                if cursor.is_none() {
-                    break;
-                }
-            }
-        }
+        prompts.into_iter().for_each(|prompt| list.prompt(prompt));
         Ok(list.tools)
+    }
+
+    /// The tools of all pages that are offered, each once.
+    async fn list_tools(&self, peer: &Peer<RoleClient>, read: &mut Read) -> Result<Vec<Tool>, ListError> {
+        let (mut tools, mut seen) = (Vec::new(), HashSet::new());
+        let mut pages = Pages::default();
+        loop {
+            let asked = PaginatedRequestParams::default().with_cursor(pages.cursor());
+            let answer = peer.list_tools(Some(asked)).await?;
+            let json = serde_json::to_vec(&answer.tools).unwrap_or_default();
+            read.page(pages.count, answer.tools.len(), json.len())?;
+            let new = answer.tools.into_iter();
+            tools.extend(new.filter(|tool| self.allows(&tool.name) && seen.insert(tool.name.clone())));
+            if !pages.turn(answer.next_cursor, &self.name) {
+                return Ok(tools);
+            }
+        }
+    }
+
+    async fn list_prompts(&self, peer: &Peer<RoleClient>, read: &mut Read) -> Result<Vec<Prompt>, ListError> {
+        let (mut prompts, mut seen) = (Vec::new(), HashSet::new());
+        let mut pages = Pages::default();
+        loop {
+            let asked = PaginatedRequestParams::default().with_cursor(pages.cursor());
+            let answer = peer.list_prompts(Some(asked)).await?;
+            let json = serde_json::to_vec(&answer.prompts).unwrap_or_default();
+            read.page(pages.count, answer.prompts.len(), json.len())?;
+            let new = answer.prompts.into_iter();
+            prompts
+                .extend(new.filter(|prompt| self.allows(&prompt.name) && seen.insert(prompt.name.clone())));
+            if !pages.turn(answer.next_cursor, &self.name) {
+                return Ok(prompts);
+            }
+        }
     }
 
     fn allows(&self, name: &str) -> bool {
@@ -120,7 +149,37 @@ struct List<'a> {
     server: &'a Weak<Server>,
     taken: HashSet<String>,
     tools: Vec<ServerTool>,
-    read: Read,
+}
+
+/// The pages of a list.
+#[derive(Default)]
+struct Pages {
+    cursors: HashSet<String>,
+    next: Option<String>,
+    count: usize,
+}
+
+impl Pages {
+    fn cursor(&self) -> Option<String> {
+        self.next.clone()
+    }
+
+    /// Turns to the next page; `false` if there is none. A cursor that comes again would lead to pages that are read.
+    fn turn(&mut self, cursor: Option<String>, server: &str) -> bool {
+        self.count += 1;
+        let is_new = match &cursor {
+            Some(cursor) => self.cursors.insert(cursor.clone()),
+            None => return false,
+        };
+        if !is_new {
+            tracing::warn!(
+                server,
+                "an MCP server names a page of its list again; the list ends there"
+            );
+        }
+        self.next = cursor;
+        is_new
+    }
 }
 
 /// The size of a server's lists so far.
@@ -148,9 +207,14 @@ impl Read {
 }
 
 impl List<'_> {
-    fn tool(&mut self, tool: Tool) {
-        if !self.offer.allows(&tool.name) {
-            return;
+    fn tool(&mut self, tool: Tool, shown: String) {
+        let plain = mcp_tool_name(&self.offer.name, &tool.name);
+        if shown != plain {
+            tracing::warn!(
+                "the name `{}` of a tool is too long, in another script, or that of another tool in other signs; it is offered as \
+                 `{shown}`",
+                tool.name
+            );
         }
         let hints = tool.annotations.as_ref();
         let hint =
@@ -164,7 +228,7 @@ impl List<'_> {
         let name = tool.name.into_owned();
         let title = tool.title.unwrap_or_default();
         let spec = ToolSpec {
-            name: self.name_of(&name),
+            name: shown,
             description: tool.description.map_or(title, std::borrow::Cow::into_owned),
             parameters: complete_tool_schema(Value::Object((*tool.input_schema).clone())),
             side_effects: if reads {
@@ -177,9 +241,6 @@ impl List<'_> {
     }
 
     fn prompt(&mut self, prompt: Prompt) {
-        if !self.offer.allows(&prompt.name) {
-            return;
-        }
         let mut properties = serde_json::Map::new();
         let mut required = Vec::new();
         for argument in prompt.arguments.unwrap_or_default() {
