@@ -81,7 +81,8 @@ impl Scripted {
     }
 }
 
-fn rules(transport: &str, rules: Value) -> Value {
+fn rules(transport: &str, rules: impl Into<Value>) -> Value {
+    let rules: Value = rules.into();
     json!({ "transport": transport, "rules": rules })
 }
 

@@ -99,6 +99,9 @@ fn part(mut value: Value, place: &str, faults: &mut Faults) -> Value {
     json!({ "type": "text", "text": format!("[content{of} that cannot be read]") })
 }
 
+/// The fields that a part is made of.
+const NEEDED: &[&str] = &["type", "text", "data", "mimeType", "resource", "uri", "name"];
+
 fn block(fields: &mut Fields) -> Result<(), String> {
     let is_text = fields.get("type").and_then(Value::as_str) == Some("text");
     if let Some(text) = fields.get_mut("text").filter(|_| is_text)
@@ -109,6 +112,5 @@ fn block(fields: &mut Fields) -> Result<(), String> {
     if let Some(resource) = fields.get_mut("resource").and_then(Value::as_object_mut) {
         resource.retain(|_, value| !value.is_null());
     }
-    const NEEDED: &[&str] = &["type", "text", "data", "mimeType", "resource", "uri", "name"];
     settle::<ContentBlock>(fields, NEEDED).map(|_dropped| ())
 }

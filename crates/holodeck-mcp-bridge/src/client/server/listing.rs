@@ -100,7 +100,9 @@ impl Offer {
         for (tool, name) in tools.into_iter().zip(names) {
             list.tool(tool, name);
         }
-        prompts.into_iter().for_each(|prompt| list.prompt(prompt));
+        for prompt in prompts {
+            list.prompt(prompt);
+        }
         Ok(list.tools)
     }
 
