@@ -12,7 +12,7 @@ use rmcp::model::ServerPeerInfo;
 
 use crate::client::options::{McpOptions, ServerInfo};
 use crate::client::plan::Plan;
-use crate::client::reader::Told;
+use crate::client::reader::Reported;
 use crate::client::sampler::Sampler;
 use crate::client::server::Server;
 use crate::client::server::connection::Surroundings;
@@ -60,7 +60,7 @@ impl McpServer {
             http: http_client(tools, options),
             startup: options.startup,
             request: options.startup,
-            told: Told::default(),
+            reported: Reported::default(),
         };
         let mut taken = reserved_server_keys();
         let connecting: Vec<_> = tools

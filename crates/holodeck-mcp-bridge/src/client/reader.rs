@@ -1,4 +1,4 @@
-//! Reads the messages of a server over any transport, mends them and tells each fault once.
+//! Reads the messages of a server over any transport, mends them and reports each fault once.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use crate::client::mend::{Asked, Faults, mend, no_result};
 
-/// Faults that a person was told.
-pub(crate) type Told = Arc<Mutex<HashSet<String>>>;
+/// Faults that were reported to a person.
+pub(crate) type Reported = Arc<Mutex<HashSet<String>>>;
 
 /// The reader of one connection.
 #[derive(Clone)]
 pub(crate) struct Reader {
     server: Arc<str>,
-    told: Told,
+    reported: Reported,
     /// The requests without an answer.
     asked: Arc<Mutex<HashMap<RequestId, Asked>>>,
 }
@@ -25,10 +25,10 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Reader {
-    pub(crate) fn new(server: &str, told: Told) -> Self {
+    pub(crate) fn new(server: &str, reported: Reported) -> Self {
         Self {
             server: server.into(),
-            told,
+            reported,
             asked: Arc::default(),
         }
     }
@@ -105,23 +105,23 @@ impl Reader {
         };
         mend(&mut message, take, &mut faults);
         for fault in faults {
-            self.tell(&fault);
+            self.report(&fault);
         }
         let is_answer = message.get("method").is_none() && message.get("id").is_some();
         if is_answer
             && let Err(error) = serde_json::from_value::<ServerJsonRpcMessage>(message.clone())
             && let Some(fields) = message.as_object_mut()
         {
-            // Whoever waits must not wait until the limit.
+            // The request must not wait until its limit.
             fields.retain(|field, _| matches!(field.as_str(), "jsonrpc" | "id"));
             fields.insert("error".to_owned(), no_result(&error.to_string()));
         }
         message
     }
 
-    fn tell(&self, fault: &str) {
+    fn report(&self, fault: &str) {
         let text = format!("{}: {fault}", self.server);
-        if lock(&self.told).insert(text) {
+        if lock(&self.reported).insert(text) {
             tracing::warn!(
                 server = &*self.server,
                 "an answer of an MCP server has a fault: {fault}"

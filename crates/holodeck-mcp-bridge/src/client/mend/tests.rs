@@ -11,7 +11,7 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 use super::*;
-use crate::client::reader::{Reader, Told};
+use crate::client::reader::{Reader, Reported};
 
 const ID: i64 = 7;
 
@@ -91,14 +91,14 @@ fn paths(value: &Value, at: &str, found: &mut Vec<String>) {
 }
 
 fn read(asked: Asked, text: &str) -> (ServerJsonRpcMessage, Vec<String>) {
-    let told = Told::default();
-    let reader = Reader::new("demo", std::sync::Arc::clone(&told));
+    let reported = Reported::default();
+    let reader = Reader::new("demo", std::sync::Arc::clone(&reported));
     reader.note(&request(asked));
     let messages = reader.messages(text.as_bytes());
     let [message] = messages.as_slice() else {
         panic!("{} messages of {text}", messages.len());
     };
-    let faults: HashSet<String> = told.lock().unwrap().clone();
+    let faults: HashSet<String> = reported.lock().unwrap().clone();
     let mut faults: Vec<String> = faults.into_iter().collect();
     faults.sort();
     (message.clone(), faults)
@@ -345,7 +345,7 @@ fn the_order_of_fields_and_a_field_that_comes_twice_change_nothing() {
 
 #[test]
 fn a_list_of_messages_is_each_of_them_and_what_is_none_is_dropped() {
-    let reader = Reader::new("demo", Told::default());
+    let reader = Reader::new("demo", Reported::default());
     let both = json!([answer(Asked::Tools), { "jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": null, "id": null }]);
     reader.note(&request(Asked::Tools));
     let texts = reader.texts(both.to_string().as_bytes());

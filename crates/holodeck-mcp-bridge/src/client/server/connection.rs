@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::handler::Handler;
 use crate::client::plan::Reach;
-use crate::client::reader::{Reader, Told};
+use crate::client::reader::{Reader, Reported};
 use crate::client::sse::SseTransport;
 use crate::client::stdio::Process;
 use crate::client::watched::{Stale, Watched};
@@ -49,8 +49,8 @@ pub(crate) struct Surroundings {
     pub(crate) startup: Duration,
     /// The time limit of a request.
     pub(crate) request: Duration,
-    /// Faults of servers that a person was told.
-    pub(crate) told: Told,
+    /// Faults of servers that were reported to a person.
+    pub(crate) reported: Reported,
 }
 
 impl Surroundings {
@@ -71,7 +71,7 @@ impl Connection {
             after: surroundings.startup,
             probe: PROBE.min(surroundings.request / 3).min(surroundings.startup / 3),
         };
-        let reader = || Reader::new(&handler.server_name, Arc::clone(&surroundings.told));
+        let reader = || Reader::new(&handler.server_name, Arc::clone(&surroundings.reported));
         match reach {
             Reach::Stdio(spec) => Self::to_child(spec, handler.clone(), limit, reader).await,
             Reach::Http(remote) => {
