@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{
     JudgedMetric, Subject,
     material::Material,
-    questions::{Question, Questions},
+    questions::{Question, Questions, reason_text},
     ready_made::{ScoreAnswer, check_score, passages},
     template,
     transcript::{EXPLANATION, Transcript},
@@ -32,6 +32,7 @@ pub(super) struct Geval {
     custom_prompt: Option<String>,
     samples: u32,
     strict: bool,
+    include_reason: bool,
     subject: Subject,
 }
 
@@ -53,6 +54,7 @@ impl Geval {
             custom_prompt: config.custom_prompt.clone(),
             samples: config.samples.unwrap_or(1).max(1),
             strict: config.strict_mode,
+            include_reason: config.include_reason.unwrap_or(true),
             subject,
         })
     }
@@ -174,15 +176,16 @@ impl Geval {
     }
 
     fn scale_text(&self) -> String {
+        let reason = reason_text(self.include_reason);
         if self.strict {
-            return "Answer with `reason`, one or two sentences that name what decided, and `score`: 1 if the criteria are \
-                    met entirely, otherwise 0."
-                .to_owned();
+            return format!(
+                "Answer with `reason`, {reason}, and `score`: 1 if the criteria are met entirely, otherwise 0."
+            );
         }
         let (min, max) = self.range();
         let mut text = format!(
-            "Answer with `reason`, one or two sentences that name what decided, and `score`, a whole number from {min} (the \
-             criteria are not met at all) to {max} (they are met entirely)."
+            "Answer with `reason`, {reason}, and `score`, a whole number from {min} (the criteria are not met at all) to \
+             {max} (they are met entirely)."
         );
         for level in self.rubric.iter().flatten() {
             let [low, high] = level.score_range;
@@ -340,7 +343,7 @@ impl JudgedMetric for Geval {
             self.share_of_range(&scores).unwrap_or(f64::NAN)
         };
         Ok(Score {
-            reason: Some(first.reason),
+            reason: self.include_reason.then_some(first.reason),
             evidence: Some(evidence),
             ..Score::graded(value)
         })

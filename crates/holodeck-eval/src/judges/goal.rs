@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{
     JudgedMetric,
     material::Material,
-    questions::{Question, Questions},
+    questions::{Question, Questions, reason_text},
     transcript::{EXPLANATION, Transcript},
 };
 use crate::{EvalInput, InputText, MetricError, Score, VerdictFormat};
@@ -26,6 +26,7 @@ pub(super) struct GoalSuccess {
     name: String,
     goal: Option<String>,
     strict: bool,
+    include_reason: bool,
 }
 
 impl GoalSuccess {
@@ -34,6 +35,7 @@ impl GoalSuccess {
             name: config.name.clone(),
             goal: config.goal.clone(),
             strict: config.strict_mode,
+            include_reason: config.include_reason.unwrap_or(true),
         }
     }
 
@@ -55,9 +57,9 @@ impl GoalSuccess {
              the agent. The goal stands between the `goal` tags. The conversation has {} turns. {EXPLANATION}\n\n\
              Answer with `evidence`: for every turn that contributed to the goal or hindered it, `turn` is its number, \
              `effect` is `contributed` or `hindered`, and `quote` is a passage of that turn, copied word by word; with \
-             `reason`, one or two sentences that name what decided; and with `score`, {scale}. A score above 0 needs at \
-             least one turn that contributed.\n\n{}",
+             `reason`, {}; and with `score`, {scale}. A score above 0 needs at least one turn that contributed.\n\n{}",
             transcript.len(),
+            reason_text(self.include_reason),
             material.render()
         )
     }
@@ -166,7 +168,7 @@ impl JudgedMetric for GoalSuccess {
             }));
         }
         Ok(Score {
-            reason: Some(reason),
+            reason: self.include_reason.then_some(reason),
             evidence: Some(json!({"goal": goal, "raw": answer.score, "evidence": evidence})),
             ..Score::graded(answer.score / f64::from(self.top()))
         })

@@ -231,3 +231,12 @@ impl Questions<'_> {
         }
     }
 }
+
+/// The demand for a reason; an empty one costs no tokens.
+pub(super) fn reason_text(include: bool) -> &'static str {
+    if include {
+        "one or two sentences that name what decided"
+    } else {
+        "as an empty text"
+    }
+}

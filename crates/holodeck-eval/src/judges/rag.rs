@@ -35,7 +35,7 @@ impl Rag {
     pub(super) fn new(config: &RagMetric) -> Self {
         Self {
             kind: config.metric_type,
-            include_reason: config.include_reason,
+            include_reason: config.include_reason.unwrap_or(true),
             strict: config.strict_mode,
         }
     }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{
     JudgedMetric, Subject,
     material::Material,
-    questions::{Question, Questions},
+    questions::{Question, Questions, reason_text},
     template,
 };
 use crate::{EvalInput, InputText, MetricError, Score, VerdictFormat, config_problem::ConfigProblem};
@@ -20,6 +20,7 @@ pub(super) struct ReadyMade {
     metric: StandardMetricName,
     scale: u32,
     custom_prompt: Option<String>,
+    include_reason: bool,
 }
 
 impl ReadyMade {
@@ -39,6 +40,7 @@ impl ReadyMade {
             metric: config.metric,
             scale,
             custom_prompt: config.custom_prompt.clone(),
+            include_reason: config.include_reason.unwrap_or(true),
         })
     }
 
@@ -94,8 +96,8 @@ impl ReadyMade {
 
     fn scale_text(&self) -> String {
         format!(
-            "Answer with `reason`, one or two sentences that name what decided, and `score`, a whole number from 1 (worst) \
-             to {} (best).",
+            "Answer with `reason`, {}, and `score`, a whole number from 1 (worst) to {} (best).",
+            reason_text(self.include_reason),
             self.scale
         )
     }
@@ -137,7 +139,7 @@ impl JudgedMetric for ReadyMade {
             .ask_for(question, |answer: ScoreAnswer| check_score(answer, 1, self.scale))
             .await?;
         Ok(Score {
-            reason: Some(answer.reason),
+            reason: self.include_reason.then_some(answer.reason),
             ..Score::graded(answer.score / f64::from(self.scale))
         })
     }

@@ -100,6 +100,20 @@ fn the_reason_quotes_the_turns_that_decided() {
 }
 
 #[test]
+fn without_reasons_the_turns_that_decided_stay_in_the_details() {
+    let judge = Scripted::new(|request: &JudgeRequest<'_>| {
+        assert!(request.prompt.contains("as an empty text"), "{}", request.prompt);
+        value(json!({"score": 8, "reason": "", "evidence": [
+            {"turn": 3, "effect": "contributed", "quote": "The money arrives on Monday."},
+        ]}))
+    });
+    let metric = json!({"type": "goal_success", "include_reason": false});
+    let outcome = measure(metric, &turns(&REFUND), &judge);
+    assert_eq!((outcome.reason, outcome.verdict), (None, Verdict::Passed));
+    assert_eq!(outcome.evidence.unwrap()["evidence"][0]["turn"], 3);
+}
+
+#[test]
 fn a_goal_that_is_reached_in_part_does_not_pass() {
     for (score, strict, verdict) in [
         (10, false, Verdict::Passed),

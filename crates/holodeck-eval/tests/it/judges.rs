@@ -690,3 +690,45 @@ fn impossible_settings_are_refused() {
         assert!(error.problem.contains(problem), "{config}: {}", error.problem);
     }
 }
+
+#[test]
+fn without_reasons_a_judge_is_asked_for_none_and_none_is_reported() {
+    let passages = texts(1);
+    let input = EvalInput {
+        input: "question",
+        response: "answer",
+        ground_truth: Some("expected"),
+        retrieval_context: Some(passages.as_slice()),
+        ..EvalInput::default()
+    };
+    for config in [
+        json!({"type": "standard", "metric": "relevance"}),
+        json!({"type": "standard", "metric": "groundedness"}),
+        json!({"type": "geval", "name": "g", "criteria": "c", "evaluation_steps": ["look"]}),
+        json!({"type": "geval", "name": "g", "criteria": "c", "evaluation_steps": ["look"], "strict_mode": true}),
+        json!({"type": "rag", "metric_type": "faithfulness"}),
+        json!({"type": "rag", "metric_type": "answer_relevancy"}),
+    ] {
+        for include in [None, Some(true), Some(false)] {
+            let mut config = config.clone();
+            if let Some(include) = include {
+                config["include_reason"] = include.into();
+            }
+            let scripted = Scripted::new(|request: &JudgeRequest<'_>| match request.format {
+                VerdictFormat::Items => value(json!({"items": texts(1)})),
+                VerdictFormat::Score { max, .. } => value(json!({"reason": "because", "score": max})),
+                VerdictFormat::Verdicts => value(verdicts(&["yes".to_owned()])),
+                _ => value(statements(&["yes".to_owned()])),
+            });
+            let outcome = judge(config.clone(), &input, &scripted);
+            assert_eq!((outcome.score, outcome.error), (Some(1.0), None), "{config}");
+            let reason = outcome.reason;
+            assert_eq!(reason.is_some(), include != Some(false), "{config}: {reason:?}");
+            let asks_for_none = scripted
+                .prompts()
+                .iter()
+                .any(|prompt| prompt.contains("as an empty text"));
+            assert_eq!(asks_for_none, include == Some(false), "{config}");
+        }
+    }
+}

@@ -292,9 +292,6 @@ judged_metric! {
         #[serde(default = "one_half")]
         #[schemars(range(min = 0.0, max = 1.0))]
         pub threshold: f64,
-        /// Whether the judge gives a reason.
-        #[serde(default = "yes")]
-        pub include_reason: bool,
         /// Score 1 or 0: an answer that is not perfect scores 0.
         #[serde(default)]
         pub strict_mode: bool,

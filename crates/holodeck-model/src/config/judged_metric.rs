@@ -11,6 +11,10 @@ macro_rules! judged_metric {
         $(#[$attribute])*
         pub struct $name {
             $($before)*
+            /// Whether the judge gives a reason, which costs tokens.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schemars(extend("default" = true))]
+            pub include_reason: Option<bool>,
             /// Whether an error of the metric fails the case instead of leaving it without a verdict.
             #[serde(default)]
             pub fail_on_error: bool,

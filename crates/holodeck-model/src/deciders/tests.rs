@@ -144,6 +144,7 @@ fn table() -> Vec<(Value, Vec<Row>)> {
                 ),
                 ("samples", json!(5), JUDGE),
                 ("strict_mode", json!(true), BOTH),
+                ("include_reason", json!(false), JUDGE),
                 ("threshold", json!(0.4), EXPECTATION),
                 ("threshold", json!(0.5), NOTHING),
             ]),
@@ -152,8 +153,8 @@ fn table() -> Vec<(Value, Vec<Row>)> {
             json!({"type": "rag", "metric_type": "faithfulness"}),
             judging(vec![
                 ("metric_type", json!("answer_relevancy"), BOTH),
-                ("include_reason", json!(false), JUDGE),
                 ("strict_mode", json!(true), BOTH),
+                ("include_reason", json!(false), JUDGE),
                 ("threshold", json!(0.4), EXPECTATION),
                 ("threshold", json!(0.5), NOTHING),
             ]),
@@ -163,6 +164,7 @@ fn table() -> Vec<(Value, Vec<Row>)> {
             judging(vec![
                 ("goal", json!("an answer"), BOTH),
                 ("strict_mode", json!(true), BOTH),
+                ("include_reason", json!(false), JUDGE),
                 ("threshold", json!(0.4), EXPECTATION),
             ]),
         ),

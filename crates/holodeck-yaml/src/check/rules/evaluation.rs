@@ -80,7 +80,7 @@ const OLD_JUDGE_FIELDS: [&str; 5] = [
     "timeout_ms",
     "custom_prompt",
 ];
-const NEW_JUDGE_FIELDS: [&str; 7] = [
+const NEW_JUDGE_FIELDS: [&str; 8] = [
     "judges",
     "min_judges",
     "aggregate",
@@ -88,6 +88,7 @@ const NEW_JUDGE_FIELDS: [&str; 7] = [
     "when",
     "require_calibrated",
     "on_masked",
+    "include_reason",
 ];
 
 fn is_judge(metric: &str) -> bool {
