@@ -280,7 +280,7 @@ fn ensure_some_test(run: &Run) -> Result<()> {
         .iter()
         .copied()
         .filter(|argument| *argument != "--nocapture");
-    let mut cargo = host::cargo(&listing.chain(["--list"]).collect::<Vec<_>>());
+    let mut cargo = host::cargo(listing.chain(["--list"]));
     let output = cargo.stderr(std::process::Stdio::inherit()).output()?;
     let listed = String::from_utf8_lossy(&output.stdout);
     if output.status.success() && listed.lines().any(|line| line.ends_with(": test")) {

@@ -97,7 +97,7 @@ fn of_two_agents_with_one_name_the_first_path_is_used() {
 #[test]
 fn a_broken_file_is_skipped_with_its_line() {
     let project = folder();
-    project.write("agents/broken.md", "---\nname: broken\ndescription: a: b\n---\n");
+    project.write("agents/broken.md", "---\nname: broken\ndescription: [a\n---\n");
     let listed = project.run(&["agents", "list", "--dir", "agents"]).exits(0);
     assert!(listed.stderr.contains("agents/broken.md:3"), "{}", listed.stderr);
     assert!(listed.stdout.contains("reviewer") && !listed.stdout.contains("broken"));
