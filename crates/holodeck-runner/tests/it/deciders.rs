@@ -16,8 +16,8 @@ use holodeck_backend_api::{BackendError, BackendEvent};
 use holodeck_eval::{JUDGE_PROMPTS, Programs, VerdictFormat};
 use holodeck_judging::{JudgeSettings, Judges, OpenJudge};
 use holodeck_model::{
-    CheckIdentities, CodeMetric, Digest, GraderFailure, GraderFiles, MetricConfig, ModelConfig, Redactor,
-    RouteFuture, Shard, TaskRoute, TaskRouter,
+    CheckIdentities, CodeMetric, Digest, Executor, ExecutorRecord, GraderFailure, GraderFiles, MetricConfig,
+    ModelConfig, Redactor, RoutingDecision, Shard,
 };
 use holodeck_reports::{Comparison, GateOptions, GateReasonKind, RunReader, compare};
 use holodeck_runner::{
@@ -73,18 +73,14 @@ impl Programs for Kindly {
     }
 }
 
-/// The scripted selection.
-struct ToHelper;
-
-impl TaskRouter for ToHelper {
-    fn route<'a>(&'a self, _: &'a str, _: Option<&'a str>) -> RouteFuture<'a> {
-        Box::pin(async {
-            TaskRoute {
-                agent: Some("helper".to_owned()),
-                ..TaskRoute::default()
-            }
-        })
-    }
+/// The specialist that answers every message.
+fn helper() -> BackendEvent {
+    BackendEvent::Executed(Box::new(ExecutorRecord {
+        executor: Some(Executor::Sdk),
+        agent: Some("helper".to_owned()),
+        decision: Some(RoutingDecision::SdkExecuted),
+        ..ExecutorRecord::default()
+    }))
 }
 
 /// An agent and the module of its grader.
@@ -136,6 +132,7 @@ impl Bench {
     fn backend() -> ScriptedBackend {
         ScriptedBackend::answering(|_| {
             ScriptedTurn::nothing()
+                .and_event(helper())
                 .and_called("look", json!({"id": 1}), "found")
                 .and_text("an answer")
         })
@@ -146,7 +143,6 @@ impl Bench {
         request.checks = self.checks();
         request.judge = Some(Self::judge());
         request.users = Some(Arc::new(Kindly));
-        request.router = Some(Arc::new(ToHelper));
         request.programs = Arc::new(Kindly);
         request.settings.concurrency = 1;
         // The agent itself is the same.
