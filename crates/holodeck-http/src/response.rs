@@ -10,6 +10,9 @@ use tokio::time::Instant;
 use crate::retry::Attempts;
 use crate::{Body, BodyKind, HttpError, HttpUrl, SseStream, excerpt};
 
+/// Bytes of every answer that are kept until it has ended.
+const BEGINNING: usize = 512;
+
 /// Bytes of an error answer that are kept.
 pub(crate) const KEPT: usize = 8 * 1024;
 
@@ -30,7 +33,29 @@ pub(crate) struct Secrets(pub(crate) Arc<[secrecy::SecretString]>);
 
 impl Secrets {
     pub(crate) fn excerpt(&self, bytes: &[u8]) -> String {
-        excerpt::text(bytes, self.0.iter().map(secrecy::ExposeSecret::expose_secret))
+        excerpt::text(bytes, self.exposed())
+    }
+
+    fn exposed(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(secrecy::ExposeSecret::expose_secret)
+    }
+
+    /// The start of a text without the part of a secret at its end, which is cut and would not be found.
+    fn without_cut<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        let cut = |secret: &str| {
+            if bytes.ends_with(secret.as_bytes()) {
+                return 0;
+            }
+            let parts = (1..secret.len()).rev();
+            parts
+                .filter_map(|length| secret.as_bytes().get(..length))
+                .find(|part| bytes.ends_with(part))
+                .map_or(0, <[u8]>::len)
+        };
+        let longest = self.exposed().map(cut).max().unwrap_or_default();
+        bytes
+            .get(..bytes.len().saturating_sub(longest))
+            .unwrap_or_default()
     }
 }
 
@@ -101,7 +126,7 @@ impl Response {
             status: self.status,
             content_type: self.headers.get(CONTENT_TYPE).cloned(),
             // Copied, so that the buffer of the connection is free again.
-            bytes: first.get(..KEPT).unwrap_or(first).into(),
+            bytes: first.get(..BEGINNING).unwrap_or(first).into(),
             secrets: self.secrets.clone(),
         }
     }
@@ -168,7 +193,8 @@ impl fmt::Display for Beginning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 120;
         let kind = self.content_type.as_ref().and_then(|kind| kind.to_str().ok());
-        let start: String = self.secrets.excerpt(&self.bytes).chars().take(SHOWN).collect();
+        let start = self.secrets.without_cut(&self.bytes);
+        let start: String = self.secrets.excerpt(start).chars().take(SHOWN).collect();
         write!(
             f,
             "answered {} ({}), which begins with `{}`",
@@ -201,5 +227,40 @@ fn unexpected(url: HttpUrl, expected: &'static str, bytes: &[u8], secrets: &Secr
         expected,
         found,
         body,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn shown(text: &str, secret: &str) -> String {
+        let bytes = text.as_bytes();
+        let beginning = Beginning {
+            status: 200,
+            content_type: None,
+            bytes: bytes.get(..BEGINNING).unwrap_or(bytes).into(),
+            secrets: Secrets([secret.to_owned().into()].into()),
+        };
+        beginning.to_string()
+    }
+
+    #[test]
+    fn a_beginning_is_shown_without_a_secret_wherever_it_is_cut() {
+        for length in [4, 100, 600, 5_000] {
+            let secret: String = ('a'..='z').cycle().take(length).collect();
+            for before in 0..BEGINNING {
+                let text = format!("{}{secret}", "-".repeat(before));
+                let shown = shown(&text, &secret);
+                assert!(!shown.contains("abcd"), "{length} after {before}: {shown}");
+            }
+        }
+        let repeated = shown("the key is aXaXa", "aXaXa");
+        assert_eq!(
+            repeated,
+            "answered 200 (no content type), which begins with `the key is [redacted]`"
+        );
     }
 }

@@ -151,15 +151,9 @@ impl SseDecoder {
     }
 }
 
-/// Where the first line ends. Works in strides, so that the compiler can vectorise it.
+/// Where the first line ends.
 fn line_end(bytes: &[u8]) -> Option<usize> {
-    const STRIDE: usize = 32;
-    let ends = |byte: u8| matches!(byte, b'\n' | b'\r');
-    let mut strides = bytes.chunks_exact(STRIDE);
-    let without = strides.position(|stride| stride.iter().fold(false, |found, &byte| found | ends(byte)));
-    let start = without.unwrap_or(bytes.len() / STRIDE) * STRIDE;
-    let place = bytes.get(start..)?.iter().position(|&byte| ends(byte))?;
-    Some(start + place)
+    memchr::memchr2(b'\n', b'\r', bytes)
 }
 
 /// Decodes a whole answer; the target for fuzzing.
