@@ -21,6 +21,7 @@ mod number_odds;
 mod redacted;
 mod result;
 mod session;
+mod similarity;
 mod spending;
 mod tool;
 mod turn_request;
@@ -47,6 +48,7 @@ pub use number_odds::NumberOdds;
 pub use redacted::Redactions;
 pub use result::{ExecutionResult, MAX_TOOL_CALLS, Outcome, ProviderFields, ToolCall, ToolResult};
 pub use session::{AgentSession, SessionControl, SessionCore, SessionState, TextStream};
+pub use similarity::TextSimilarity;
 pub use spending::{Spending, ToolUsage, total_usage};
 pub use tool::{
     NoTools, RequestPlace, Tool, ToolCx, ToolError, ToolFilter, ToolHost, ToolOutput, ToolSource, ToolSpec,

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use crate::{
     CassetteError,
-    entry::{CHOICE, Entry, FORMAT_VERSION, Header, is_tool_provider, request_key},
+    entry::{CHOICE, Entry, FORMAT_VERSION, Header, is_beside_models, is_tool_provider, request_key},
     nearest,
 };
 
@@ -132,7 +132,7 @@ impl Cassette {
                 has_tools |= of_tools;
                 has_choices |= sketch.request.provider == CHOICE;
                 let model = sketch.response.model.unwrap_or(sketch.request.model);
-                if !of_tools && !models.contains(&model) {
+                if !is_beside_models(&sketch.request.provider) && !models.contains(&model) {
                     models.push(model);
                 }
                 by_key.entry(sketch.key).or_default().push(places.len());
@@ -254,7 +254,7 @@ impl Cassette {
         let nearest = self
             .entries()
             .filter_map(Result::ok)
-            .filter(|entry| !is_tool_provider(&entry.request.provider))
+            .filter(|entry| !is_beside_models(&entry.request.provider))
             .map(|entry| (nearest::distance(&entry.request, request), entry))
             .min_by_key(|(distance, _)| *distance);
         let file = self.path.display();

@@ -45,6 +45,14 @@ pub(crate) const TOOLS_SHOWN: &str = "holodeck:tools_shown";
 /// The provider of the tools that a filter selected for a message; the body holds the message.
 pub(crate) const CHOICE: &str = "holodeck:tool_filtering";
 
+/// The provider of how similar texts are to a message; the body holds all of them.
+pub(crate) const SIMILARITY: &str = "holodeck:similarity";
+
+/// Whether entries of a provider are no answers of a model that was asked.
+pub(crate) fn is_beside_models(provider: &str) -> bool {
+    is_tool_provider(provider) || provider == SIMILARITY
+}
+
 /// Whether entries of a provider are about tools, and are not answers of a model.
 pub(crate) fn is_tool_provider(provider: &str) -> bool {
     [TOOL, TOOL_LIST, TOOLS_SHOWN, CHOICE].contains(&provider)

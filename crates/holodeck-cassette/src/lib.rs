@@ -18,6 +18,7 @@ mod error;
 mod nearest;
 mod recorder;
 mod replayer;
+mod similarities;
 mod tools;
 mod turn_events;
 
@@ -29,4 +30,5 @@ pub use entry::{FORMAT_VERSION, request_key};
 pub use error::CassetteError;
 pub use recorder::{RecordMode, Recorder, Tape};
 pub use replayer::Replayer;
+pub use similarities::{RecordedSimilarity, ReplayedSimilarity};
 pub use tools::{RecordedTools, ReplayedTools, ToolFiles, ToolSet};

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Cassette, CassetteError,
-    entry::{Entry, FORMAT_VERSION, Header, Response, is_tool_provider, request_key},
+    entry::{Entry, FORMAT_VERSION, Header, Response, is_beside_models, request_key},
 };
 
 /// Wraps the real driver and records every complete answer.
@@ -186,7 +186,7 @@ impl Tape {
         let failure = self.write_line(&entry).err();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.failed = state.failed.take().or(failure);
-        state.calls += usize::from(!is_tool_provider(&request.provider));
+        state.calls += usize::from(!is_beside_models(&request.provider));
         entry.response
     }
 
@@ -254,7 +254,7 @@ impl Tape {
                 // Equal requests of different cases are different calls.
                 let call = (entry.key, entry.request.unit.clone());
                 if !seen.contains(&call) {
-                    calls += usize::from(!is_tool_provider(&entry.request.provider));
+                    calls += usize::from(!is_beside_models(&entry.request.provider));
                     order.push((entry.request.unit, entry.recorded_at, source, place));
                     keys.push(call);
                 }

@@ -67,9 +67,9 @@ pub use quality::{
 pub use registry::{AgentDefinition, AgentRegistry};
 #[cfg(feature = "routing")]
 pub use select::{
-    AgentSelector, AskedModel, Asking, ModelSelector, RankedAgent, Route, RouteRules, ScoreBreakdown,
-    ScoredAgent, SelectError, Selected, SelectedBy, Selection, SelectionModel, SelectionQuestion,
-    SelectionTask, Selector,
+    AgentSelector, AskedModel, Asking, EmbeddingSelector, ModelSelector, RankedAgent, Route, RouteRules,
+    ScoreBreakdown, ScoredAgent, SelectError, Selected, SelectedBy, Selection, SelectionModel,
+    SelectionQuestion, SelectionTask, Selector,
 };
 #[cfg(feature = "routing")]
 pub use skills::{SkillAgents, SkillPrograms, SkillTool, Skills};

@@ -5,6 +5,7 @@ mod categories;
 mod components;
 mod globs;
 mod keyword;
+mod meaning;
 pub(crate) mod model;
 mod phrases;
 mod prepared;
@@ -28,6 +29,7 @@ use holodeck_turn::TurnRecord;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+pub use meaning::EmbeddingSelector;
 pub use model::{ModelSelector, SelectionModel};
 pub use route::{Route, RouteRules};
 pub use selector::AgentSelector;

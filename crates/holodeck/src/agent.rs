@@ -26,6 +26,7 @@ pub(crate) mod probe;
 pub(crate) mod prompts;
 pub(crate) mod sampling;
 pub(crate) mod servers;
+pub(crate) mod similarity;
 pub(crate) mod targets;
 pub(crate) mod telemetry;
 pub(crate) mod tools;

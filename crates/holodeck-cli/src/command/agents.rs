@@ -357,10 +357,15 @@ fn select(place: &PlaceArgs, args: &SelectArgs, terminal: &mut Terminal) -> Resu
         closed.map_err(|error| Problem::execution(error.to_string()))?;
         Ok::<_, Problem>(route)
     })?;
-    // A model has no scores.
-    let mut ranking = match &route.selection.asked {
-        Some(asked) if asked.problem.is_none() => Vec::new(),
-        _ => selector.rank(&task),
+    // A model has no scores, and those of words are none of meaning.
+    let by_words = match &route.selection.asked {
+        Some(asked) => asked.problem.is_some(),
+        None => found.agents.config.algorithm != SelectionAlgorithm::Embedding,
+    };
+    let mut ranking = if by_words {
+        selector.rank(&task)
+    } else {
+        Vec::new()
     };
     ranking.truncate(args.top.into());
     if place.json {

@@ -1,4 +1,5 @@
-//! `algorithm: model`: a model chooses the specialist, in every command, with its cost, its recording and its failures.
+//! `algorithm: model` and `algorithm: embedding`: a model chooses the specialist, in every command, with its cost, its
+//! recording and its failures.
 
 use holodeck_testkit::{ModelServer, ReceivedRequest, Reply};
 use pretty_assertions::assert_eq;
@@ -507,5 +508,154 @@ fn settings_that_do_nothing_with_a_model_are_warnings() {
     assert!(
         checked.contains("it is asked with `algorithm: model`"),
         "{checked}"
+    );
+}
+
+/// The same agents, selected by vectors.
+fn embedding(url: &str, provider: &str, more: &str) -> Project {
+    let project = project(url, more);
+    let yaml = project.read("agent.yaml");
+    let model =
+        format!("  model: {{provider: openai, name: chooser-model, endpoint: {url}, api_key: {SECRET}}}\n");
+    let yaml = yaml
+        .replace(&model, "")
+        .replace("algorithm: model", "algorithm: embedding");
+    let yaml = yaml.replace(
+        "routing:\n",
+        &format!("embedding_provider: {provider}\nrouting:\n  min_confidence: 0.3\n"),
+    );
+    project.write("agent.yaml", yaml);
+    project
+}
+
+const CLOSE: &str = "Rolls releases out to production";
+
+#[test]
+fn an_embedder_selects_by_meaning_is_recorded_and_asked_only_when_told_to() {
+    let server = server(|| chooses("nobody"));
+    let provider = format!(
+        "{{provider: openai, name: embed-model, endpoint: {}, api_key: {SECRET}}}",
+        server.url()
+    );
+    let case = CASE.replace(QUESTION, CLOSE);
+    let project = embedding(&server.url(), &provider, &case);
+    project
+        .run(&["test", "--record", "tape.jsonl", "--report", "json=report.json"])
+        .exits(0);
+    let live = report(&project)["results"][0]["executor"].clone();
+    assert_eq!(live["agent"], "deployer", "{live:#}");
+    let texts = server.embedding_requests();
+    assert!(
+        texts
+            .iter()
+            .any(|request| request.body.to_string().contains("deployer: Rolls releases out"))
+    );
+    assert!(
+        texts
+            .iter()
+            .all(|request| !request.body.to_string().contains("Ships services"))
+    );
+    let json = project
+        .run(&["run", "--json", "--explain", CLOSE])
+        .exits(0)
+        .json();
+    assert_eq!(json["output"]["output"], "deploy things");
+    assert_eq!(json["attempt"]["selection"]["confidence"], live["confidence"]);
+    // Asked only when told to.
+    let refused = project.run(&["agents", "select", CLOSE]).exits(2);
+    assert!(
+        refused.stderr.contains("`embed-model`") && refused.stderr.contains("--live"),
+        "{}",
+        refused.all()
+    );
+    let selected = project.run(&["agents", "select", CLOSE, "--live"]).exits(0);
+    assert!(
+        selected.stdout.contains("closest in meaning by `embed-model`"),
+        "{}",
+        selected.all()
+    );
+    let plan = project.run(&["run", "--dry-run", CLOSE]).exits(0);
+    assert!(
+        plan.stdout.contains("asks `embed-model` which of 2 agents fits"),
+        "{}",
+        plan.all()
+    );
+    let plan = project.run(&["test", "--dry-run"]).exits(0).all();
+    assert!(
+        plan.contains("`embed-model` selects an agent at most 1 time; its tokens are not counted"),
+        "{plan}"
+    );
+    let yaml = project.read("agent.yaml");
+    let key = format!("name: embed-model, endpoint: {}, api_key: {SECRET}", server.url());
+    project.write("agent.yaml", yaml.replace(&key, "name: embed-model"));
+    let refused = project.run(&["agents", "select", CLOSE, "--live"]).exits(3);
+    assert!(refused.all().contains("OPENAI_API_KEY"), "{}", refused.all());
+    let doctor = project.run(&["doctor"]).all();
+    assert!(doctor.contains("embedder embed-model"), "{doctor}");
+    project.write("agent.yaml", yaml);
+    server.finish();
+    project
+        .run(&["test", "--replay", "tape.jsonl", "--report", "json=report.json"])
+        .exits(0);
+    assert_eq!(report(&project)["results"][0]["executor"], live);
+    let reviewer = project.read("agents/reviewer.md");
+    project.write(
+        "agents/reviewer.md",
+        reviewer.replace("Reads code", "Reads all code"),
+    );
+    let missed = project.run(&["test", "--replay", "tape.jsonl"]).exits(3);
+    assert!(
+        missed.all().contains("holds no answer of `embed-model`"),
+        "{}",
+        missed.all()
+    );
+    // Nobody listens any more: words select, which is said.
+    project.write("agents/reviewer.md", reviewer);
+    let unreachable = project.run(&["agents", "select", CLOSE, "--live"]);
+    assert!(
+        unreachable.stdout.contains("`search-v2` selected"),
+        "{}",
+        unreachable.all()
+    );
+}
+
+#[test]
+fn hashed_words_need_no_network_and_an_embedder_is_needed() {
+    let case = format!("test_cases:\n- {{input: {CLOSE}, expected_agent: deployer}}\n");
+    let project = embedding("http://127.0.0.1:9/v1", "{provider: hash}", &case);
+    // Nobody listens there, and nobody is asked.
+    project.run(&["test"]).exits(0);
+    let selected = project.run(&["agents", "select", CLOSE]).exits(0);
+    assert!(selected.stdout.starts_with("deployer"), "{}", selected.all());
+    let yaml = project.read("agent.yaml");
+    let without = yaml.replace("embedding_provider: {provider: hash}\n", "");
+    project.write("agent.yaml", &without);
+    let checked = project.run(&["validate"]).exits(2);
+    assert!(
+        checked
+            .all()
+            .contains("`algorithm: embedding` needs `embedding_provider`"),
+        "{}",
+        checked.all()
+    );
+    project.write(
+        "agent.yaml",
+        without.replace("algorithm: embedding", "algorithm: search-v2"),
+    );
+    project.write("tasks.csv", "task,expected_agent\nhello,\n");
+    let eval = [
+        "agents",
+        "eval",
+        "tasks.csv",
+        "--algorithm",
+        "embedding",
+        "--live",
+    ];
+    let refused = project.run(&eval);
+    assert_ne!(refused.code, Some(0));
+    assert!(
+        refused.all().contains("needs `embedding_provider`"),
+        "{}",
+        refused.all()
     );
 }

@@ -7,7 +7,7 @@ use super::{
     ApprovalsConfig, AttachmentsConfig, Cases, ClaudeConfig, DeploymentConfig, EmbeddingConfig,
     EvaluationConfig, EventsConfig, EvidenceConfig, ExecutionConfig, InstructionsConfig, Matrix,
     MetricConfig, ModelConfig, ObservabilityConfig, OpenAiConfig, QualityLoopConfig, ResponseFormat,
-    RoutingConfig, ServeConfig, TelemetryConfig, TestCase, ToolConfig, Turn,
+    RoutingConfig, SelectionAlgorithm, ServeConfig, TelemetryConfig, TestCase, ToolConfig, Turn,
 };
 use crate::value::{PathRef, nullable};
 
@@ -86,7 +86,9 @@ impl Agent {
     /// The model that chooses the specialist agent of a task, and where the YAML has it; `None` if none is asked.
     pub fn selecting_model(&self) -> Option<(&'static str, &ModelConfig)> {
         let routing = self.routing.as_ref()?;
-        routing.asked_agents()?;
+        routing
+            .asked_agents()
+            .filter(|agents| agents.algorithm == SelectionAlgorithm::Model)?;
         Some(match &routing.model {
             Some(model) => ("routing.model", model),
             None => ("model", &self.model),
@@ -95,7 +97,7 @@ impl Agent {
 
     /// Whether a case needs neither an answer nor a model: it checks only the selection, and no model is asked for it.
     pub fn needs_no_model(&self, case: &TestCase) -> bool {
-        case.checks_only_selection() && self.selecting_model().is_none()
+        case.checks_only_selection() && self.selecting_model().is_none() && self.asked_embedder().is_none()
     }
 
     /// The metrics that judge a turn: those of the turn, else of its case, else of the agent.

@@ -2,7 +2,7 @@
 
 use secrecy::SecretString;
 
-use super::{Agent, EmbeddingProvider, ToolConfig};
+use super::{Agent, EmbeddingProvider, SelectionAlgorithm, ToolConfig};
 
 /// The embedding settings of a retrieval tool, with defaults for everything that the agent file omits.
 #[derive(Clone, Debug)]
@@ -42,6 +42,19 @@ impl Agent {
             dimensions: None,
             block: "embedding_provider",
         })
+    }
+
+    /// The embedder by which specialist agents are selected; `None` if none is.
+    pub fn selecting_embedder(&self) -> Option<EmbeddingSettings> {
+        let agents = self.routing.as_ref()?.asked_agents()?;
+        let embeds = agents.algorithm == SelectionAlgorithm::Embedding;
+        self.own_embedding_settings().filter(|_| embeds)
+    }
+
+    /// The embedder that is asked which specialist agent fits; `None` if words are hashed.
+    pub fn asked_embedder(&self) -> Option<EmbeddingSettings> {
+        let embedder = self.selecting_embedder()?;
+        (embedder.provider != EmbeddingProvider::Hash).then_some(embedder)
     }
 
     /// The embedding settings of a retrieval tool: from `embedding_provider`, else from `model`. The embedding model is

@@ -140,6 +140,9 @@ pub enum SelectionAlgorithm {
     /// By triggers and other words of the task, with weights that can be set.
     #[serde(rename = "keyword-v1")]
     KeywordV1,
+    /// By what the task means, with the vectors of `embedding_provider`.
+    #[serde(rename = "embedding")]
+    Embedding,
     /// A model chooses among the names and descriptions.
     #[serde(rename = "model")]
     Model,
@@ -147,20 +150,21 @@ pub enum SelectionAlgorithm {
 
 impl SelectionAlgorithm {
     /// All of them, in the order of the documentation.
-    pub const ALL: &'static [Self] = &[Self::SearchV2, Self::KeywordV1, Self::Model];
+    pub const ALL: &'static [Self] = &[Self::SearchV2, Self::KeywordV1, Self::Embedding, Self::Model];
 
     /// The name as written in YAML.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SearchV2 => "search-v2",
             Self::KeywordV1 => "keyword-v1",
+            Self::Embedding => "embedding",
             Self::Model => "model",
         }
     }
 
     /// Whether it asks a model about each task.
     pub fn asks(self) -> bool {
-        matches!(self, Self::Model)
+        matches!(self, Self::Embedding | Self::Model)
     }
 }
 

@@ -62,7 +62,7 @@ impl AgentSelector {
             SelectionAlgorithm::KeywordV1 => {
                 Algorithm::Keyword(Box::new(KeywordSelector::new(registry, config)))
             }
-            SelectionAlgorithm::SearchV2 | SelectionAlgorithm::Model => {
+            SelectionAlgorithm::SearchV2 | SelectionAlgorithm::Embedding | SelectionAlgorithm::Model => {
                 Algorithm::Search(Box::new(SearchSelector::new(registry, config, min_confidence)))
             }
         };

@@ -8,10 +8,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use holodeck_backend_api::{Adaptations, AgentBackend, BackendError, ModelCalls, ToolFilter, ToolHost};
+use holodeck_backend_api::{
+    Adaptations, AgentBackend, BackendError, ModelCalls, TextSimilarity, ToolFilter, ToolHost,
+};
 use holodeck_cassette::{
-    AgentContext, Cassette, CassetteError, RecordMode, RecordedAgent, RecordedChoices, RecordedTools,
-    Recorder, ReplayedAgent, ReplayedChoices, ReplayedTools, Replayer, Tape, ToolSet,
+    AgentContext, Cassette, CassetteError, RecordMode, RecordedAgent, RecordedChoices, RecordedSimilarity,
+    RecordedTools, Recorder, ReplayedAgent, ReplayedChoices, ReplayedSimilarity, ReplayedTools, Replayer,
+    Tape, ToolSet,
 };
 use holodeck_mcp_bridge::env_file_variables;
 use holodeck_model::{
@@ -275,6 +278,29 @@ impl Answers {
                 Ok(Arc::new(ReplayedChoices::new(cassette, redactor, among)))
             }
             Kind::Replay(_) => Ok(older()),
+        }
+    }
+
+    /// How similar texts are by the model `name`, as this run uses it: directly, recorded, or replayed.
+    pub(crate) fn similarity<E: From<CassetteError>>(
+        &self,
+        name: &str,
+        live: impl FnOnce() -> Result<Arc<dyn TextSimilarity>, E>,
+    ) -> Result<Arc<dyn TextSimilarity>, E> {
+        match &self.kind {
+            Kind::Live => live(),
+            Kind::Record { path, tape } => {
+                let tape = self.tape(path, tape)?;
+                Ok(Arc::new(RecordedSimilarity::new(live()?, tape)))
+            }
+            Kind::Replay(cassette) => {
+                let (cassette, redactor) = (Arc::clone(cassette), Arc::clone(&self.redactor));
+                Ok(Arc::new(ReplayedSimilarity::new(
+                    cassette,
+                    redactor,
+                    name.to_owned(),
+                )))
+            }
         }
     }
 

@@ -283,6 +283,7 @@ impl Finder<'_> {
         if let Some((pointer, model)) = self.agent.config.selecting_model() {
             self.add(ModelRole::AgentSelector, pointer.to_owned(), model, "routing");
         }
+        self.add_embedder(self.agent.config.selecting_embedder(), "routing");
     }
 
     fn add_tools(&mut self) {

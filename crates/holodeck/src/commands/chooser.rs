@@ -1,14 +1,17 @@
-//! The model of `algorithm: model`, as the agent's other models are opened: with its recordings, prices and keys.
+//! The model of `algorithm: model` and the embedder of `algorithm: embedding`, as the agent's other models are opened: with its
+//! recordings, prices and keys.
 //!
 //! It must not open the agent itself: a message may be for no agent.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use holodeck_backend_api::{BackendError, Explanation, Occasion};
-use holodeck_model::{AgentsConfig, Env, ModelConfig};
+use holodeck_backend_api::{BackendError, Explanation, Occasion, TextSimilarity};
+use holodeck_cassette::CassetteError;
+use holodeck_model::{AgentsConfig, EmbeddingProvider, EmbeddingSettings, Env, ModelConfig};
 use holodeck_orchestrator::{
-    AgentRegistry, AgentSelector, KnownTools, ModelSelector, ReadyAgent, SelectionModel, Selector,
+    AgentRegistry, AgentSelector, EmbeddingSelector, KnownTools, ModelSelector, ReadyAgent, SelectionModel,
+    Selector,
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_turn::TurnRunner;
@@ -22,39 +25,54 @@ use crate::{
         backends::{BackendSelector, Specialist},
         model_pool::ModelPool,
         open::CheckedAgent,
+        similarity::EmbeddedSimilarity,
         turns::turn_runner,
     },
 };
+
+/// The model or embedder that chooses specialists.
+enum Chosen {
+    /// A chat model, by names and descriptions.
+    Model(ModelConfig),
+    /// An embedder, by meaning.
+    Embedder(EmbeddingSettings),
+}
 
 /// Opens the model that chooses specialists, once, when it is asked.
 pub(crate) struct Chooser {
     agent: LoadedAgent,
     env: Env,
     timeout: Option<Duration>,
-    model: ModelConfig,
+    chosen: Chosen,
     /// The backends of the agent if it is open already.
     open: Option<BackendSelector>,
     telemetry: Telemetry,
     opened: OnceCell<(Arc<ModelPool>, TurnRunner)>,
+    similarity: OnceCell<Arc<dyn TextSimilarity>>,
 }
 
 impl Chooser {
-    /// The model of an agent, if its algorithm asks one.
+    /// The model or the embedder of an agent, if its algorithm needs one.
     pub(crate) fn new(
         agent: &LoadedAgent,
         env: &Env,
         timeout: Option<Duration>,
         telemetry: &Telemetry,
     ) -> Option<Self> {
-        let (_, model) = agent.config.selecting_model()?;
+        let config = &agent.config;
+        let model = config
+            .selecting_model()
+            .map(|(_, model)| Chosen::Model(model.clone()));
+        let chosen = model.or_else(|| config.selecting_embedder().map(Chosen::Embedder))?;
         Some(Self {
-            model: model.clone(),
+            chosen,
             agent: agent.clone(),
             env: env.clone(),
             timeout,
             open: None,
             telemetry: telemetry.clone(),
             opened: OnceCell::new(),
+            similarity: OnceCell::new(),
         })
     }
 
@@ -69,19 +87,23 @@ impl Chooser {
         backends_of(&self.agent, &self.env).map(drop)
     }
 
+    fn backends(&self) -> Result<BackendSelector, BackendError> {
+        match &self.open {
+            Some(backends) => Ok(backends.clone()),
+            None => Ok(backends_of(&self.agent, &self.env)
+                .map_err(as_backend_error)?
+                .traced(self.telemetry.clone())),
+        }
+    }
+
     async fn opened(&self) -> Result<&(Arc<ModelPool>, TurnRunner), BackendError> {
         let open = || async {
-            let backends = match &self.open {
-                Some(backends) => backends.clone(),
-                None => backends_of(&self.agent, &self.env)
-                    .map_err(as_backend_error)?
-                    .traced(self.telemetry.clone()),
-            };
+            let backends = self.backends()?;
             let prices = backends.price_list().clone();
             let turns =
                 turn_runner(&self.agent, &self.env, self.timeout, prices).map_err(as_backend_error)?;
             let turns = TurnRunner {
-                model: self.model.name.clone(),
+                model: SelectionModel::name(self).to_owned(),
                 ..turns
             };
             Ok((ModelPool::new(&self.agent.agent, &backends), turns))
@@ -101,13 +123,19 @@ impl Chooser {
 #[async_trait]
 impl SelectionModel for Chooser {
     fn name(&self) -> &str {
-        &self.model.name
+        match &self.chosen {
+            Chosen::Model(model) => &model.name,
+            Chosen::Embedder(settings) => &settings.model,
+        }
     }
 
     async fn open(&self, instructions: &str, schema: &Value) -> Result<ReadyAgent, BackendError> {
+        let Chosen::Model(model) = &self.chosen else {
+            return Err(BackendError::init("an embedder answers no questions"));
+        };
         let (pool, turns) = self.opened().await?;
         let specialist = Specialist {
-            model: self.model.clone(),
+            model: model.clone(),
             instructions: instructions.to_owned(),
             response_format: Some(schema.clone()),
         };
@@ -121,18 +149,82 @@ impl SelectionModel for Chooser {
     }
 }
 
-/// Returns the selector of these agents: by the words of a task, or by the model.
+#[async_trait]
+impl TextSimilarity for Chooser {
+    fn name(&self) -> &str {
+        SelectionModel::name(self)
+    }
+
+    fn is_local(&self) -> bool {
+        let is_hash = matches!(&self.chosen, Chosen::Embedder(settings) if settings.provider == EmbeddingProvider::Hash);
+        let answers = self.open.as_ref().map(BackendSelector::answers);
+        is_hash || answers.is_some_and(|answers| answers.replayed().is_some())
+    }
+
+    async fn compare(&self, texts: &[String], query: &str) -> Result<Vec<i64>, BackendError> {
+        let Chosen::Embedder(settings) = &self.chosen else {
+            return Err(BackendError::init("a chat model compares no texts"));
+        };
+        let open = || async {
+            let live = || {
+                EmbeddedSimilarity::new(settings, &self.env)
+                    .map(|live| Arc::new(live) as Arc<dyn TextSimilarity>)
+            };
+            // What is computed here is the same again, as the words of a task are.
+            if settings.provider == EmbeddingProvider::Hash {
+                return live();
+            }
+            let live = || live().map_err(SimilarityError::Backend);
+            let similarity = self.backends()?.answers().similarity(&settings.model, live);
+            similarity.map_err(BackendError::from)
+        };
+        let similarity = self.similarity.get_or_try_init(open).await?;
+        similarity.compare(texts, query).await
+    }
+}
+
+/// Joins the errors of embedders and recordings.
+#[derive(Debug, thiserror::Error)]
+enum SimilarityError {
+    #[error(transparent)]
+    Backend(BackendError),
+    #[error(transparent)]
+    Cassette(#[from] CassetteError),
+}
+
+impl From<SimilarityError> for BackendError {
+    fn from(error: SimilarityError) -> Self {
+        match error {
+            SimilarityError::Backend(error) => error,
+            SimilarityError::Cassette(error) => Self::init(error.to_string()),
+        }
+    }
+}
+
+/// Returns the selector of these agents: by the words of a task, by its meaning, or by a model. `least` is the confidence below
+/// which an agent is not routed to.
 pub(crate) fn asking(
     words: AgentSelector,
-    (registry, config): (&AgentRegistry, &AgentsConfig),
+    (registry, config, least): (&AgentRegistry, &AgentsConfig, f64),
     chooser: Option<&Arc<Chooser>>,
 ) -> Arc<dyn Selector> {
-    match chooser {
-        Some(chooser) => {
+    let Some(chooser) = chooser else {
+        return Arc::new(words);
+    };
+    match &chooser.chosen {
+        Chosen::Model(_) => {
             let model = Arc::clone(chooser) as Arc<dyn SelectionModel>;
             Arc::new(ModelSelector::new(words, registry, config, model))
         }
-        None => Arc::new(words),
+        Chosen::Embedder(_) => {
+            let similarity = Arc::clone(chooser) as Arc<dyn TextSimilarity>;
+            Arc::new(EmbeddingSelector::new(
+                words,
+                registry,
+                (config, least),
+                similarity,
+            ))
+        }
     }
 }
 

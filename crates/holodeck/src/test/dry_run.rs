@@ -58,6 +58,8 @@ pub struct PlannedSelections {
     pub model: String,
     /// One call for each message that is routed, at most: a declared command needs none.
     pub calls: u64,
+    /// Whether its tokens come in addition; those of an embedder are not counted.
+    pub counts_tokens: bool,
 }
 
 /// A tool whose search results a chat model reranks, with one call for each search.
@@ -134,7 +136,10 @@ fn count_asking(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> u6
 
 /// One question for each message that is routed.
 fn selections(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> Option<PlannedSelections> {
-    let (_, model) = agent.config.selecting_model()?;
+    let (model, counts_tokens) = match agent.config.selecting_model() {
+        Some((_, model)) => (model.name.clone(), true),
+        None => (agent.config.asked_embedder()?.model, false),
+    };
     let routing = agent.config.routing.as_ref().filter(|routing| routing.enabled)?;
     let mut commands = routing.commands.iter();
     let routes_plain = commands.any(|command| command.trim().eq_ignore_ascii_case(PLAIN_COMMAND));
@@ -153,8 +158,9 @@ fn selections(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> Opti
     });
     let calls = calls.sum();
     (calls > 0).then(|| PlannedSelections {
-        model: model.name.clone(),
+        model,
         calls,
+        counts_tokens,
     })
 }
 

@@ -20,6 +20,14 @@ pub(super) fn check_routing(rules: &mut Rules<'_>, agent: &View) {
         check_agents(rules, agents);
     }
     check_selecting_model(rules, &routing, agents.as_ref());
+    if let Some(agents) = &agents
+        && rules.text(agents, "algorithm") == Some(SelectionAlgorithm::Embedding.as_str())
+        && !rules.has(agent, "embedding_provider")
+    {
+        let message = "`algorithm: embedding` needs `embedding_provider`, whose model compares the task with the agents";
+        let help = "add `embedding_provider: {provider: openai, name: text-embedding-3-small}`";
+        rules.report_inconsistent(agents, "algorithm", message, Some(help));
+    }
     check_chain(rules, &routing);
     check_chat_commands(rules, &routing);
     if let Some(skills) = rules.child(&routing, "skills") {
@@ -161,7 +169,8 @@ fn check_selecting_model(rules: &mut Rules<'_>, routing: &View, agents: Option<&
                 .iter()
                 .find(|known| known.as_str() == named)
         };
-        named.is_some_and(|named| known(named).is_none_or(|algorithm| algorithm.asks()))
+        named
+            .is_some_and(|named| known(named).is_none_or(|algorithm| *algorithm == SelectionAlgorithm::Model))
     });
     if !asks {
         let why = "it is asked with `algorithm: model` in `routing.agents`";

@@ -157,7 +157,14 @@ impl<'a> TaskRouting<'a> {
                 let mut agent = agent.clone();
                 let routing = &mut Arc::make_mut(&mut agent.agent).config.routing;
                 routing.get_or_insert_default().agents = Some(agents.config.clone());
-                Chooser::new(&agent, env, None, &Telemetry::off()).map(Arc::new)
+                let chooser = Chooser::new(&agent, env, None, &Telemetry::off());
+                let missing = || {
+                    BackendError::config(
+                        "`algorithm: embedding` needs `embedding_provider` in the agent file",
+                    )
+                    .with_hint("add `embedding_provider: {provider: openai, name: text-embedding-3-small}`")
+                };
+                Some(Arc::new(chooser.ok_or_else(missing)?))
             }
             None => {
                 let message = format!(
@@ -170,7 +177,7 @@ impl<'a> TaskRouting<'a> {
         Ok(Self {
             selector: asking(
                 agents.selector(),
-                (&agents.registry, &agents.config),
+                (&agents.registry, &agents.config, agents.rules.min_confidence),
                 chooser.as_ref(),
             ),
             agents,

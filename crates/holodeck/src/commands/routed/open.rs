@@ -115,7 +115,8 @@ impl RoutedAgent {
         let uses_files = words.as_ref().is_some_and(AgentSelector::uses_files);
         let selector = words.zip(agents.as_ref());
         let selector = selector.map(|(words, agents)| {
-            chooser::asking(words, (&agents.registry, &agents.config), chooser.as_ref())
+            let agents = (&agents.registry, &agents.config, agents.rules.min_confidence);
+            chooser::asking(words, agents, chooser.as_ref())
         });
         let loops = parts.open.is_none();
         let variants = Arc::new(Variants {

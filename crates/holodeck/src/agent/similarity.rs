@@ -1,0 +1,90 @@
+//! Compares texts with the vectors of an embedding model. It must not know what the texts are for.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use holodeck_backend_api::{BackendError, TextSimilarity};
+use holodeck_http::{HttpClient, HttpOptions};
+use holodeck_model::{EmbeddingProvider, EmbeddingSettings, Env};
+use holodeck_retrieval::{Embedder, EndpointOptions, Purpose, RetrievalError, embedder, product};
+use tokio::sync::Mutex;
+
+/// The vectors of texts.
+type Vectors = Arc<Vec<Vec<f32>>>;
+
+/// The similarity of the vectors that an embedder computes. Those of the texts are computed once.
+pub(crate) struct EmbeddedSimilarity {
+    embedder: Arc<dyn Embedder>,
+    name: String,
+    is_local: bool,
+    known: Mutex<Option<(Vec<String>, Vectors)>>,
+}
+
+impl EmbeddedSimilarity {
+    /// The embedder of these settings. Nothing is asked yet.
+    pub(crate) fn new(settings: &EmbeddingSettings, env: &Env) -> Result<Self, BackendError> {
+        let options = HttpOptions::from_variables(|name| env.get(name).map(str::to_owned));
+        let client = HttpClient::new(&options).map_err(|error| BackendError::init(error.to_string()))?;
+        let embedder = embedder(settings, &client, env, &EndpointOptions::default());
+        Ok(Self {
+            embedder: embedder.map_err(as_backend_error)?,
+            name: settings.model.clone(),
+            is_local: settings.provider == EmbeddingProvider::Hash,
+            known: Mutex::default(),
+        })
+    }
+
+    /// The vectors of the texts; several questions at once wait for the first.
+    async fn vectors(&self, texts: &[String]) -> Result<Vectors, BackendError> {
+        let mut known = self.known.lock().await;
+        if let Some((_, vectors)) = known.as_ref().filter(|(known, _)| known == texts) {
+            return Ok(Arc::clone(vectors));
+        }
+        let borrowed: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let vectors = self.embedder.embed(&borrowed, Purpose::Passage).await;
+        let vectors = Arc::new(vectors.map_err(as_backend_error)?);
+        *known = Some((texts.to_vec(), Arc::clone(&vectors)));
+        Ok(vectors)
+    }
+}
+
+#[async_trait]
+impl TextSimilarity for EmbeddedSimilarity {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_local(&self) -> bool {
+        self.is_local
+    }
+
+    async fn compare(&self, texts: &[String], query: &str) -> Result<Vec<i64>, BackendError> {
+        let vectors = self.vectors(texts).await?;
+        let asked = self.embedder.embed(&[query], Purpose::Query).await;
+        let asked = asked.map_err(as_backend_error)?;
+        let [asked] = asked.as_slice() else {
+            let count = asked.len();
+            return Err(BackendError::init(format!(
+                "`{}` returned {count} vectors for one text",
+                self.name
+            )));
+        };
+        let usable = |vector: &Vec<f32>| vector.len() == asked.len();
+        if vectors.len() != texts.len() || !vectors.iter().all(usable) {
+            let message = format!("the vectors of `{}` do not fit the texts", self.name);
+            return Err(BackendError::init(message));
+        }
+        Ok(vectors.iter().map(|vector| cosine(vector, asked)).collect())
+    }
+}
+
+fn as_backend_error(error: RetrievalError) -> BackendError {
+    BackendError::init(error.explanation())
+}
+
+/// The cosine of two vectors of length 1, in millionths.
+fn cosine(one: &[f32], other: &[f32]) -> i64 {
+    #[expect(clippy::cast_possible_truncation, reason = "a cosine is between -1 and 1")]
+    let millionths = (product(one, other).clamp(-1.0, 1.0) * 1e6).round() as i64;
+    millionths
+}
