@@ -126,7 +126,7 @@ mod tests {
 
     #[async_trait]
     impl TextSimilarity for Live {
-        fn name(&self) -> &str {
+        fn name(&self) -> &'static str {
             "lengths"
         }
 
@@ -136,7 +136,8 @@ mod tests {
 
         async fn compare(&self, texts: &[String], query: &str) -> Result<Vec<i64>, BackendError> {
             let extra = query.is_empty().then_some(7);
-            Ok(texts.iter().map(|text| text.len() as i64).chain(extra).collect())
+            let lengths = texts.iter().map(|text| i64::try_from(text.len()).unwrap());
+            Ok(lengths.chain(extra).collect())
         }
     }
 

@@ -27,7 +27,7 @@ impl EmbeddedSimilarity {
         let client = HttpClient::new(&options).map_err(|error| BackendError::init(error.to_string()))?;
         let embedder = embedder(settings, &client, env, &EndpointOptions::default());
         Ok(Self {
-            embedder: embedder.map_err(as_backend_error)?,
+            embedder: embedder.map_err(|error| as_backend_error(&error))?,
             name: settings.model.clone(),
             is_local: settings.provider == EmbeddingProvider::Hash,
             known: Mutex::default(),
@@ -42,7 +42,7 @@ impl EmbeddedSimilarity {
         }
         let borrowed: Vec<&str> = texts.iter().map(String::as_str).collect();
         let vectors = self.embedder.embed(&borrowed, Purpose::Passage).await;
-        let vectors = Arc::new(vectors.map_err(as_backend_error)?);
+        let vectors = Arc::new(vectors.map_err(|error| as_backend_error(&error))?);
         *known = Some((texts.to_vec(), Arc::clone(&vectors)));
         Ok(vectors)
     }
@@ -61,7 +61,7 @@ impl TextSimilarity for EmbeddedSimilarity {
     async fn compare(&self, texts: &[String], query: &str) -> Result<Vec<i64>, BackendError> {
         let vectors = self.vectors(texts).await?;
         let asked = self.embedder.embed(&[query], Purpose::Query).await;
-        let asked = asked.map_err(as_backend_error)?;
+        let asked = asked.map_err(|error| as_backend_error(&error))?;
         let [asked] = asked.as_slice() else {
             let count = asked.len();
             return Err(BackendError::init(format!(
@@ -78,7 +78,7 @@ impl TextSimilarity for EmbeddedSimilarity {
     }
 }
 
-fn as_backend_error(error: RetrievalError) -> BackendError {
+fn as_backend_error(error: &RetrievalError) -> BackendError {
     BackendError::init(error.explanation())
 }
 

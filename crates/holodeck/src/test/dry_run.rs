@@ -157,7 +157,7 @@ fn selections(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> Opti
         Some(messages * count)
     });
     let calls = calls.sum();
-    (calls > 0).then(|| PlannedSelections {
+    (calls > 0).then_some(PlannedSelections {
         model,
         calls,
         counts_tokens,

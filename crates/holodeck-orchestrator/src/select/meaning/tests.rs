@@ -17,7 +17,7 @@ struct Scripted {
 
 #[async_trait]
 impl TextSimilarity for Scripted {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "embedding-model"
     }
 
@@ -36,7 +36,7 @@ impl TextSimilarity for Scripted {
 
 /// The similarities of the agents `a` and `b`; those to texts that are for no agent are around 0.1.
 fn similar(a: i64, b: i64) -> Vec<i64> {
-    let unrelated = (0..UNRELATED.len()).map(|number| 90_000 + 2_000 * number as i64);
+    let unrelated = (45..).map(|number| 2_000 * number).take(UNRELATED.len());
     [a, b].into_iter().chain(unrelated).collect()
 }
 
@@ -176,7 +176,7 @@ async fn a_declared_command_and_an_empty_task_are_compared_with_nothing() {
     assert_eq!(selector(&similarity, &config()).question(&declared), None);
     let selected = select(&similarity, &config(), &declared).await.unwrap();
     assert_eq!(selected.selection.agent.as_deref(), Some("b"));
-    assert_eq!(selected.selection.confidence, 1.0);
+    assert!(selected.selection.confidence >= 1.0);
     select(&similarity, &config(), &task("  ", "run")).await.unwrap();
     assert!(similarity.compared.lock().unwrap().is_empty());
     let asked = selector(&similarity, &config())
