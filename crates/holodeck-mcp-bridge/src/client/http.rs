@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, iter};
 use holodeck_http::{Exchange, Headers, HttpClient, HttpError, HttpUrl, SseEvent, Verb};
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, RequestId,
+    ServerJsonRpcMessage,
 };
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::{
@@ -16,6 +18,7 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpPostResponse,
 };
 use sse_stream::Sse;
+use tokio::time::timeout;
 
 use crate::client::attentive::Attentive;
 use crate::client::plan::{AtClose, Remote};
@@ -32,6 +35,8 @@ pub(crate) struct OurClient {
     http: HttpClient,
     remote: Remote,
     reader: Reader,
+    /// How long the first request may stay without an answer.
+    probe: Duration,
     /// The address to which the server redirected.
     moved: Arc<Mutex<Option<HttpUrl>>>,
 }
@@ -40,11 +45,13 @@ pub(crate) fn transport(
     http: &HttpClient,
     remote: &Remote,
     reader: Reader,
+    probe: Duration,
 ) -> StreamableHttpClientTransport<OurClient> {
     let client = OurClient {
         http: http.clone(),
         remote: remote.clone(),
         reader,
+        probe,
         moved: Arc::default(),
     };
     // The client already has the address; this copy may contain a secret and would appear in errors.
@@ -133,7 +140,18 @@ impl StreamableHttpClient for OurClient {
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let body = serde_json::to_vec(&message)?;
         let sent = self.send(Verb::Post, session.as_deref(), None, headers, Some(body));
-        let answer = sent.await.map_err(StreamableHttpError::Client)?;
+        let answer = match asked_for_revisions(&message).filter(|_| session.is_none()) {
+            Some(id) => match timeout(self.probe, sent).await {
+                Ok(answer) => answer,
+                Err(_elapsed) => {
+                    let silence = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "it did not answer", None);
+                    let error = ServerJsonRpcMessage::error(silence, Some(id.clone()));
+                    return Ok(StreamableHttpPostResponse::Json(error, None));
+                }
+            },
+            None => sent.await,
+        };
+        let answer = answer.map_err(StreamableHttpError::Client)?;
         if matches!(answer.status(), 202 | 204) {
             return Ok(StreamableHttpPostResponse::Accepted);
         }

@@ -109,6 +109,8 @@ async fn a_server_that_does_not_know_the_first_request_gets_the_handshake() {
     ] {
         scripts.push(rules("stdio", refuse(answer)));
     }
+    let never = refuse(json!({ "answer": "never" }));
+    scripts.push(rules("http", never));
     for status in [400, 401, 403, 404, 405, 406, 415, 422, 500, 501, 502, 503] {
         for body in [
             "no",

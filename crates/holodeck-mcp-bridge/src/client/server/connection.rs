@@ -78,7 +78,7 @@ impl Connection {
                 let client = surroundings.http()?;
                 let shake_hands = |lifecycle| {
                     let reader = reader();
-                    let transport = http::transport(client, remote, reader.clone());
+                    let transport = http::transport(client, remote, reader.clone(), limit.probe);
                     Self::to_remote(handler.clone(), transport, lifecycle, limit, reader)
                 };
                 let first = shake_hands(newest_first()).await;
