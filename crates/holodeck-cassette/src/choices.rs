@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use crate::{
     Cassette,
-    entry::{CHOICE, Response},
-    recorder::{Tape, redact_request},
+    entry::CHOICE,
+    recorder::Tape,
     replayer::{NoAnswer, ReplayCursor},
 };
 
@@ -41,16 +41,10 @@ impl ToolFilter for RecordedChoices {
     ) -> Result<HashSet<String>, BackendError> {
         let started = Instant::now();
         let chosen = self.filter.choose(message, used).await?;
-        let latency = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut names: Vec<&String> = chosen.iter().collect();
         names.sort();
-        let response = Response {
-            text: serde_json::to_string(&names).unwrap_or_default(),
-            stop_reason: "result".to_owned(),
-            ..Response::default()
-        };
-        let request = redact_request(&request(message, used, &self.among), self.tape.redactor());
-        self.tape.record(&request, response, latency);
+        let request = request(message, used, &self.among);
+        self.tape.record_value(&request, &names, started);
         Ok(chosen)
     }
 }
@@ -105,7 +99,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::RecordMode;
+    use crate::{RecordMode, entry::Response};
 
     /// Chooses the tools that the message names.
     struct Live;

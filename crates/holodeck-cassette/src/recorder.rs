@@ -190,6 +190,22 @@ impl Tape {
         entry.response
     }
 
+    /// Masks and records a value that was computed beside the models, as JSON.
+    pub(crate) fn record_value(
+        &self,
+        request: &ModelRequest,
+        value: &impl serde::Serialize,
+        started: Instant,
+    ) {
+        let latency = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let response = Response {
+            text: serde_json::to_string(value).unwrap_or_default(),
+            stop_reason: "result".to_owned(),
+            ..Response::default()
+        };
+        self.record(&redact_request(request, &self.redactor), response, latency);
+    }
+
     fn now(&self) -> Timestamp {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.latest = state.latest.max(Timestamp::now());

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::{
     Cassette,
-    entry::{Response, SIMILARITY},
-    recorder::{Tape, redact_request},
+    entry::SIMILARITY,
+    recorder::Tape,
     replayer::{NoAnswer, ReplayCursor},
 };
 
@@ -41,14 +41,8 @@ impl TextSimilarity for RecordedSimilarity {
     async fn compare(&self, texts: &[String], query: &str) -> Result<Vec<i64>, BackendError> {
         let started = Instant::now();
         let cosines = self.similarity.compare(texts, query).await?;
-        let latency = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let response = Response {
-            text: serde_json::to_string(&cosines).unwrap_or_default(),
-            stop_reason: "result".to_owned(),
-            ..Response::default()
-        };
-        let request = redact_request(&request(self.name(), texts, query), self.tape.redactor());
-        self.tape.record(&request, response, latency);
+        let request = request(self.name(), texts, query);
+        self.tape.record_value(&request, &cosines, started);
         Ok(cosines)
     }
 }
@@ -119,7 +113,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::RecordMode;
+    use crate::{RecordMode, entry::Response};
 
     /// As similar as a text is long; one similarity too many for an empty question.
     struct Live;

@@ -106,7 +106,7 @@ fn merge(
                 merge(&mut branch, &inner, keyword == "allOf", &Map::new());
             }
         }
-        // An alternative that is no object has no properties, such as `null`.
+        // Only alternatives that are objects have properties; `null` has none.
         let is_object = matches!(branch.get("type"), None | Some(Value::String(_)))
             && branch.get("type").is_none_or(|kind| kind == "object");
         if !is_object {

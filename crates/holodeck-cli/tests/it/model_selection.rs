@@ -561,7 +561,7 @@ fn an_embedder_selects_by_meaning_is_recorded_and_asked_only_when_told_to() {
         .json();
     assert_eq!(json["output"]["output"], "deploy things");
     assert_eq!(json["attempt"]["selection"]["confidence"], live["confidence"]);
-    // Asked only when told to.
+    // It is asked with `--live` only.
     let refused = project.run(&["agents", "select", CLOSE]).exits(2);
     assert!(
         refused.stderr.contains("`embed-model`") && refused.stderr.contains("--live"),
@@ -623,7 +623,7 @@ fn an_embedder_selects_by_meaning_is_recorded_and_asked_only_when_told_to() {
 fn hashed_words_need_no_network_and_an_embedder_is_needed() {
     let case = format!("test_cases:\n- {{input: {CLOSE}, expected_agent: deployer}}\n");
     let project = embedding("http://127.0.0.1:9/v1", "{provider: hash}", &case);
-    // Nobody listens there, and nobody is asked.
+    // No server listens there, and none is asked.
     project.run(&["test"]).exits(0);
     let selected = project.run(&["agents", "select", CLOSE]).exits(0);
     assert!(selected.stdout.starts_with("deployer"), "{}", selected.all());

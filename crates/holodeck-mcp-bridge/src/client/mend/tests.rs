@@ -172,7 +172,7 @@ fn every_answer_with_any_field_missing_or_of_another_type_ends_the_request() {
                 unread.push(what);
             }
         }
-        // Only an answer without its result is none, and a handshake that is no object.
+        // Only an answer whose whole result is missing or of another type is an error.
         unread.retain(|what| !what.starts_with("/result "));
         assert_eq!(unread, Vec::<String>::new(), "{asked:?}");
     }

@@ -316,7 +316,7 @@ fn having(postings: &[Posting]) -> i64 {
     i64::try_from(postings.len()).unwrap_or(i64::MAX / 1_000) * 1_000
 }
 
-/// The texts of an agent that are searched, the heaviest first. What it will not do is no text about it.
+/// The texts of an agent that are searched, the heaviest first. Text about things that it does not do is left out.
 fn texts(doc: &AgentDoc) -> Vec<(Part, Weight, String)> {
     let (description, examples) = without_examples(&doc.description);
     let commands = doc.commands.iter().map(|command| command.trim());
