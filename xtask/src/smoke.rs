@@ -26,6 +26,7 @@ mod subject;
 mod types;
 
 use self::facts::Facts;
+pub(crate) use self::install::EVERYTHING_VERSION;
 use self::install::{CLIS, Installed, SDK_VERSION};
 use self::report::{Column, Report};
 use self::scenarios::{BASE, BASE_PATIENCE, OTHERS, Scenario, Subject};
@@ -73,9 +74,25 @@ pub(crate) fn playwright() -> Result<PathBuf> {
     install::playwright()
 }
 
-/// Installs the oldest and the newest release of the CLI, beside the pinned ones.
-pub(crate) fn oldest_and_newest_cli() -> Result<()> {
-    install::oldest_and_newest()
+/// The releases of the CLI that the project names.
+#[cfg(test)]
+pub(crate) fn named_clis() -> Vec<&'static str> {
+    install::named_clis()
+}
+
+/// Those releases and the newest one, installed where they are absent.
+pub(crate) fn every_cli() -> Result<Vec<(String, PathBuf)>> {
+    install::every_cli()
+}
+
+/// A folder in which Node finds this release of a package, installed where it is absent.
+pub(crate) fn node_package(name: &'static str, version: &str) -> Result<PathBuf> {
+    install::node_package(name, version)
+}
+
+/// The script of the reference server of the Model Context Protocol, installed where it is absent.
+pub(crate) fn everything() -> Result<PathBuf> {
+    install::everything()
 }
 
 pub(crate) fn gate(args: &Args) -> Result<Outcome> {

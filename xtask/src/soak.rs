@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 
 use crate::{host, services, smoke};
 
+mod field;
 pub(crate) mod load;
 mod page;
 mod report;
@@ -16,6 +17,15 @@ struct Run {
     planned_minutes: u32,
     /// Arguments to `cargo`.
     cargo: &'static [&'static str],
+}
+
+impl Run {
+    /// Whether a person means it: by its name, or by the part before a `-`.
+    fn is_meant(&self, name: &str) -> bool {
+        self.name
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    }
 }
 
 const RUNS: &[Run] = &[
@@ -199,6 +209,23 @@ const RUNS: &[Run] = &[
         ],
     },
     Run {
+        name: "field-models",
+        planned_minutes: 8,
+        // A real proxy, which is 900 MB with its packages, and a real model.
+        cargo: &["build", "--locked", "-p", "holodeck-cli"],
+    },
+    Run {
+        name: "field-servers",
+        planned_minutes: 5,
+        // MCP servers on old and new SDKs, which are 500 MB.
+        cargo: &["build", "--locked", "-p", "holodeck-cli"],
+    },
+    Run {
+        name: "field-clis",
+        planned_minutes: 2,
+        cargo: &["build", "--locked", "-p", "holodeck-cli"],
+    },
+    Run {
         name: "page",
         planned_minutes: 3,
         cargo: &["build", "--locked", "-p", "holodeck-cli"],
@@ -218,7 +245,7 @@ const RUNS: &[Run] = &[
 /// Options of `cargo xtask soak`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these runs.
+    /// Only these runs; `field` is all whose names begin with it.
     runs: Vec<String>,
     /// How often `resume` begins a run, `ingest` an index and `events` two writers, and kills them; `resume`, `events`
     /// and `kills` twice as often.
@@ -229,7 +256,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let wanted: Vec<_> = RUNS
         .iter()
-        .filter(|run| args.runs.is_empty() || args.runs.iter().any(|name| name == run.name))
+        .filter(|run| args.runs.is_empty() || args.runs.iter().any(|name| run.is_meant(name)))
         .collect();
     if wanted.is_empty() {
         let names: Vec<&str> = RUNS.iter().map(|run| run.name).collect();
@@ -243,7 +270,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let started = Instant::now();
         match run.name {
             "chroma" => drop(services::chroma()?),
-            "files" => smoke::oldest_and_newest_cli()?,
+            "files" => drop(smoke::every_cli()?),
             _ => {}
         }
         let rounds = if matches!(run.name, "events" | "resume") {
@@ -264,6 +291,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         host::run(&mut cargo)?;
         match run.name {
             "report" => report::check()?,
+            "field-models" => field::models()?,
+            "field-servers" => field::servers()?,
+            "field-clis" => field::clis()?,
             "page" => page::check()?,
             "serve" => load::check()?,
             _ => {}

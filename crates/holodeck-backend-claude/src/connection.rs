@@ -32,6 +32,7 @@ use crate::{
 mod clearing;
 mod pipes;
 
+pub(crate) use clearing::ClearError;
 use pipes::{read, write};
 
 /// The number of unread frames after which the CLI has to wait.

@@ -15,7 +15,11 @@ use holodeck_backend_api::BackendError;
 use holodeck_model::ClaudeConfig;
 use tokio::sync::Notify;
 
-use crate::{ClaudeOptions, Reuse, connection::Connection, core::Core};
+use crate::{
+    ClaudeOptions, Reuse,
+    connection::{ClearError, Connection},
+    core::Core,
+};
 
 /// The names of the tool that starts sub-agents.
 const AGENT_TOOLS: [&str; 2] = ["Agent", "Task"];
@@ -23,7 +27,7 @@ const AGENT_TOOLS: [&str; 2] = ["Agent", "Task"];
 /// Processes that are ready for a conversation of one turn.
 pub(crate) struct Pool {
     core: Arc<Core>,
-    reusable: bool,
+    reusable: AtomicBool,
     ready: Mutex<Ready>,
     changed: Notify,
     closed: AtomicBool,
@@ -50,7 +54,7 @@ impl Pool {
         }
         Self {
             core,
-            reusable: refusal.is_none(),
+            reusable: refusal.is_none().into(),
             ready: Mutex::default(),
             changed: Notify::new(),
             closed: AtomicBool::new(false),
@@ -75,11 +79,18 @@ impl Pool {
                 tracing::debug!("an idle Claude Code process exited");
                 continue;
             }
-            if !self.reusable || connection.is_cleared() {
+            if !self.is_reusable() || connection.is_cleared() {
                 return Ok(connection);
             }
             match connection.clear().await {
                 Ok(()) => return Ok(connection),
+                Err(error @ ClearError::Unavailable) => {
+                    self.core.abandon(connection);
+                    if self.reusable.swap(false, Ordering::Relaxed) {
+                        tracing::info!("every test case gets its own Claude Code process: {error}");
+                    }
+                    continue;
+                }
                 Err(error) => {
                     self.core.abandon(connection);
                     if attempt >= self.core.options.limits.attempts {
@@ -115,7 +126,7 @@ impl Pool {
                 if idle.is_some() || ready.pending == 0 {
                     ready.uses += 1;
                     let spare =
-                        !self.reusable && ready.uses > 1 && ready.idle.is_empty() && ready.pending == 0;
+                        !self.is_reusable() && ready.uses > 1 && ready.idle.is_empty() && ready.pending == 0;
                     ready.pending += usize::from(spare);
                     drop(ready);
                     if spare {
@@ -134,7 +145,7 @@ impl Pool {
 
     /// Returns a process after a successful turn.
     pub(crate) fn give_back(self: &Arc<Self>, mut connection: Connection) {
-        if self.closed.load(Ordering::Relaxed) || !self.reusable {
+        if self.closed.load(Ordering::Relaxed) || !self.is_reusable() {
             self.core.background(connection.close());
             return;
         }
@@ -198,6 +209,10 @@ impl Pool {
         let idle: Vec<_> = self.ready().idle.drain(..).collect();
         join_all(idle.into_iter().map(Connection::close)).await;
         self.core.settle().await;
+    }
+
+    fn is_reusable(&self) -> bool {
+        self.reusable.load(Ordering::Relaxed)
     }
 
     fn ready(&self) -> MutexGuard<'_, Ready> {

@@ -71,6 +71,8 @@ pub enum ClaudeFault {
     TwoResults,
     /// It reports each turn's result again after reading the next message.
     LateResult,
+    /// It does not have `/clear`, as 2.1.113. Not a fault.
+    CannotClear,
     /// Within an answer it sends the host an unknown request, and continues only after an error response.
     UnknownRequest,
     /// Within an answer it is interrupted as by SIGINT, without a request of the host.
@@ -257,6 +259,7 @@ impl FakeClaude {
             }
             ClaudeFault::TwoResults => "two-results",
             ClaudeFault::LateResult => "late-result",
+            ClaudeFault::CannotClear => "cannot-clear",
             ClaudeFault::UnknownRequest => "unknown-request",
             ClaudeFault::InterruptsItself => "interrupt-itself",
             ClaudeFault::WaitsForInterrupt => "wait-for-interrupt",

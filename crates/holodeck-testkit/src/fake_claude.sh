@@ -258,6 +258,15 @@ while listen; do
   '{"type":"control_request"'*'"subtype":"interrupt"'*) answer "$id" ',"response":{"still_queued":[]}' ;;
   '{"type":"control_request"'*) answer "$id" ',"response":{}' ;;
   '{"type":"user"'*'"content":"/clear"'*)
+    if [ "$fault" = cannot-clear ]; then
+      sentence="/clear isn't available in this environment."
+      init
+      model='<synthetic>'
+      assistant "$sentence"
+      model=claude-sonnet-4-5
+      result "$sentence"
+      continue
+    fi
     clears=$((clears + 1))
     session=4f0e3a52-5e7c-4b1b-9b43-9e1c1d9f7e0$clears
     say "{\"type\":\"conversation_reset\",\"new_conversation_id\":\"$session\",\"trigger\":\"clear\"}"

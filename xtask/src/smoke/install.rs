@@ -30,10 +30,13 @@ pub(super) const CLIS: [CliPin; 2] = [
 /// The release of the SDK whose types the table is held against.
 pub(super) const SDK_VERSION: &str = "0.3.330";
 
+/// The release of the reference server of the Model Context Protocol.
+pub(crate) const EVERYTHING_VERSION: &str = "2026.8.31";
+
 /// Servers of the Model Context Protocol that are not ours, and its suite that judges clients, for tests. The first is
 /// what the CLI talks to here.
 const MCP: [Pin<'_>; 4] = [
-    Pin::new("@modelcontextprotocol/server-everything", "2026.8.31"),
+    Pin::new("@modelcontextprotocol/server-everything", EVERYTHING_VERSION),
     Pin::new("@modelcontextprotocol/server-filesystem", "2026.8.31"),
     Pin::new("@modelcontextprotocol/server-memory", "2026.8.31"),
     Pin::new("@modelcontextprotocol/conformance", "0.1.16"),
@@ -106,19 +109,43 @@ pub(super) fn newest_cli() -> Result<PathBuf> {
     cli(newest)
 }
 
-/// The oldest release that works and the newest that the registry serves, beside the
-/// pinned ones: for long runs.
-pub(super) fn oldest_and_newest() -> Result<()> {
+/// The releases of the CLI that the project names, the oldest first.
+pub(super) fn named_clis() -> Vec<&'static str> {
+    let pinned = CLIS.iter().rev().map(|pin| pin.version);
+    std::iter::once(OLDEST).chain(pinned).collect()
+}
+
+/// Those releases and the newest that the registry serves, installed: for long runs.
+pub(super) fn every_cli() -> Result<Vec<(String, PathBuf)>> {
     let view = ["view", CLI_PACKAGE, "version"];
     let newest = host::first_line("npm", &view).context("npm does not name the newest release of the CLI")?;
-    for version in [OLDEST, newest.trim()] {
-        packages(
-            &format!("claude-{version}"),
-            &[Pin::new(CLI_PACKAGE, version)],
-            &[],
-        )?;
+    let mut versions = named_clis();
+    if !versions.contains(&newest.trim()) {
+        versions.push(newest.trim());
     }
-    Ok(())
+    let install = |version: &&str| {
+        let pinned = CLIS.iter().find(|pin| pin.version == *version);
+        let binary = if let Some(pin) = pinned {
+            cli(pin)?
+        } else {
+            let package = [Pin::new(CLI_PACKAGE, version)];
+            packages(&format!("claude-{version}"), &package, &[])?.join("claude")
+        };
+        Ok(((*version).to_owned(), binary))
+    };
+    versions.iter().map(install).collect()
+}
+
+/// A folder in which Node finds this package and no other release of it.
+pub(super) fn node_package(name: &'static str, version: &str) -> Result<PathBuf> {
+    let folder = format!("field/node/{}-{version}", name.rsplit('/').next().unwrap_or(name));
+    packages(&folder, &[Pin::new(name, version)], &[])?;
+    Ok(workspace::root().join(FOLDER).join(folder))
+}
+
+/// The script of the reference server.
+pub(super) fn everything() -> Result<PathBuf> {
+    Ok(packages("mcp", &MCP, &[])?.join("dist/index.js"))
 }
 
 fn cli(pin: &CliPin) -> Result<PathBuf> {

@@ -12,6 +12,9 @@ use crate::wire::{self, Delivery, Frame};
 pub(crate) enum ClearError {
     #[error("the Claude Code CLI is still working on a finished turn")]
     Busy,
+    /// Older versions answer that they do not have it, and the conversation stays.
+    #[error("this version of the Claude Code CLI cannot clear a conversation")]
+    Unavailable,
     #[error("the Claude Code CLI did not answer `/clear` within {} s", .0.as_secs_f64())]
     TimedOut(Duration),
     #[error("the Claude Code CLI exited during startup: {detail}")]
@@ -42,6 +45,8 @@ impl Connection {
     /// Reads the turn of `/clear`, which starts an empty conversation.
     async fn wait_until_cleared(&mut self, before: Option<String>) -> Result<(), ClearError> {
         let mut session = None;
+        // It answers by itself in the conversation that was to be cleared.
+        let (mut same, mut answered) = (false, false);
         loop {
             let Some(incoming) = self.next().await else {
                 return Err(ClearError::Exited {
@@ -57,6 +62,11 @@ impl Connection {
                 }
                 (Frame::Result(result), Some(_)) if !result.is_error && result.session_id == session => {
                     return Ok(());
+                }
+                (Frame::Init(init), None) if init.session_id == before && !same => same = true,
+                (Frame::Assistant(frame), None) if same && frame.is_synthetic() => answered = true,
+                (Frame::Result(result), None) if answered && result.session_id == before => {
+                    return Err(ClearError::Unavailable);
                 }
                 // Older versions add a message without content.
                 (Frame::Assistant(frame), Some(_)) if frame.is_synthetic() => {}

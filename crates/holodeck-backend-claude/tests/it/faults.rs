@@ -394,6 +394,20 @@ async fn a_result_that_comes_late_is_not_the_next_turn_s() {
 }
 
 #[tokio::test]
+async fn a_cli_that_cannot_clear_a_conversation_gets_a_process_for_each() {
+    let fake = FakeClaude::new(&ClaudeFault::CannotClear);
+    let backend = ClaudeBackend::new(options(&fake)).unwrap();
+    for _ in 0..3 {
+        let answer = backend.invoke_once("Hi.", &[]).await.unwrap();
+        // The first answer of its process: nothing of an earlier conversation is in it.
+        assert_eq!((answer.response, answer.num_turns), ("Answer 1.".to_owned(), 1));
+    }
+    backend.teardown().await.unwrap();
+    drop(backend);
+    wait_for_no_orphans(&fake).await;
+}
+
+#[tokio::test]
 async fn output_of_a_cancelled_turn_is_not_part_of_the_next_turn() {
     let fake = FakeClaude::new(&ClaudeFault::WaitsForInterrupt);
     let backend = ClaudeBackend::new(options(&fake)).unwrap();

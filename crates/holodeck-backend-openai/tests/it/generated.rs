@@ -1,7 +1,9 @@
-//! The part of `docs/compatibility.md` about model services: it lists what the tests of services run, and nothing else.
+//! The tables of `docs/compatibility.md`: they list what the tests of services run and what `cargo xtask soak field` stored, and
+//! nothing else.
 
 use std::{fs, path::Path};
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::services::{Service, services};
@@ -9,18 +11,69 @@ use crate::services::{Service, services};
 /// Set by `cargo xtask codegen`: write the table instead of comparing it.
 const WRITE: &str = "HOLODECK_WRITE_GENERATED";
 
-const BEGIN: &str = "<!-- begin: services, written by `cargo xtask codegen` -->\n";
-const END: &str = "<!-- end: services -->\n";
+/// The outcomes that `cargo xtask soak field` stored.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tried {
+    models: Vec<Outcome>,
+    servers: Vec<Outcome>,
+    clis: Vec<Outcome>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Outcome {
+    program: String,
+    /// The transport.
+    over: String,
+    /// The revision of the protocol.
+    spoke: String,
+    /// The program that ran it.
+    on: String,
+    tried: String,
+    works: Vec<String>,
+    adapted: Vec<String>,
+}
+
+/// A column of a table of outcomes: its title, and a cell.
+type Column = (&'static str, fn(&Outcome) -> String);
+
+const PROGRAM: Column = ("Program", |outcome| outcome.program.clone());
+const TRANSPORT: Column = ("Transport", |outcome| outcome.over.clone());
+const REVISION: Column = ("Revision", |outcome| outcome.spoke.clone());
+const ON: Column = ("On", |outcome| outcome.on.clone());
+const TRIED: Column = ("Tried", |outcome| outcome.tried.clone());
+const WORKS: Column = ("What works", |outcome| outcome.works.join("; "));
+const ADAPTED: Column = ("Sent in another form", |outcome| {
+    let parts = outcome.adapted.iter().map(|part| format!("`{part}`"));
+    parts.collect::<Vec<_>>().join(", ")
+});
+
+/// Puts a table between the marks of its name.
+fn replace(text: &str, name: &str, table: &str) -> String {
+    let begin = format!("<!-- begin: {name}, written by `cargo xtask codegen` -->\n");
+    let end = format!("<!-- end: {name} -->\n");
+    let (before, rest) = text.split_once(&begin).unwrap();
+    let (_, after) = rest.split_once(&end).unwrap();
+    format!("{before}{begin}{table}{end}{after}")
+}
 
 #[test]
-fn the_table_of_services_is_what_the_tests_run() {
+fn the_tables_are_what_the_tests_run_and_what_was_tried() {
     let services = services();
     assert!(services.len() >= 20, "{}", services.len());
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compatibility.md");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let file = root.join("docs/compatibility.md");
     let text = fs::read_to_string(&file).unwrap();
-    let (before, rest) = text.split_once(BEGIN).unwrap();
-    let (_, after) = rest.split_once(END).unwrap();
-    let written = format!("{before}{BEGIN}{}{END}{after}", table(&services));
+    let tried = fs::read_to_string(root.join("fixtures/compatibility/tried.json")).unwrap();
+    let tried: Tried = serde_json::from_str(&tried).unwrap();
+    let models = table_of(&tried.models, &[PROGRAM, ON, TRIED, WORKS, ADAPTED]);
+    let servers = table_of(&tried.servers, &[PROGRAM, TRANSPORT, REVISION, ON, TRIED, WORKS]);
+    let clis = table_of(&tried.clis, &[PROGRAM, ON, TRIED, WORKS]);
+    let written = replace(&text, "models", &models);
+    let written = replace(&written, "servers", &servers);
+    let written = replace(&written, "clis", &clis);
+    let written = replace(&written, "services", &table(&services));
     #[expect(clippy::disallowed_methods, reason = "a test has no `Env` to be handed")]
     let writes = std::env::var_os(WRITE).is_some();
     if writes {
@@ -50,6 +103,16 @@ fn table(services: &[Service]) -> String {
         table.push_str(&row);
     }
     table
+}
+
+fn table_of(outcomes: &[Outcome], columns: &[Column]) -> String {
+    let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let titles = row(columns.iter().map(|(title, _)| (*title).to_owned()).collect());
+    let rule = format!("|{}\n", "---|".repeat(columns.len()));
+    let rows = outcomes
+        .iter()
+        .map(|outcome| row(columns.iter().map(|(_, cell)| cell(outcome)).collect()));
+    titles + &rule + &rows.collect::<String>()
 }
 
 /// Where the script of a service comes from.
