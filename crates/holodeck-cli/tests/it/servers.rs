@@ -49,6 +49,31 @@ fn model() -> ModelServer {
 }
 
 #[test]
+fn a_server_that_keeps_a_run_waiting_is_named() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let place = |path: &str| root.join(path).display().to_string();
+    // It leaves the first request without an answer for longer than a person waits without a word.
+    let tool = format!(
+        "tools:\n  - type: mcp\n    name: sleeper\n    description: The weather.\n    command: python3\n    \
+         args: ['{}', '{}', '{}', methods]\n",
+        place("crates/holodeck-mcp-bridge/tests/it/field.py"),
+        place("fixtures/mcp/silent-before-initialize.json"),
+        place("fixtures/mcp/default.json"),
+    );
+    let server = ModelServer::canned(&Reply::text("Good day"));
+    let case = "  - {name: hello, input: Hi., ground_truth: Good day}\n";
+    let project = Project::with(&format!("{}{tool}", agent(&server.url(), case)));
+    let ran = project.run(&["test"]).exits(0);
+    let waiting: Vec<&str> = ran
+        .stderr
+        .lines()
+        .filter(|line| line.contains("waiting for an MCP server"))
+        .collect();
+    assert_eq!(waiting.len(), 1, "{}", ran.stderr);
+    assert!(waiting[0].contains("sleeper"), "{waiting:?}");
+}
+
+#[test]
 fn the_tools_of_a_real_server_answer_and_a_replay_needs_none() {
     let server = model();
     let only = "    config: {allowed_tools: [echo, get-sum]}\n";

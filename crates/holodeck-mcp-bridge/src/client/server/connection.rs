@@ -31,7 +31,7 @@ const CLOSING: Duration = Duration::from_secs(5);
 const PROBE: Duration = Duration::from_millis(1500);
 
 /// A start that takes longer is said.
-const SAID_AFTER: Duration = Duration::from_secs(2);
+const SAID_AFTER: Duration = Duration::from_secs(1);
 
 /// A server after the handshake.
 pub(crate) struct Connection {
@@ -62,6 +62,28 @@ impl Surroundings {
 
 impl Connection {
     pub(crate) async fn open(
+        reach: &Reach,
+        handler: Handler,
+        surroundings: &Surroundings,
+    ) -> Result<Self, ConnectError> {
+        let name = handler.server_name.clone();
+        let mut opening = Box::pin(Self::open_silently(reach, handler, surroundings));
+        if let Ok(opened) = tokio::time::timeout(SAID_AFTER, &mut opening).await {
+            return opened;
+        }
+        tracing::warn!(
+            server = name,
+            "waiting for an MCP server to {}, for {:.0} s at most",
+            match reach {
+                Reach::Stdio(_) => "start and answer its handshake",
+                _ => "answer its handshake",
+            },
+            surroundings.startup.saturating_sub(SAID_AFTER).as_secs_f64()
+        );
+        opening.await
+    }
+
+    async fn open_silently(
         reach: &Reach,
         handler: Handler,
         surroundings: &Surroundings,
@@ -242,24 +264,9 @@ async fn shake_hands(
     reader: Reader,
 ) -> Result<(RunningService<RoleClient, Handler>, Stale), Refused> {
     let stale = Stale::default();
-    let name = handler.server_name.clone();
     let transport = Watched::new(transport, Arc::clone(&stale), reader, limit.probe);
-    let mut shaking = Box::pin(handler.serve_with_lifecycle(transport, lifecycle));
-    let soon = tokio::time::timeout(SAID_AFTER, &mut shaking).await;
-    let shaken = match soon {
-        Ok(shaken) => Ok(shaken),
-        Err(_elapsed) => {
-            let left = limit
-                .deadline
-                .saturating_duration_since(Instant::now())
-                .as_secs_f64();
-            tracing::warn!(
-                server = name,
-                "waiting for an MCP server to answer its handshake, for {left:.0} s at most"
-            );
-            tokio::time::timeout_at(limit.deadline, shaking).await
-        }
-    };
+    let shaking = handler.serve_with_lifecycle(transport, lifecycle);
+    let shaken = tokio::time::timeout_at(limit.deadline, shaking).await;
     match shaken {
         Ok(Ok(service)) => Ok((service, stale)),
         Ok(Err(error)) => Err(Refused::Error(Box::new(error))),
