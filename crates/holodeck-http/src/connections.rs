@@ -5,7 +5,6 @@ use std::sync::OnceLock;
 
 use reqwest::{Client, ClientBuilder, NoProxy, Proxy, redirect};
 use rustls::ClientConfig;
-use rustls::pki_types::CertificateDer;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::reach::PublicResolver;
@@ -37,7 +36,7 @@ pub(crate) struct Connections {
     secure: Pool,
     http2: Http2,
     options: HttpOptions,
-    bundle: Vec<CertificateDer<'static>>,
+    bundle: tls::Bundle,
 }
 
 impl Connections {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::{fs, io};
+use std::{fmt, fs, io};
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -10,10 +10,27 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::SetupError;
 
+/// The user's CA bundle, as PEM. Empty without one. Its certificates are read when the first connection needs them, since
+/// there may be hundreds.
+#[derive(Default)]
+pub(crate) struct Bundle(Vec<u8>);
+
+impl Bundle {
+    fn certificates(&self) -> impl Iterator<Item = CertificateDer<'static>> {
+        CertificateDer::pem_slice_iter(&self.0).filter_map(Result::ok)
+    }
+}
+
+impl fmt::Debug for Bundle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Bundle({} bytes)", self.0.len())
+    }
+}
+
 /// TLS for connections to `https` targets: trusts the system and `bundle`.
-pub(crate) fn trusting(bundle: &[CertificateDer<'static>]) -> Result<ClientConfig, String> {
+pub(crate) fn trusting(bundle: &Bundle) -> Result<ClientConfig, String> {
     let mut roots = system_roots();
-    roots.add_parsable_certificates(bundle.iter().cloned());
+    roots.add_parsable_certificates(bundle.certificates());
     client_config(roots)
 }
 
@@ -22,22 +39,20 @@ pub(crate) fn unused() -> Result<ClientConfig, String> {
     client_config(RootCertStore::empty())
 }
 
-/// The certificates of a PEM file.
-pub(crate) fn read_bundle(path: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
+/// Reads a PEM file that contains a usable certificate.
+pub(crate) fn read_bundle(path: &Path) -> Result<Bundle, SetupError> {
     let pem = read_regular(path).map_err(|source| SetupError::CaBundle {
         path: path.to_owned(),
         source,
     })?;
-    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&pem)
-        .filter_map(Result::ok)
-        .collect();
-    let (usable, _unusable) = RootCertStore::empty().add_parsable_certificates(certificates.iter().cloned());
-    if usable == 0 {
+    let bundle = Bundle(pem);
+    let mut roots = RootCertStore::empty();
+    if !bundle.certificates().any(|found| roots.add(found).is_ok()) {
         return Err(SetupError::CaBundleEmpty {
             path: path.to_owned(),
         });
     }
-    Ok(certificates)
+    Ok(bundle)
 }
 
 /// Neither waits for a pipe's writer nor reads a device without an end.

@@ -26,7 +26,9 @@ use crate::{
     execute::{Blocker, CaseEnd, Executor},
     grading::{Earlier, GradedUnit, GradingStage},
 };
-use holodeck_runs::{CaseReport, CaseTrials, Grade, Journal, RunEnd, RunEndKind, UnitRecord, read_case};
+use holodeck_runs::{
+    CaseReport, CaseTrials, Grade, Journal, RecordLine, RunEnd, RunEndKind, UnitRecord, read_case,
+};
 
 /// No further case is started after this number of consecutive cases without a connection to the endpoint.
 const MAX_UNREACHABLE: u32 = 3;
@@ -220,15 +222,22 @@ impl Dispatcher<'_> {
                     self.finish_trial(&joined, &mut work);
                     let Some((unit, record, checks)) = self.take_record(joined, &mut work) else { continue };
                     self.adaptations.update(self.journal, self.sink)?;
-                    self.journal.record(unit, &record, checks.as_ref())?;
+                    let line = self.journal.record_line(&record, checks.as_ref())?;
                     work.over_budget = meter.add_unit(&record).or(work.over_budget.take());
-                    if work.to_grade.is_empty() && self.is_short(unit, &record) {
-                        let Some((record, grade)) = self.grade_now(unit, record, &cancel)? else {
+                    let index = self.index(unit).unwrap_or_default();
+                    let is_short = work.to_grade.is_empty() && self.grading.is_short(index, &record);
+                    // The checks of a masked record are read from its line.
+                    let unwritten = if is_short && checks.is_none() && !record.masking_affects_checks() {
+                        Some(line)
+                    } else {
+                        self.journal.write_record(unit, &line)?;
+                        None
+                    };
+                    if is_short {
+                        let Some((record, grade)) = self.grade_now(unit, record, unwritten, &cancel)? else {
                             work.to_grade.push_back(unit);
                             continue;
                         };
-                        let grade = self.with_trials_rule(unit, grade);
-                        self.journal.grade(unit, &grade)?;
                         (unit, record, grade)
                     } else {
                         if work.grading.len() < grading_limit {
@@ -382,8 +391,10 @@ impl Dispatcher<'_> {
         let Some(index) = self.index(unit) else {
             return Ok(None);
         };
-        let is_masked = record.turns.iter().any(|turn| turn.redacted.affects_checks());
-        let checks = is_masked.then(|| self.journal.checks(unit)).flatten();
+        let checks = record
+            .masking_affects_checks()
+            .then(|| self.journal.checks(unit))
+            .flatten();
         let earlier_verdict = self.journal.earlier_verdict(unit).transpose()?;
         let kept = earlier_verdict.map(|grade| self.grading.kept(index, &grade));
         let kept = kept.transpose();
@@ -411,26 +422,36 @@ impl Dispatcher<'_> {
         Ok(self.journal.judged(lines)?)
     }
 
-    fn is_short(&self, unit: usize, record: &UnitRecord) -> bool {
-        self.grading
-            .is_short(self.index(unit).unwrap_or_default(), record)
-    }
-
-    /// Grades a short unit on this thread. A panic becomes an error of the case. `None` if the grading has to wait.
+    /// Grades a short unit on this thread and writes the verdict, in one go with a record that is not yet written: grading
+    /// takes less time than a write. A panic becomes an error of the case. `None` if the grading has to wait.
     fn grade_now(
         &mut self,
         unit: usize,
         record: Box<UnitRecord>,
+        mut unwritten: Option<RecordLine>,
         cancel: &CancellationToken,
     ) -> Result<Option<(Box<UnitRecord>, Grade)>, RunError> {
-        let Some(grading) = self.grading_of(unit, record, cancel)? else {
+        let graded = self.grading_of(unit, record, cancel).map(|grading| {
+            grading.and_then(|grading| AssertUnwindSafe(grading).catch_unwind().now_or_never())
+        });
+        let has_grade = matches!(graded, Ok(Some(Ok((_, Some(_))))));
+        if let Some(line) = unwritten.take_if(|_| !has_grade) {
+            self.journal.write_record(unit, &line)?;
+        }
+        let graded = match graded? {
+            Some(Ok((record, grade))) => grade.map(|grade| (record, grade)),
+            Some(Err(panic)) => self.crashed(unit, &describe_panic(&*panic))?,
+            None => None,
+        };
+        let Some((record, grade)) = graded else {
             return Ok(None);
         };
-        match AssertUnwindSafe(grading).catch_unwind().now_or_never() {
-            Some(Ok((record, grade))) => Ok(grade.map(|grade| (record, grade))),
-            Some(Err(panic)) => self.crashed(unit, &describe_panic(&*panic)),
-            None => Ok(None),
+        let grade = self.with_trials_rule(unit, grade);
+        match unwritten {
+            Some(line) => self.journal.write_graded(unit, &line, &grade)?,
+            None => self.journal.grade(unit, &grade)?,
         }
+        Ok(Some((record, grade)))
     }
 
     /// The verdict on a unit whose grading panicked.

@@ -4,6 +4,7 @@
 //! is cut off; from another line that does not fit on, nothing gives a verdict. Memory holds the positions of lines, never
 //! the records.
 
+mod append;
 mod base;
 mod chain;
 mod copy;
@@ -18,7 +19,6 @@ mod written;
 
 use holodeck_eval::JudgedLine;
 use holodeck_model::{Adaptation, CaseIdentity, CaseState, UnitKey};
-use serde::Serialize;
 use std::{
     collections::HashMap,
     fs::{File, OpenOptions},
@@ -31,13 +31,14 @@ use std::{
     },
 };
 
+pub use append::RecordLine;
 use base::BaseRun;
 use chain::Chain;
 pub(crate) use chain::fits_as_first;
 use error::io_error;
 pub use error::{JOURNAL_VERSION, JournalError};
 pub use header::{JournalHeader, StoredCombination, StoredSelection, StoredShard, changed_parts};
-use lines::{GradeLine, UnitLine, UnitLineRef};
+use lines::{GradeLine, UnitLine};
 use place::{Line, LinePosition, Place};
 use sync::Syncer;
 use units::Units;
@@ -318,41 +319,11 @@ impl Journal {
         self.places.get(unit).is_some_and(Place::is_graded)
     }
 
-    /// Writes the record of a unit. After this returns, killing the process does not lose the answer.
-    pub fn record(
-        &mut self,
-        place: usize,
-        unit: &UnitRecord,
-        checks: Option<&Grade>,
-    ) -> Result<(), JournalError> {
-        let line = Line::<_, ()>::Ran(UnitLineRef { unit, checks });
-        let position = self.write(&line)?;
-        self.update(place, |place| {
-            *place = Place {
-                ran: Some(position),
-                graded: None,
-            };
-        });
-        Ok(())
-    }
-
-    /// Writes the verdict on a unit.
-    pub fn grade(&mut self, place: usize, grade: &Grade) -> Result<(), JournalError> {
-        let Some((case, trial)) = self.identity_of(place) else {
-            return Ok(());
-        };
-        let key = UnitKey { case: case.id, trial };
-        let line = Line::<(), _>::Graded(GradeLine { key, grade });
-        let position = self.write(&line)?;
-        self.update(place, |place| place.graded = Some(position));
-        Ok(())
-    }
-
     /// Writes calls of judges. After this returns, their answers are not asked for again.
     pub fn judged(&mut self, lines: Vec<JudgedLine>) -> Result<(), JournalError> {
         let objects = lines.into_iter().map(|line| {
             let line = Line::<(), ()>::Judged(Box::new(line));
-            serde_json::to_vec(&line).map_err(|error| io_error(&self.path, error.into()))
+            self.to_object(&line)
         });
         let objects: Vec<Vec<u8>> = objects.collect::<Result<_, _>>()?;
         // One write: there are several for each unit.
@@ -549,47 +520,6 @@ impl Journal {
         read.map_err(|source| io_error(&self.path, source))?;
         chain::strip(&mut bytes);
         Ok(bytes)
-    }
-
-    fn write<R: Serialize, G: Serialize>(&mut self, line: &Line<R, G>) -> Result<LinePosition, JournalError> {
-        let object = serde_json::to_vec(line).map_err(|error| io_error(&self.path, error.into()))?;
-        self.append(&object)
-    }
-
-    fn append(&mut self, object: &[u8]) -> Result<LinePosition, JournalError> {
-        let mut appended = None;
-        self.append_all(&[object], |position| appended = Some(position))?;
-        appended.ok_or_else(|| io_error(&self.path, std::io::ErrorKind::InvalidInput.into()))
-    }
-
-    /// Appends JSON objects, each as a line, in one write. Calls `on_line` with the position of each.
-    fn append_all<O: AsRef<[u8]>>(
-        &mut self,
-        objects: &[O],
-        mut on_line: impl FnMut(LinePosition),
-    ) -> Result<(), JournalError> {
-        self.remove_foreign_end()?;
-        let io = |source| io_error(&self.path, source);
-        let mut text = Vec::new();
-        let mut chain = self.chain;
-        for object in objects {
-            let start = text.len();
-            let link = chain.append(object.as_ref(), &mut text);
-            chain = link.chain;
-            on_line(LinePosition {
-                offset: self.end + start as u64,
-                length: place::length_of(text.get(start..).unwrap_or_default()).map_err(io)?,
-                digest: link.digest,
-            });
-        }
-        self.file.write_all_at(&text, self.end).map_err(io)?;
-        self.end += text.len() as u64;
-        self.lines += objects.len();
-        self.chain = chain;
-        if let Some(syncer) = &self.syncer {
-            syncer.notify()?;
-        }
-        Ok(())
     }
 }
 

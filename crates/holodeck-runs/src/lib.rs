@@ -26,8 +26,8 @@ pub use case_report::{CallReport, CaseReport, Expected, TurnReport};
 pub use exit::ExitCode;
 pub use expectations::{Expectations, expectations, of_conversation, of_turns};
 pub use journal::{
-    Break, JOURNAL_VERSION, Journal, JournalError, JournalHeader, StoredCombination, StoredSelection,
-    StoredShard, changed_parts,
+    Break, JOURNAL_VERSION, Journal, JournalError, JournalHeader, RecordLine, StoredCombination,
+    StoredSelection, StoredShard, changed_parts,
 };
 pub use lock::{LockError, RunLock};
 pub use matrix::{Sibling, SiblingState, SiblingsError, new_group, pass_rate_interval, siblings};

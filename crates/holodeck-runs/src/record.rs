@@ -204,6 +204,11 @@ impl UnitRecord {
         turns.chain(own).reduce(worse_execution).unwrap_or_default()
     }
 
+    /// Whether checks can see something else than before its secrets were masked.
+    pub fn masking_affects_checks(&self) -> bool {
+        self.turns.iter().any(|turn| turn.redacted.affects_checks())
+    }
+
     /// The failures outside of its turns, and that of its simulated user.
     pub fn own_failures(&self) -> impl Iterator<Item = &Failure> {
         let by_user = self.user.iter().filter_map(|user| user.failure.as_ref());

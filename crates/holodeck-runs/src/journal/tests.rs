@@ -91,6 +91,18 @@ fn grade(state: CaseState) -> Grade {
     }
 }
 
+impl Journal {
+    fn record(
+        &mut self,
+        place: usize,
+        unit: &UnitRecord,
+        checks: Option<&Grade>,
+    ) -> Result<(), JournalError> {
+        let line = self.record_line(unit, checks)?;
+        self.write_record(place, &line)
+    }
+}
+
 /// A journal of three units: one passed, one was only executed, one was not started.
 fn write_journal(path: &Path) -> Journal {
     let mut journal = Journal::create(path, header(3)).unwrap();
@@ -105,6 +117,24 @@ fn answers(journal: &Journal) -> Vec<String> {
     units
         .map(|unit| unit.unwrap().turns[0].result.response.clone())
         .collect()
+}
+
+#[test]
+fn a_record_and_its_verdict_in_one_write_are_what_two_writes_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let (once, twice) = (dir.path().join("once.jsonl"), dir.path().join("twice.jsonl"));
+    let mut journal = Journal::create(&once, header(3)).unwrap();
+    let line = journal.record_line(&unit(&journal, 0, "zero"), None).unwrap();
+    journal.write_graded(0, &line, &grade(CaseState::Passed)).unwrap();
+    assert_eq!(
+        (journal.finished(), answers(&journal)),
+        (1, vec!["zero".to_owned()])
+    );
+    assert_eq!(journal.verdict(0).unwrap().unwrap(), grade(CaseState::Passed));
+    let line = journal.record_line(&unit(&journal, 1, "one"), None).unwrap();
+    journal.write_record(1, &line).unwrap();
+    write_journal(&twice);
+    assert_eq!(std::fs::read(&once).unwrap(), std::fs::read(&twice).unwrap());
 }
 
 #[test]
