@@ -24,7 +24,7 @@ pub(crate) mod validate;
 use std::{path::Path, time::Duration};
 
 use holodeck::{
-    model::{Combination, Env},
+    model::{Combination, Env, shell_word},
     runs::ExitCode,
     yaml::{Load, LoadedAgent},
 };
@@ -35,7 +35,6 @@ use crate::{
     args::GlobalArgs,
     failure::{Failure, Problem},
     render::{self, DiagnosticFilter},
-    shell::shell_word,
     terminal::{Terminal, Verbosity, set_redactor},
 };
 

@@ -7,14 +7,12 @@ use holodeck::{
     PrepareError, TestError, ToolSetupError, UncalibratedJudges,
     backend_api::{BackendError, Explanation},
     index::{IndexError, IndexErrorKind},
-    model::{Combination, closest},
+    model::{Combination, closest, shell_word},
     runner::{MergeError, PlanError, RunError},
     runs::{ExitCode, JournalError, LockError, StoreError},
 };
 
 use holodeck::{OpenEventsError, RefusedTarget};
-
-use crate::shell::shell_word;
 
 /// Why a command failed.
 #[derive(Debug)]

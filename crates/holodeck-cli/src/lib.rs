@@ -8,7 +8,6 @@ mod failure;
 mod interrupt;
 mod logging;
 mod render;
-mod shell;
 mod start;
 mod stdin;
 mod terminal;

@@ -26,6 +26,9 @@ pub(crate) trait Pools: fmt::Debug + Send + Sync {
 
     /// The pool for an HTTP/2-only target.
     fn over_http2(&self, url: &HttpUrl) -> Result<&Client, HttpError>;
+
+    /// The pool for a target that is to switch to another protocol, which only HTTP/1.1 can.
+    fn over_http1(&self, url: &HttpUrl) -> Result<&Client, HttpError>;
 }
 
 /// Connection pools with and without TLS. Reading the platform's certificates takes milliseconds, and a run against a
@@ -35,6 +38,8 @@ pub(crate) struct Connections {
     plain: Client,
     secure: Pool,
     http2: Http2,
+    /// TLS that offers only HTTP/1.1; without TLS it is what a client uses anyway.
+    http1: Pool,
     options: HttpOptions,
     bundle: tls::Bundle,
 }
@@ -54,6 +59,7 @@ impl Connections {
             plain: plain.map_err(|reason| SetupError::Client { reason })?,
             secure: OnceLock::new(),
             http2: Http2::default(),
+            http1: OnceLock::new(),
             options: options.clone(),
             bundle,
         })
@@ -96,6 +102,20 @@ impl Pools for Connections {
             // A server without HTTP/2 then fails the handshake.
             tls.alpn_protocols = vec![b"h2".to_vec()];
             build(client(&self.options, proxies, tls).http2_prior_knowledge())
+        });
+        opened(pool, url)
+    }
+
+    fn over_http1(&self, url: &HttpUrl) -> Result<&Client, HttpError> {
+        if url.as_url().scheme() == "http" {
+            return self.to(url);
+        }
+        self.options.reach.check(url)?;
+        let pool = self.http1.get_or_init(|| {
+            let proxies = proxies(&self.options.proxy).map_err(|error| error.to_string())?;
+            let mut tls = tls::trusting(&self.bundle)?;
+            tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+            build(client(&self.options, proxies, tls).http1_only())
         });
         opened(pool, url)
     }

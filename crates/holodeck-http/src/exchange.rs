@@ -65,20 +65,38 @@ impl HttpClient {
         if let Some(body) = body {
             request = request.body(body);
         }
-        let started = Instant::now();
-        let mut response = request.send().await.map_err(|error| classify(error, url))?;
-        let status = response.status().as_u16();
-        tracing::debug!(%url, status, ms = started.elapsed().as_millis(), "answer");
-        Ok(Exchange {
+        let response = sent(request, url).await?;
+        Ok(self.exchanged(response, url, headers))
+    }
+
+    pub(crate) fn exchanged(
+        &self,
+        mut response: reqwest::Response,
+        url: &HttpUrl,
+        headers: &Headers,
+    ) -> Exchange {
+        Exchange {
             url: url.clone(),
-            status,
+            status: response.status().as_u16(),
             headers: std::mem::take(response.headers_mut()),
             body: Body::of(response, url.clone(), u64::MAX),
             max_response_bytes: self.0.max_response_bytes,
             max_event_bytes: self.0.max_event_bytes,
             secrets: secrets(url, headers),
-        })
+        }
     }
+}
+
+/// The head of an answer of any status.
+pub(crate) async fn sent(
+    request: reqwest::RequestBuilder,
+    url: &HttpUrl,
+) -> Result<reqwest::Response, HttpError> {
+    let started = Instant::now();
+    let response = request.send().await.map_err(|error| classify(error, url))?;
+    let status = response.status().as_u16();
+    tracing::debug!(%url, status, ms = started.elapsed().as_millis(), "answer");
+    Ok(response)
 }
 
 impl Exchange {
@@ -95,6 +113,12 @@ impl Exchange {
     /// A header of the answer.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
+    }
+
+    /// All values of a header that the answer may repeat.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let values = self.headers.get_all(name).into_iter();
+        values.filter_map(|value| value.to_str().ok())
     }
 
     /// Whether the answer is an event stream according to its content type.

@@ -44,6 +44,14 @@ impl Headers {
         Ok(())
     }
 
+    /// Adds `others`, which replace headers of the same name.
+    pub fn extend(&mut self, others: &Self) {
+        for (name, value) in &others.map {
+            self.map.insert(name.clone(), value.clone());
+        }
+        self.secrets.extend(others.secrets.iter().cloned());
+    }
+
     pub(crate) fn map(&self) -> &HeaderMap {
         &self.map
     }

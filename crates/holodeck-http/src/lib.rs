@@ -26,6 +26,7 @@ mod sse;
 mod tls;
 mod tls_stream;
 mod transport;
+mod upgrade;
 mod url;
 
 pub use body::Body;
@@ -41,4 +42,5 @@ pub use response::{Beginning, Response};
 pub use retry::{CallOptions, Retry, RetryPolicy, parse_retry_after};
 pub use sse::{SseDecoder, SseEvent, SseStream, decode_sse};
 pub use tls_stream::{Tls, TlsStream};
+pub use upgrade::{Upgrade, Upgraded};
 pub use url::{HttpUrl, InvalidUrl};

@@ -110,16 +110,8 @@ impl Translation<'_> {
             McpTransport::Stdio => self.stdio(tool)?,
             McpTransport::Sse => self.remote(tool, "sse")?,
             McpTransport::Http => self.remote(tool, "http")?,
-            McpTransport::Websocket => {
-                self.warn(
-                    Code::IgnoredForProvider,
-                    format!(
-                        "MCP server `{}` is left out: the Claude CLI has no transport `websocket`",
-                        tool.name
-                    ),
-                );
-                return None;
-            }
+            // HoloDeck connects to it (`McpTool::needs_own_client`).
+            McpTransport::Websocket => return None,
         };
         self.warn_of_unused(tool);
         Some(ClaudeServer {

@@ -1,6 +1,7 @@
 //! MCP servers of the YAML as tools. Types of rmcp stay in this module.
 
 mod attentive;
+mod caller;
 mod calls;
 mod connect;
 mod content;
@@ -16,10 +17,13 @@ mod server;
 mod sse;
 mod stdio;
 mod watched;
+mod websocket;
 mod words;
 
 use error::ConnectError;
 use options::ServerInfo;
+
+pub(crate) use plan::SHORTEST_SECRET;
 
 pub use connect::{Connected, McpServer};
 pub use holodeck_backend_api::{Elicitation, ElicitationAnswer, ElicitationHost};

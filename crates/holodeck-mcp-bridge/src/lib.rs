@@ -4,6 +4,7 @@ mod claude_servers;
 mod client;
 mod env_file;
 mod launch;
+mod login;
 mod registry;
 
 pub use claude_servers::ClaudeServers;
@@ -12,4 +13,5 @@ pub use client::{
     SamplingAnswer, SamplingHost, SamplingRequest,
 };
 pub use env_file::env_file_variables;
+pub use login::{LoggedIn, LoggedOut, LoginError, LoginNews, LoginRequest, Logins, log_in, log_out};
 pub use registry::{REGISTRY_URL, Registry, RegistryError, RegistryServer, Unusable};

@@ -100,6 +100,6 @@ pub use simulated_user::{ConversationEnd, SimulatedUser};
 pub use standard_metric::{RougeVariant, StandardMetric, StandardMetricName};
 pub use test_case::{TestCase, Turn};
 pub use tool::{
-    FunctionTool, McpSampling, McpShare, McpTool, McpTransport, PromptTool, ServerNeed, SideEffects,
-    ToolConfig, parameters_schema,
+    FunctionTool, McpOauth, McpSampling, McpShare, McpTool, McpTransport, PromptTool, ServerNeed,
+    SideEffects, ToolConfig, parameters_schema,
 };

@@ -188,7 +188,7 @@ fn pipes() -> io::Result<([OwnedFd; 3], [OwnedFd; 3])> {
     ))
 }
 
-fn find(spec: &ProcessSpec) -> Result<PathBuf, ProcessError> {
+pub(crate) fn find(spec: &ProcessSpec) -> Result<PathBuf, ProcessError> {
     if let Some(folder) = &spec.folder
         && !folder.is_dir()
     {
@@ -227,7 +227,7 @@ fn absolute(folder: &Path) -> Result<PathBuf, ProcessError> {
 }
 
 /// The program existed before spawning, so "not found" refers to its interpreter.
-fn spawn_error(program: PathBuf, source: io::Error) -> ProcessError {
+pub(crate) fn spawn_error(program: PathBuf, source: io::Error) -> ProcessError {
     let reason = match source.kind() {
         io::ErrorKind::NotFound => "its interpreter is missing",
         io::ErrorKind::PermissionDenied => "permission denied",

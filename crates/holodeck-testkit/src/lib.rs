@@ -1,4 +1,4 @@
-//! The shared tools of HoloDeck's tests: scripted servers (OpenAI-compatible, Anthropic's Messages API, Qdrant), a real
+//! The shared tools of HoloDeck's tests: scripted servers (OpenAI-compatible, Anthropic's Messages API, Qdrant, OAuth), a real
 //! PostgreSQL, a scripted model, backend and set of tools, a misbehaving Claude Code CLI, and the [`conformance`] suite
 //! of backends.
 //!
@@ -19,6 +19,7 @@ mod gate;
 mod invariants;
 mod loopback;
 mod node_clients;
+mod oauth_server;
 mod postgres;
 mod qdrant;
 mod received;
@@ -37,6 +38,7 @@ pub use fake_claude::{ClaudeFault, ClaudeStage, FakeClaude};
 pub use gate::Gate;
 pub use invariants::{body_violations, request_violations};
 pub use node_clients::{agui_client, foreign_client};
+pub use oauth_server::{OauthOptions, OauthServer, browse};
 pub use postgres::PostgresServer;
 pub use qdrant::QdrantServer;
 pub use received::{Received, ReceivedRequest};

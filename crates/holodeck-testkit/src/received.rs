@@ -13,7 +13,7 @@ pub struct ReceivedRequest {
     pub path: String,
     /// Header names in lower case, and values.
     pub headers: Vec<(String, String)>,
-    /// The body; `Null` when it is not JSON.
+    /// The body, a form as an object of texts; `Null` when it is neither JSON nor a form.
     pub body: Value,
     /// Number of earlier requests.
     pub index: usize,

@@ -18,6 +18,7 @@ pub(crate) mod inputs;
 pub(crate) mod inventory;
 pub(crate) mod judging;
 pub(crate) mod live;
+pub(crate) mod logins;
 pub(crate) mod mcp;
 pub(crate) mod model_pool;
 pub(crate) mod open;

@@ -16,6 +16,7 @@ pub use agent::environment::{EnvironmentError, environment};
 pub use agent::fingerprint::IdentityError;
 pub use agent::inputs::{RunInputs, is_recording};
 pub use agent::live::ask_briefly;
+pub use agent::logins::logins;
 pub use agent::open::{OpenAgent, OpenError, OpenOptions};
 pub use agent::servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};
 pub use agent::targets::{RefusedTarget, check_target, target_reason};
@@ -40,7 +41,9 @@ pub use holodeck_chat as conversation;
 pub use holodeck_documents as documents;
 pub use holodeck_events as events;
 pub use holodeck_events::EXECUTION_FIELD;
-pub use holodeck_mcp_bridge::{Registry, RegistryError, RegistryServer, Unusable};
+pub use holodeck_mcp_bridge::{
+    LoginError, LoginNews, LoginRequest, Registry, RegistryError, RegistryServer, Unusable, log_in, log_out,
+};
 pub use holodeck_model as model;
 pub use holodeck_orchestrator as orchestrator;
 pub use holodeck_process as processes;

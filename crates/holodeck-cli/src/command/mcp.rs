@@ -1,4 +1,6 @@
-//! `holodeck mcp`: searches the registry of MCP servers; lists, adds and removes the servers in the YAML files.
+//! `holodeck mcp`: searches the registry of MCP servers; lists, adds and removes the servers in the YAML files; logs in to them.
+
+mod login;
 
 use std::path::{Path, PathBuf};
 
@@ -36,6 +38,10 @@ enum McpCommand {
     Add(AddArgs),
     /// Remove an MCP server from the agent file.
     Remove(RemoveArgs),
+    /// Log in to an MCP server that requires OAuth.
+    Login(login::LoginArgs),
+    /// Remove a login, and revoke its token if the authorization server offers that.
+    Logout(login::LogoutArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -121,6 +127,8 @@ pub(crate) fn run(args: &McpArgs, terminal: &mut Terminal) -> Result<ExitCode, F
         McpCommand::List(args) => list(args, terminal),
         McpCommand::Add(args) => add(args, terminal),
         McpCommand::Remove(args) => remove(args, terminal),
+        McpCommand::Login(args) => login::login(args, terminal),
+        McpCommand::Logout(args) => login::logout(args, terminal),
     }
 }
 

@@ -107,7 +107,11 @@ fn http_client(tools: &[&McpTool], options: &McpOptions) -> Result<HttpClient, S
     if tools.iter().all(|tool| tool.transport == McpTransport::Stdio) {
         return Err("no server needs one".to_owned());
     }
-    let options = HttpOptions::from_variables(|name| options.env.get(name).map(str::to_owned));
+    client_of(|name| options.env.get(name))
+}
+
+fn client_of<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Result<HttpClient, String> {
+    let options = HttpOptions::from_variables(|name| variable(name).map(str::to_owned));
     HttpClient::new(&options).map_err(|error| error.to_string())
 }
 
@@ -117,7 +121,17 @@ async fn connect(
     options: &McpOptions,
     surroundings: &Surroundings,
 ) -> Result<McpServer, String> {
-    let plan = Plan::of(tool, &options.base_dir, &options.env).map_err(|error| error.to_string())?;
+    let plan = Plan::of(tool, options).map_err(|error| error.to_string())?;
+    let http = match plan.reach.tokens() {
+        // What decides how servers are reached must not lead the token of a login elsewhere.
+        Some(_login) => client_of(|name| {
+            options
+                .env
+                .get(name)
+                .filter(|_| options.env.file_of(name).is_none())
+        }),
+        None => surroundings.http.clone(),
+    };
     let offer = Offer::of(tool, name);
     let asked = options.sampling.clone();
     let sampler = asked
@@ -131,6 +145,7 @@ async fn connect(
         Surroundings {
             startup: tool.configured_time_limit().unwrap_or(surroundings.startup),
             request: tool.time_limit(),
+            http,
             ..surroundings.clone()
         },
         sampler,

@@ -21,19 +21,19 @@ use sse_stream::Sse;
 use tokio::time::timeout;
 
 use crate::client::attentive::Attentive;
-use crate::client::plan::{AtClose, Remote};
+use crate::client::caller::{CallError, Caller};
+use crate::client::plan::{AtClose, Login, Remote};
 use crate::client::reader::Reader;
 
 const SESSION: &str = "mcp-session-id";
 const LAST_EVENT: &str = "last-event-id";
 
-type Failure = StreamableHttpError<HttpError>;
+type Failure = StreamableHttpError<CallError>;
 pub(crate) type Events = BoxStream<'static, Result<Sse, SseError>>;
 
 #[derive(Clone)]
 pub(crate) struct OurClient {
-    http: HttpClient,
-    remote: Remote,
+    caller: Caller,
     reader: Reader,
     /// How long the first request may stay without an answer.
     probe: Duration,
@@ -48,8 +48,7 @@ pub(crate) fn transport(
     probe: Duration,
 ) -> StreamableHttpClientTransport<OurClient> {
     let client = OurClient {
-        http: http.clone(),
-        remote: remote.clone(),
+        caller: Caller::new(http, remote),
         reader,
         probe,
         moved: Arc::default(),
@@ -67,8 +66,8 @@ impl OurClient {
         last_event: Option<&str>,
         more: HashMap<HeaderName, HeaderValue>,
         body: Option<Vec<u8>>,
-    ) -> Result<Exchange, HttpError> {
-        let mut headers = self.remote.headers.clone();
+    ) -> Result<Exchange, CallError> {
+        let mut headers = Headers::new();
         if verb == Verb::Get {
             headers.insert("accept", "text/event-stream")?;
         }
@@ -82,7 +81,7 @@ impl OurClient {
         insert(&mut headers, LAST_EVENT, last_event)?;
         let url = self.url();
         let bytes = || body.clone().map(Into::into);
-        let answer = self.http.exchange(verb, &url, &headers, bytes()).await?;
+        let answer = self.caller.exchange(verb, &url, &headers, bytes()).await?;
         if !matches!(answer.status(), 307 | 308) {
             return Ok(answer);
         }
@@ -91,15 +90,13 @@ impl OurClient {
         };
         if target.origin() != url.origin() {
             // The headers may contain a key.
-            return Err(HttpError::Request {
-                url,
-                reason: format!(
-                    "it answers {} with another host, {target}: write that address if it is right",
-                    answer.status()
-                ),
-            });
+            let reason = format!(
+                "it answers {} with another host, {target}: write that address if it is right",
+                answer.status()
+            );
+            return Err(HttpError::Request { url, reason }.into());
         }
-        let answer = self.http.exchange(verb, &target, &headers, bytes()).await?;
+        let answer = self.caller.exchange(verb, &target, &headers, bytes()).await?;
         if !matches!(answer.status(), 307 | 308) {
             *self.moved.lock().unwrap_or_else(PoisonError::into_inner) = Some(target);
         }
@@ -109,11 +106,15 @@ impl OurClient {
     /// The address of the YAML, or the one of the same server to which it redirects.
     fn url(&self) -> HttpUrl {
         let moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
-        moved.clone().unwrap_or_else(|| self.remote.url.clone())
+        moved.clone().unwrap_or_else(|| self.remote().url.clone())
+    }
+
+    fn remote(&self) -> &Remote {
+        self.caller.remote()
     }
 
     fn events(&self, answer: Exchange) -> Events {
-        let events = Attentive::new(answer.events(), self.remote.url.clone(), self.remote.silence);
+        let events = Attentive::new(answer.events(), self.remote().url.clone(), self.remote().silence);
         let reader = self.reader.clone();
         events
             .flat_map(move |event| {
@@ -128,7 +129,7 @@ impl OurClient {
 }
 
 impl StreamableHttpClient for OurClient {
-    type Error = HttpError;
+    type Error = CallError;
 
     async fn post_message(
         &self,
@@ -151,6 +152,16 @@ impl StreamableHttpClient for OurClient {
             },
             None => sent.await,
         };
+        if let (Err(CallError::Login(reason)), Some(id), Login::Missing(_)) = (
+            &answer,
+            asked_for_revisions(&message).filter(|_| session.is_none()),
+            &self.remote().login,
+        ) {
+            // It may only be that the server refuses what it does not know; the handshake says so.
+            let refusal = ErrorData::invalid_request(reason.clone(), None);
+            let error = ServerJsonRpcMessage::error(refusal, Some(id.clone()));
+            return Ok(StreamableHttpPostResponse::Json(error, None));
+        }
         let answer = answer.map_err(StreamableHttpError::Client)?;
         if matches!(answer.status(), 202 | 204) {
             return Ok(StreamableHttpPostResponse::Accepted);
@@ -167,8 +178,8 @@ impl StreamableHttpClient for OurClient {
         if answer.is_event_stream() {
             return Ok(StreamableHttpPostResponse::Sse(self.events(answer), new_session));
         }
-        let url = self.remote.url.clone();
-        let body = answer.bytes().await.map_err(StreamableHttpError::Client)?;
+        let url = self.remote().url.clone();
+        let body = answer.bytes().await.map_err(client)?;
         match self.reader.answer(&body, id_of(&message)) {
             Some(answer) => Ok(StreamableHttpPostResponse::Json(answer, new_session)),
             // A notification gets no answer.
@@ -186,7 +197,7 @@ impl StreamableHttpClient for OurClient {
         _: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), Failure> {
-        if self.remote.at_close == AtClose::LeaveSession {
+        if self.remote().at_close == AtClose::LeaveSession {
             return Ok(());
         }
         let sent = self.send(Verb::Delete, Some(&session), None, headers, None);
@@ -195,7 +206,7 @@ impl StreamableHttpClient for OurClient {
         if answer.is_success() || answer.status() == 405 {
             return Ok(());
         }
-        Err(StreamableHttpError::Client(answer.refusal().await))
+        Err(client(answer.refusal().await))
     }
 
     async fn get_stream(
@@ -218,7 +229,7 @@ impl StreamableHttpClient for OurClient {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
         }
         if !answer.is_success() {
-            return Err(StreamableHttpError::Client(answer.refusal().await));
+            return Err(client(answer.refusal().await));
         }
         if !answer.is_event_stream() {
             let kind = answer.header("content-type").map(str::to_owned);
@@ -258,8 +269,12 @@ impl OurClient {
         {
             return Ok(StreamableHttpPostResponse::Json(error, new_session));
         }
-        Err(StreamableHttpError::Client(refusal))
+        Err(client(refusal))
     }
+}
+
+fn client(error: HttpError) -> Failure {
+    StreamableHttpError::Client(error.into())
 }
 
 /// An event of a stream with a message that can be read, or one for each if it has several. Others are passed on as they are.

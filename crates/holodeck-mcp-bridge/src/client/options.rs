@@ -6,6 +6,7 @@ use holodeck_backend_api::ElicitationHost;
 use holodeck_model::Env;
 
 use super::hosts::SamplingHost;
+use crate::login::Logins;
 
 /// Options for connecting to servers.
 #[derive(Clone)]
@@ -20,12 +21,16 @@ pub struct McpOptions {
     pub sampling: Option<Arc<dyn SamplingHost>>,
     /// Answers questions for the person; without it, every question is declined.
     pub elicitation: Option<Arc<dyn ElicitationHost>>,
+    /// The logins of the user; without them, no server gets a token that is not in the YAML.
+    pub logins: Option<Logins>,
+    /// The arguments of `holodeck mcp login NAME` that name the agent, with a leading space; empty for `agent.yaml`.
+    pub login_arguments: String,
     /// Folders sent to servers as roots. Some servers grant access to them whatever the YAML allows.
     pub roots: Vec<PathBuf>,
 }
 
 impl McpOptions {
-    /// One minute to start, no sampling, no answers and no roots.
+    /// One minute to start, no sampling, no answers, no logins and no roots.
     pub fn new(base_dir: impl Into<PathBuf>, env: Env) -> Self {
         Self {
             base_dir: base_dir.into(),
@@ -33,6 +38,8 @@ impl McpOptions {
             startup: Duration::from_mins(1),
             sampling: None,
             elicitation: None,
+            logins: None,
+            login_arguments: String::new(),
             roots: Vec::new(),
         }
     }

@@ -1,6 +1,7 @@
 //! How to reach a server of the YAML.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use holodeck_http::{Headers, HttpError, HttpUrl};
@@ -8,14 +9,15 @@ use holodeck_model::{Env, McpTool, McpTransport};
 use holodeck_process::{BASE_VARIABLES, ChildEnv, ProcessSpec};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::client::ConnectError;
+use crate::client::{ConnectError, McpOptions};
 use crate::launch;
+use crate::login::{Tokens, http_client, server_url};
 
 /// In addition to [`BASE_VARIABLES`]: user, shell and terminal, as the protocol's SDKs pass them.
 const USER_VARIABLES: &[&str] = &["LOGNAME", "SHELL", "TERM", "USER"];
 
 /// Shorter values are ordinary words that may occur anywhere.
-const SHORTEST_SECRET: usize = 8;
+pub(crate) const SHORTEST_SECRET: usize = 8;
 
 pub(crate) struct Plan {
     pub(crate) reach: Reach,
@@ -27,6 +29,25 @@ pub(crate) enum Reach {
     Stdio(ProcessSpec),
     Http(Remote),
     Sse(Remote),
+    Websocket(Remote),
+}
+
+impl Reach {
+    /// A server that is no child process.
+    pub(crate) fn remote(&self) -> Option<&Remote> {
+        match self {
+            Self::Stdio(_) => None,
+            Self::Http(remote) | Self::Sse(remote) | Self::Websocket(remote) => Some(remote),
+        }
+    }
+
+    /// The tokens of a server with a login.
+    pub(crate) fn tokens(&self) -> Option<&Arc<Tokens>> {
+        match &self.remote()?.login {
+            Login::Tokens(tokens) => Some(tokens),
+            Login::Own | Login::Missing(_) => None,
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -36,6 +57,18 @@ pub(crate) struct Remote {
     /// Maximum silence of an event stream.
     pub(crate) silence: Option<Duration>,
     pub(crate) at_close: AtClose,
+    pub(crate) login: Login,
+}
+
+/// Where the token of a remote server comes from.
+#[derive(Clone)]
+pub(crate) enum Login {
+    /// From the YAML.
+    Own,
+    /// From a login of the user.
+    Tokens(Arc<Tokens>),
+    /// Nobody has logged in. The command that does it.
+    Missing(String),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,7 +78,8 @@ pub(crate) enum AtClose {
 }
 
 impl Plan {
-    pub(crate) fn of(tool: &McpTool, base_dir: &Path, env: &Env) -> Result<Self, ConnectError> {
+    pub(crate) fn of(tool: &McpTool, options: &McpOptions) -> Result<Self, ConnectError> {
+        let (base_dir, env) = (&options.base_dir, &options.env);
         let variables = launch::variables(tool, env).map_err(|problems| {
             let messages: Vec<_> = problems.into_iter().map(|problem| problem.message).collect();
             ConnectError::Config(messages.join("; "))
@@ -58,12 +92,9 @@ impl Plan {
             .collect();
         let reach = match tool.transport {
             McpTransport::Stdio => Reach::Stdio(command(tool, base_dir, env, &variables)?),
-            McpTransport::Http => Reach::Http(remote(tool)?),
-            McpTransport::Sse => Reach::Sse(remote(tool)?),
-            McpTransport::Websocket => {
-                let reason = "transport `websocket` is not supported";
-                return Err(ConnectError::Config(reason.to_owned()));
-            }
+            McpTransport::Http => Reach::Http(remote(tool, options)?),
+            McpTransport::Sse => Reach::Sse(remote(tool, options)?),
+            McpTransport::Websocket => Reach::Websocket(remote(tool, options)?),
         };
         Ok(Self { reach, secrets })
     }
@@ -76,7 +107,10 @@ impl Plan {
                 text = text.replace(secret.expose_secret(), "***");
             }
         }
-        text
+        match self.reach.tokens().and_then(|tokens| tokens.masked(&text)) {
+            Some(masked) => masked,
+            None => text,
+        }
     }
 }
 
@@ -100,22 +134,42 @@ fn command(
         .current_dir(folder))
 }
 
-fn remote(tool: &McpTool) -> Result<Remote, ConnectError> {
+fn remote(tool: &McpTool, options: &McpOptions) -> Result<Remote, ConnectError> {
     let wrong = |error: HttpError| ConnectError::Config(error.to_string());
     let missing = || ConnectError::Config("`url` is missing".to_owned());
     let mut headers = Headers::new();
     for (name, value) in &tool.headers {
         headers.insert_secret(name, value).map_err(wrong)?;
     }
+    let url = tool.url.as_ref().ok_or_else(missing)?;
     Ok(Remote {
-        url: HttpUrl::parse(tool.url.as_ref().ok_or_else(missing)?).map_err(|error| wrong(error.into()))?,
+        url: server_url(url).map_err(|error| wrong(error.into()))?,
         headers,
         silence: tool.sse_read_timeout.and_then(launch::seconds),
         at_close: match tool.terminate_on_close {
             Some(false) => AtClose::LeaveSession,
             _ => AtClose::EndSession,
         },
+        login: login(tool, url, options)?,
     })
+}
+
+fn login(tool: &McpTool, url: &str, options: &McpOptions) -> Result<Login, ConnectError> {
+    let Some(logins) = options.logins.as_ref().filter(|_| !tool.has_own_token()) else {
+        return Ok(Login::Own);
+    };
+    let command = format!("holodeck mcp login {}{}", tool.name, options.login_arguments);
+    if !logins.has(url) {
+        return Ok(Login::Missing(command));
+    }
+    let server = server_url(url).map_err(|error| ConnectError::Config(error.to_string()))?;
+    let http = http_client(&options.env).map_err(ConnectError::Config)?;
+    Ok(Login::Tokens(Arc::new(Tokens::new(
+        logins.clone(),
+        server,
+        http,
+        command,
+    ))))
 }
 
 /// A child's paths must be valid in any working directory; an empty path is the current one.

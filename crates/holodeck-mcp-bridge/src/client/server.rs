@@ -207,10 +207,24 @@ impl Server {
             }
             Err(other) => ToolOutput::error(other.to_string()),
         };
+        let output = self.masked(output);
         self.losses.store(0, Ordering::Release);
         // The model's next message must see the changes of this call.
         self.refresh_if_stale().await;
         Ok(output)
+    }
+
+    /// An answer without the token of the login, which a careless server repeats.
+    fn masked(&self, mut output: ToolOutput) -> ToolOutput {
+        if let Some(text) = self
+            .plan
+            .reach
+            .tokens()
+            .and_then(|tokens| tokens.masked(&output.text))
+        {
+            output.text = text;
+        }
+        output
     }
 
     /// The running call, if just one runs.

@@ -10,12 +10,12 @@ use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 
 use crate::client::attentive::Attentive;
+use crate::client::caller::{CallError, Caller};
 use crate::client::plan::Remote;
 use crate::client::reader::Reader;
 
 pub(crate) struct SseTransport {
-    http: HttpClient,
-    headers: Headers,
+    caller: Caller,
     post_to: HttpUrl,
     events: Option<Attentive>,
     reader: Reader,
@@ -27,7 +27,7 @@ pub(crate) struct SseTransport {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SseFailure {
     #[error(transparent)]
-    Http(#[from] HttpError),
+    Call(#[from] CallError),
     #[error("{0} is not an event stream")]
     NoStream(HttpUrl),
     #[error("{0} announced no endpoint for messages")]
@@ -39,21 +39,24 @@ pub(crate) enum SseFailure {
 impl SseTransport {
     pub(crate) async fn open(http: &HttpClient, remote: &Remote, reader: Reader) -> Result<Self, SseFailure> {
         let url = &remote.url;
-        let mut headers = remote.headers.clone();
-        headers.insert("accept", "text/event-stream")?;
-        let answer = http.exchange(Verb::Get, url, &headers, None).await?;
+        let caller = Caller::new(http, remote);
+        let mut headers = Headers::new();
+        headers
+            .insert("accept", "text/event-stream")
+            .map_err(CallError::from)?;
+        let answer = caller.exchange(Verb::Get, url, &headers, None).await?;
         if !answer.is_success() {
-            return Err(answer.refusal().await.into());
+            return Err(CallError::from(answer.refusal().await).into());
         }
         if !answer.is_event_stream() {
             return Err(SseFailure::NoStream(url.clone()));
         }
         let mut events = Attentive::new(answer.events(), url.clone(), remote.silence);
-        while let Some(event) = events.next().await.transpose()? {
+        while let Some(event) = events.next().await.transpose().map_err(CallError::from)? {
             if event.event != "endpoint" {
                 continue;
             }
-            let post_to = url.resolve(event.data.trim()).map_err(HttpError::from)?;
+            let post_to = url.resolve(event.data.trim()).map_err(CallError::from)?;
             // The headers may contain a key.
             if post_to.origin() != url.origin() {
                 return Err(SseFailure::Elsewhere {
@@ -62,8 +65,7 @@ impl SseTransport {
                 });
             }
             return Ok(Self {
-                http: http.clone(),
-                headers: remote.headers.clone(),
+                caller,
                 post_to,
                 events: Some(events),
                 reader,
@@ -75,25 +77,25 @@ impl SseTransport {
 }
 
 impl Transport<RoleClient> for SseTransport {
-    type Error = HttpError;
+    type Error = CallError;
 
     fn send(
         &mut self,
         item: ClientJsonRpcMessage,
-    ) -> impl Future<Output = Result<(), HttpError>> + Send + 'static {
-        let (http, headers, url) = (self.http.clone(), self.headers.clone(), self.post_to.clone());
+    ) -> impl Future<Output = Result<(), CallError>> + Send + 'static {
+        let (caller, url) = (self.caller.clone(), self.post_to.clone());
         async move {
             let body = serde_json::to_vec(&item).map_err(|error| HttpError::Request {
                 url: url.clone(),
                 reason: error.to_string(),
             })?;
-            let answer = http
-                .exchange(Verb::Post, &url, &headers, Some(body.into()))
+            let answer = caller
+                .exchange(Verb::Post, &url, &Headers::new(), Some(body.into()))
                 .await?;
             if answer.is_success() {
                 Ok(())
             } else {
-                Err(answer.refusal().await)
+                Err(answer.refusal().await.into())
             }
         }
     }
@@ -118,7 +120,7 @@ impl Transport<RoleClient> for SseTransport {
         }
     }
 
-    async fn close(&mut self) -> Result<(), HttpError> {
+    async fn close(&mut self) -> Result<(), CallError> {
         self.events = None;
         Ok(())
     }

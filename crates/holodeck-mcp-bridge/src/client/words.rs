@@ -1,9 +1,10 @@
 //! Error texts without the layers of wrappers.
 
-use holodeck_http::HttpError;
 use rmcp::service::ClientInitializeError;
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
+
+use crate::client::caller::CallError;
 
 pub(crate) fn of_handshake(error: &ClientInitializeError) -> String {
     match error {
@@ -20,7 +21,7 @@ pub(crate) fn of_handshake(error: &ClientInitializeError) -> String {
 }
 
 pub(crate) fn of_transport(error: &DynamicTransportError) -> String {
-    match error.error.downcast_ref::<StreamableHttpError<HttpError>>() {
+    match error.error.downcast_ref::<StreamableHttpError<CallError>>() {
         Some(StreamableHttpError::Client(error)) => error.to_string(),
         Some(StreamableHttpError::TransportChannelClosed) => "the connection was closed".to_owned(),
         Some(other) => other.to_string(),

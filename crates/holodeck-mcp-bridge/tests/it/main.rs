@@ -13,6 +13,7 @@ mod faults;
 mod field;
 mod files;
 mod limits;
+mod logins;
 mod remote;
 mod schemas;
 mod setup;

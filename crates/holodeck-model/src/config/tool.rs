@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{HierarchicalDocumentTool, McpMockConfig, MockConfig, ModelOverrides, VectorstoreTool};
 use crate::Occasion;
-use crate::value::{JsonMap, PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets};
+use crate::value::{
+    JsonMap, PathRef, SecretMap, nullable, read_secret, read_secrets, tagged_enum, write_secret,
+    write_secrets,
+};
 
 /// A tool.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -194,6 +198,9 @@ pub struct McpTool {
     #[serde(default, deserialize_with = "read_secrets", serialize_with = "write_secrets")]
     #[schemars(with = "Option<IndexMap<String, String>>")]
     pub headers: SecretMap,
+    /// How `holodeck mcp login` asks for access to it; needed only for what the server does not announce.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<McpOauth>,
     /// Seconds a request may take; takes precedence over `request_timeout`.
     pub timeout: Option<f64>,
     /// Seconds an event stream may be silent.
@@ -252,10 +259,19 @@ impl McpTool {
         self.configured_time_limit().unwrap_or(Duration::from_mins(1))
     }
 
-    /// Whether HoloDeck connects to it with every provider: the Claude Code CLI does not support sampling, and starts
-    /// servers again for each case of a test.
+    /// Whether HoloDeck connects to it with every provider: the Claude Code CLI does not support sampling and WebSockets,
+    /// starts servers again for each case of a test, and must not get the token of a login.
     pub fn needs_own_client(&self, occasion: Occasion) -> bool {
-        self.sampling == McpSampling::Allow || self.share.is_some() && occasion == Occasion::Test
+        self.sampling == McpSampling::Allow
+            || self.transport == McpTransport::Websocket
+            || self.oauth.is_some()
+            || self.share.is_some() && occasion == Occasion::Test
+    }
+
+    /// Whether the YAML gives it a token, so that it needs no login.
+    pub fn has_own_token(&self) -> bool {
+        let mut names = self.headers.keys();
+        names.any(|name| name.eq_ignore_ascii_case("authorization"))
     }
 
     /// How long a request may take, if that is configured.
@@ -265,6 +281,25 @@ impl McpTool {
             .ok()
             .filter(|limit| !limit.is_zero())
     }
+}
+
+/// How access to an MCP server is asked for.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct McpOauth {
+    /// The application's id at the authorization server; if absent, HoloDeck registers itself.
+    pub client_id: Option<String>,
+    /// The application's secret, if it has one; better as `${VARIABLE}`.
+    #[serde(default, deserialize_with = "read_secret", serialize_with = "write_secret")]
+    #[schemars(with = "Option<String>")]
+    pub client_secret: Option<SecretString>,
+    /// The scopes to ask for; if absent, those that the server announces.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub scopes: Vec<String>,
+    /// The port of `http://127.0.0.1:PORT/callback`, if the authorization server accepts only one; any free port if absent.
+    #[schemars(range(min = 1, max = 65535))]
+    pub redirect_port: Option<u16>,
 }
 
 /// Whether an MCP server may call the agent's model.

@@ -15,6 +15,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::task::JoinSet;
+use url::form_urlencoded;
 
 use super::state::{OpenRequest, State};
 use crate::{
@@ -67,6 +68,18 @@ async fn answer(request: Request<Incoming>, state: Arc<State>) -> Result<Reply, 
 }
 
 fn received(parts: &hyper::http::request::Parts, body: &[u8]) -> ReceivedRequest {
+    let is_form = parts
+        .headers
+        .get(CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/x-www-form-urlencoded"));
+    let body = if is_form {
+        let fields = form_urlencoded::parse(body);
+        fields
+            .map(|(name, value)| (name.into_owned(), Value::from(value)))
+            .collect()
+    } else {
+        serde_json::from_slice(body).unwrap_or(Value::Null)
+    };
     let headers = parts.headers.iter().map(|(name, value)| {
         let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
         (name.as_str().to_owned(), value)
@@ -75,7 +88,7 @@ fn received(parts: &hyper::http::request::Parts, body: &[u8]) -> ReceivedRequest
         method: parts.method.to_string(),
         path: parts.uri.to_string(),
         headers: headers.collect(),
-        body: serde_json::from_slice(body).unwrap_or(Value::Null),
+        body,
         index: 0,
     }
 }

@@ -3,7 +3,7 @@
 use holodeck_model::{Code, Diagnostic, Need, Unsupported};
 
 use super::Loader;
-use crate::yaml::{NodeId, Place, lenient_bool};
+use crate::yaml::{NodeId, Place};
 
 /// Types of tools that search in an index.
 const RETRIEVAL: [&str; 2] = ["vectorstore", "hierarchical_document"];
@@ -36,23 +36,6 @@ impl Loader<'_> {
             };
             if self.is_given(root, &format!("{pointer}.mock")) {
                 continue;
-            }
-            let text = |field: &str| self.text(root, &format!("{pointer}.{field}"));
-            if kind == "mcp" && text("transport").as_deref() == Some("websocket") {
-                let name = match text("name") {
-                    Some(name) => format!("`{name}`"),
-                    None => (index + 1).to_string(),
-                };
-                let required = text("required").and_then(|text| lenient_bool(&text)) != Some(false);
-                if required {
-                    let what = format!("tool {name} of type `mcp`, with transport `websocket`,");
-                    self.report_unsupported(found, root, &pointer, &what, Need::Blocks);
-                } else if let Some(place) = self.named_place(root, &pointer) {
-                    let message =
-                        format!("MCP server {name} is left out: transport `websocket` is not supported");
-                    let diagnostic = Diagnostic::warning(Code::NotYetSupported, message).about(&pointer);
-                    self.findings.add(&self.tree, place, diagnostic);
-                }
             }
             if RETRIEVAL.contains(&kind.as_str()) {
                 self.find_unsupported_retrieval(found, root, &pointer);

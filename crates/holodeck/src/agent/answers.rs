@@ -26,7 +26,7 @@ use holodeck_validators::ClaudeEnv;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
-use crate::agent::{adapted_calls::AdaptedCalls, inventory::Inventory};
+use crate::agent::{adapted_calls::AdaptedCalls, inventory::Inventory, logins::logins};
 
 /// The requested source of answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -346,9 +346,25 @@ pub fn redactor(agent: &ResolvedAgent, env: &Env) -> Arc<Redactor> {
         ToolConfig::Mcp(tool) => Some(env_file_variables(tool, env)),
         _ => None,
     });
+    let logins = logins(env);
+    let urls = agent.config.tools.iter().filter_map(|tool| match tool {
+        ToolConfig::Mcp(tool) => tool.url.as_ref(),
+        _ => None,
+    });
+    let tokens = urls.flat_map(|url| {
+        logins
+            .as_ref()
+            .map(|logins| logins.secrets(url))
+            .unwrap_or_default()
+    });
+    let tokens: Vec<_> = tokens.map(|token| exposed(&token)).collect();
     let server_secrets = server_secrets
         .flatten()
         .flat_map(|(name, value)| variable_secrets(&name, value.expose_secret()));
-    let all = named.chain(own).chain(credentials).chain(server_secrets);
+    let all = named
+        .chain(own)
+        .chain(credentials)
+        .chain(server_secrets)
+        .chain(tokens);
     Arc::new(Redactor::new(all))
 }

@@ -13,7 +13,12 @@ use holodeck_model::{
 use holodeck_tools::Toolbox;
 use holodeck_yaml::LoadedAgent;
 
-use crate::agent::{backends::BackendSelector, claude::has_own_client, sampling::AgentModel};
+use crate::agent::{
+    backends::BackendSelector,
+    claude::has_own_client,
+    logins::{login_arguments, logins},
+    sampling::AgentModel,
+};
 
 /// The MCP servers of the YAML that HoloDeck connects to, and how.
 pub(crate) struct McpSetup {
@@ -37,8 +42,9 @@ impl McpSetup {
     ) -> Self {
         let by_cli = agent.config.model.provider == Provider::Anthropic;
         let names = ToolNames::of(&agent.config);
-        let is_own =
-            |tool: &McpTool| is_used(&tool.name) && (!by_cli || has_own_client(tool, occasion, &names));
+        let is_own = |tool: &McpTool| {
+            is_used(&tool.name) && (!by_cli || has_own_client(tool, occasion, &names, backends.env()))
+        };
         let tools = agent.config.real_tools();
         let servers = tools.filter_map(|(index, tool)| match tool {
             ToolConfig::Mcp(tool) if is_own(tool) => Some(ServerSetup {
@@ -50,6 +56,8 @@ impl McpSetup {
         let servers = servers.collect();
         let mut options = McpOptions::new(&agent.dir, backends.env().clone());
         options.sampling = Some(AgentModel::of(agent, backends));
+        options.logins = logins(backends.env());
+        options.login_arguments = login_arguments(&agent.path);
         Self { servers, options }
     }
 

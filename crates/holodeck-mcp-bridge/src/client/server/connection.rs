@@ -17,11 +17,12 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::handler::Handler;
-use crate::client::plan::Reach;
+use crate::client::plan::{Reach, Remote};
 use crate::client::reader::{Reader, Reported};
 use crate::client::sse::SseTransport;
 use crate::client::stdio::Process;
 use crate::client::watched::{Stale, Watched};
+use crate::client::websocket::WebsocketTransport;
 use crate::client::{ConnectError, http, words};
 
 /// How long a session may take to end.
@@ -121,7 +122,35 @@ impl Connection {
                 let handshake = ClientLifecycleMode::Initialize;
                 Self::to_remote(handler.clone(), transport, handshake, limit, reader).await
             }
+            Reach::Websocket(remote) => {
+                let client = surroundings.http()?;
+                let first =
+                    Self::to_websocket(client, remote, handler.clone(), newest_first(), limit, reader());
+                match first.await {
+                    Err(ConnectError::Handshake { .. }) => {
+                        let handshake = ClientLifecycleMode::Initialize;
+                        Self::to_websocket(client, remote, handler.clone(), handshake, limit, reader()).await
+                    }
+                    first => first,
+                }
+            }
         }
+    }
+
+    async fn to_websocket(
+        client: &HttpClient,
+        remote: &Remote,
+        handler: Handler,
+        lifecycle: ClientLifecycleMode,
+        limit: Limit,
+        reader: Reader,
+    ) -> Result<Self, ConnectError> {
+        let opening = WebsocketTransport::open(client, remote, reader.clone());
+        let opened = tokio::time::timeout_at(limit.deadline, opening).await;
+        let transport = opened
+            .map_err(|_elapsed| limit.timed_out(String::new()))?
+            .map_err(|error| ConnectError::Start(error.to_string()))?;
+        Self::to_remote(handler, transport, lifecycle, limit, reader).await
     }
 
     /// Servers older than the protocol without handshake answer the first request with an error. Some exit instead, or

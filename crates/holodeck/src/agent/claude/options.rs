@@ -19,7 +19,10 @@ use holodeck_yaml::LoadedAgent;
 use serde_json::{Value, json};
 
 use super::machine;
-use crate::{agent::answer_format::answer_format, commands::skills::skill_tools};
+use crate::{
+    agent::{answer_format::answer_format, logins::has_login},
+    commands::skills::skill_tools,
+};
 
 /// Variables of the machine that the CLI needs and that contain no credentials of the model.
 pub(crate) const MACHINE: [&str; 17] = [
@@ -357,14 +360,14 @@ fn local_servers<'a>(setup: &AgentSetup<'a>) -> Vec<&'a str> {
     let names = ToolNames::of(&setup.agent.config);
     let tools = setup.agent.config.tools.iter();
     let local = tools.filter_map(|tool| match tool {
-        ToolConfig::Mcp(server) if is_local(server, setup.occasion, &names) => Some(server.name.as_str()),
+        ToolConfig::Mcp(server) if is_local(server, setup, &names) => Some(server.name.as_str()),
         _ => None,
     });
     local.collect()
 }
 
-fn is_local(server: &McpTool, occasion: Occasion, names: &ToolNames) -> bool {
-    server.mock.is_some() || has_own_client(server, occasion, names)
+fn is_local(server: &McpTool, setup: &AgentSetup<'_>, names: &ToolNames) -> bool {
+    server.mock.is_some() || has_own_client(server, setup.occasion, names, setup.env)
 }
 
 fn strip_prefix(spec: &ToolSpec, prefix: &str) -> Option<ToolSpec> {
@@ -500,7 +503,7 @@ fn servers(setup: &AgentSetup<'_>) -> Result<McpServers, BackendError> {
         .tools
         .iter()
         .filter_map(|tool| match tool {
-            ToolConfig::Mcp(tool) if !is_local(tool, setup.occasion, &names) && is_used(tool) => Some(tool),
+            ToolConfig::Mcp(tool) if !is_local(tool, setup, &names) && is_used(tool) => Some(tool),
             _ => None,
         })
         .collect();
@@ -537,9 +540,9 @@ fn servers(setup: &AgentSetup<'_>) -> Result<McpServers, BackendError> {
 }
 
 /// Whether HoloDeck connects to a server for the Claude CLI, which does not know which server a tool is from if the names of
-/// two servers begin alike: it hides one of two tools with one name.
-pub(crate) fn has_own_client(server: &McpTool, occasion: Occasion, names: &ToolNames) -> bool {
-    server.needs_own_client(occasion) || names.shares_names(&server.name)
+/// two servers begin alike: it hides one of two tools with one name. The CLI gets no token of a login either.
+pub(crate) fn has_own_client(server: &McpTool, occasion: Occasion, names: &ToolNames, env: &Env) -> bool {
+    server.needs_own_client(occasion) || names.shares_names(&server.name) || has_login(server, env)
 }
 
 #[cfg(test)]
