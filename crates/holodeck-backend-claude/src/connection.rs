@@ -299,11 +299,13 @@ impl Connection {
                 .map(|(name, state, error)| FailedServer {
                     name: name.to_owned(),
                     reason: match (error, state.as_deref()) {
+                        (_, Some("needs-auth")) => {
+                            format!("it needs a login; type `holodeck mcp login {name}`")
+                        }
                         (Some(error), _) => error,
                         (None, None | Some("pending")) => {
                             format!("it was not ready after {} s", time_limit.as_secs_f64())
                         }
-                        (None, Some("needs-auth")) => "it requires a sign-in".to_owned(),
                         (None, Some(state)) => state.to_owned(),
                     },
                 });

@@ -4,6 +4,7 @@ mod answers;
 mod chat;
 mod ends;
 mod fixtures;
+mod logins;
 mod quality;
 mod recordings;
 mod routing;

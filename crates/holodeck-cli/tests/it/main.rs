@@ -52,6 +52,7 @@ mod judge_usage;
 mod judge_votes;
 mod judges;
 mod log_probs;
+mod logins;
 mod lookups;
 mod masked_recordings;
 mod matrix;

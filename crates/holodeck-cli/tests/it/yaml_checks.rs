@@ -49,27 +49,6 @@ fn metrics_that_accept_everything_are_reported() {
 }
 
 #[test]
-fn a_required_websocket_server_of_a_claude_agent_is_refused_by_name() {
-    let agent = |more: &str| {
-        Project::with(&format!(
-            "name: desk\nmodel: {{provider: anthropic, name: sonnet}}\ninstructions: {{inline: Be brief}}\n\
-             tools:\n  - {{type: mcp, name: prices, description: d, transport: websocket, url: \"wss://a.example\"{more}}}\n\
-             test_cases: [{{input: Hello}}]\n"
-        ))
-    };
-    let required = agent("");
-    required.run(&["validate"]).exits(0).says("`prices`");
-    let ran = required.run(&["test"]).exits(2).says("`prices`");
-    assert!(ran.all().contains("websocket"), "{}", ran.all());
-    let optional = agent(", required: false").run(&["validate"]).exits(0);
-    assert!(
-        optional.all().contains("MCP server `prices` is left out"),
-        "{}",
-        optional.all()
-    );
-}
-
-#[test]
 fn schemas_that_are_not_valid_are_errors_with_their_place() {
     for (more, place) in [
         ("response_format:\n  type: objekt\n", "agent.yaml:5:"),

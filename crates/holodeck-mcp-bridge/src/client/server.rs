@@ -61,9 +61,12 @@ struct Listed {
     info: ServerInfo,
 }
 
-/// The connection, and why there was no answer.
-struct Lost {
-    reason: String,
+/// Why there was no answer.
+enum NoAnswer {
+    /// The connection was lost.
+    Lost(String),
+    /// The server wants a login, and did nothing.
+    Refused(String),
 }
 
 impl AsRef<Self> for Server {
@@ -132,7 +135,8 @@ impl Server {
             .map_err(|error| self.redacted_error(&error))?;
         let lost = match self.answer(&connection, ask, arguments).await {
             Ok(output) => return Ok(output),
-            Err(lost) => self.words_of(&connection, lost).await,
+            Err(NoAnswer::Refused(reason)) => return Err(self.refusal(&reason)),
+            Err(NoAnswer::Lost(lost)) => self.words_of(&connection, lost).await,
         };
         if self.losses.fetch_add(1, Ordering::AcqRel) > 0 {
             self.forget(number).await;
@@ -161,7 +165,8 @@ impl Server {
         }
         match self.answer(&connection, ask, arguments).await {
             Ok(output) => Ok(output),
-            Err(lost) => {
+            Err(NoAnswer::Refused(reason)) => Err(self.refusal(&reason)),
+            Err(NoAnswer::Lost(lost)) => {
                 let lost = self.words_of(&connection, lost).await;
                 Err(format!("its MCP server `{}` was lost again: {lost}", self.name))
             }
@@ -173,7 +178,7 @@ impl Server {
         connection: &Connection,
         ask: &Ask,
         arguments: &JsonObject,
-    ) -> Result<ToolOutput, Lost> {
+    ) -> Result<ToolOutput, NoAnswer> {
         let answer = match ask {
             Ask::Tool { name, .. } => {
                 let params = CallToolRequestParams::new(name.clone()).with_arguments(arguments.clone());
@@ -196,13 +201,12 @@ impl Server {
             }
             Err(ServiceError::McpError(error)) => ToolOutput::error(error.message.into_owned()),
             Err(ServiceError::TransportClosed) => {
-                return Err(Lost {
-                    reason: "the connection was closed".to_owned(),
-                });
+                return Err(NoAnswer::Lost("the connection was closed".to_owned()));
             }
             Err(ServiceError::TransportSend(error)) => {
-                return Err(Lost {
-                    reason: words::of_transport(&error),
+                return Err(match words::of_login(&error) {
+                    Some(reason) => NoAnswer::Refused(reason),
+                    None => NoAnswer::Lost(words::of_transport(&error)),
                 });
             }
             Err(other) => ToolOutput::error(other.to_string()),
@@ -212,6 +216,14 @@ impl Server {
         // The model's next message must see the changes of this call.
         self.refresh_if_stale().await;
         Ok(output)
+    }
+
+    fn refusal(&self, reason: &str) -> String {
+        format!(
+            "its MCP server `{}` refused the call: {}",
+            self.name,
+            self.plan.redacted(reason)
+        )
     }
 
     /// An answer without the token of the login, which a careless server repeats.
@@ -361,9 +373,9 @@ impl Server {
         }
     }
 
-    async fn words_of(&self, connection: &Connection, lost: Lost) -> String {
+    async fn words_of(&self, connection: &Connection, lost: String) -> String {
         let words = connection.last_words().await;
-        self.plan.redacted(&words.unwrap_or(lost.reason))
+        self.plan.redacted(&words.unwrap_or(lost))
     }
 
     /// The error text without secrets.

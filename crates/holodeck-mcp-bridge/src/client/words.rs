@@ -20,6 +20,18 @@ pub(crate) fn of_handshake(error: &ClientInitializeError) -> String {
     }
 }
 
+/// Why the server refused a request, if it wants a login, or more than the login allows.
+pub(crate) fn of_login(error: &DynamicTransportError) -> Option<String> {
+    let error = match error.error.downcast_ref::<StreamableHttpError<CallError>>() {
+        Some(StreamableHttpError::Client(error)) => Some(error),
+        _ => error.error.downcast_ref::<CallError>(),
+    };
+    match error? {
+        CallError::Login(reason) => Some(reason.clone()),
+        CallError::Http(_) => None,
+    }
+}
+
 pub(crate) fn of_transport(error: &DynamicTransportError) -> String {
     match error.error.downcast_ref::<StreamableHttpError<CallError>>() {
         Some(StreamableHttpError::Client(error)) => error.to_string(),

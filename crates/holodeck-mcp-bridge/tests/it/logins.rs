@@ -716,7 +716,13 @@ async fn an_application_of_the_yaml_is_used_with_its_secret_and_registers_nothin
 async fn a_server_without_encryption_or_address_has_no_login() {
     let user = User::new();
     for (tool, expected) in [
-        (remote("http://tickets.example/mcp", ""), "is not encrypted"),
+        (
+            McpTool {
+                url: Some("http://tickets.example/mcp".to_owned()),
+                ..remote("https://x.test", "")
+            },
+            "is not encrypted",
+        ),
         (remote("ws://tickets.example/mcp", ""), "is not encrypted"),
         (tool("name: files\ncommand: cat"), "transport `stdio`"),
     ] {

@@ -17,3 +17,4 @@ mod logins;
 mod remote;
 mod schemas;
 mod setup;
+mod websocket;

@@ -466,10 +466,26 @@ pub(super) fn check_mcp(rules: &mut Rules<'_>, tool: &View) {
         }
         None => {}
     }
+    check_oauth(rules, tool, transport);
     rules.check_file(tool, "env_file", Diagnostic::warning);
     let encoding = rules.text(tool, "encoding").map(str::to_ascii_lowercase);
     if !matches!(encoding.as_deref(), None | Some("utf-8" | "utf8")) {
         rules.warn_no_effect(tool, "encoding", "messages of MCP servers are UTF-8");
+    }
+}
+
+fn check_oauth(rules: &mut Rules<'_>, tool: &View, transport: Option<&str>) {
+    if transport == Some("stdio") {
+        rules.warn_no_effect(tool, "oauth", "only servers with a `url` have logins");
+    }
+    if let Some(oauth) = rules.child(tool, "oauth")
+        && !rules.has(&oauth, "client_id")
+    {
+        rules.warn_no_effect(
+            &oauth,
+            "client_secret",
+            "it is the secret of `client_id`, which is absent",
+        );
     }
 }
 
@@ -486,12 +502,24 @@ fn check_url(rules: &mut Rules<'_>, tool: &View) {
         Some(v6) => v6.split(']').next().unwrap_or_default(),
         None => host_and_port.split(':').next().unwrap_or_default(),
     };
+    let is_here = matches!(host, "localhost" | "127.0.0.1" | "::1");
     let allowed = match scheme {
         "https" | "wss" | "ws" => true,
-        "http" => matches!(host, "localhost" | "127.0.0.1" | "::1"),
+        "http" => is_here,
         _ => false,
     };
     if allowed && !host.is_empty() {
+        if scheme == "ws" && !is_here {
+            let message = format!(
+                "`url`{} is not encrypted: headers and messages can be read on their way",
+                rules.owner_suffix(tool)
+            );
+            let diagnostic = Diagnostic::warning(Code::BadFormat, message)
+                .about(tool.path.pointer(Some("url")))
+                .with_help("write `wss://` if the server has it; a login is never sent over `ws://` to another machine");
+            let place = rules.value_place(tool, "url");
+            rules.add(place, diagnostic);
+        }
         return;
     }
     let message = format!(
