@@ -144,7 +144,7 @@ fn a_command_without_a_login_ends_with_3_names_the_command_and_asks_nobody() {
     for (args, command) in [
         (&["test"][..], "type `holodeck mcp login tickets`"),
         (&["run", "Hello"], "type `holodeck mcp login tickets`"),
-        (&["chat", "-m", "Hello"], "type `holodeck mcp login tickets`"),
+        (&["chat"], "type `holodeck mcp login tickets`"),
         (&["serve", "--port", "0"], "type `holodeck mcp login tickets`"),
         (
             &["test", "desk/agent two.yaml"],

@@ -59,7 +59,7 @@ fn check_keywords(schema: &Value) {
     }
     if let Some(format) = map.get("format").and_then(Value::as_str) {
         assert!(
-            ["uint32", "uint64", "int64", "double"].contains(&format),
+            ["uint16", "uint32", "uint64", "int64", "double"].contains(&format),
             "{format}"
         );
     }

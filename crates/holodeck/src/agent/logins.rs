@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use holodeck_mcp_bridge::Logins;
-use holodeck_model::{Env, McpTool, McpTransport, shell_word};
+use holodeck_model::{Env, McpTool, McpTransport, shell_word, shown_path};
 
 /// The logins of the user; `None` without a home directory.
 pub fn logins(env: &Env) -> Option<Logins> {
@@ -22,6 +22,7 @@ pub(crate) fn has_login(server: &McpTool, env: &Env) -> bool {
 
 /// The arguments of `holodeck mcp login NAME` that name an agent.
 pub(crate) fn login_arguments(agent: &Path) -> String {
+    let agent = shown_path(agent);
     if agent == Path::new("agent.yaml") {
         String::new()
     } else {

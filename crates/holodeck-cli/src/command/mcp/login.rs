@@ -140,7 +140,8 @@ fn show(news: &LoginNews, args: &LoginArgs, env: &Env, terminal: &mut Terminal) 
                 "to log in to `{}` at {issuer}, {how} this page on this machine (Ctrl-C ends the login):\n",
                 args.name
             ));
-            terminal.write_data(&format!("{}\n", sanitize(url)))?;
+            // Its challenge and its state look like secrets and are none; with a mask the page would be another one.
+            terminal.write_raw(&format!("{}\n", sanitize(url)))?;
         }
         LoginNews::ForeignAnswer => terminal.write_message(
             "warning: an answer with the state of another login was ignored; still waiting for the right one\n",
