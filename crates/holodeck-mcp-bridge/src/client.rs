@@ -23,8 +23,6 @@ mod words;
 use error::ConnectError;
 use options::ServerInfo;
 
-pub(crate) use plan::SHORTEST_SECRET;
-
 pub use connect::{Connected, McpServer};
 pub use holodeck_backend_api::{Elicitation, ElicitationAnswer, ElicitationHost};
 pub use hosts::{SampledMessage, SamplingAnswer, SamplingHost, SamplingRequest};

@@ -4,23 +4,27 @@
 //! A token goes only to the server that it was issued for. No login begins by itself: a run without one says which command
 //! to type.
 
+mod address;
 mod callback;
 mod error;
 mod exchange;
 mod flow;
+mod issuer;
 mod logout;
 mod metadata;
+mod news;
 mod renewal;
 mod saved;
 mod store;
 mod tokens;
 
 pub use error::LoginError;
-pub use flow::{LoginNews, LoginRequest, log_in};
+pub use flow::{LoginRequest, log_in};
 pub use logout::{LoggedOut, log_out};
+pub use news::LoginNews;
 pub use store::{LoggedIn, Logins};
 
+pub(crate) use address::server_url;
 pub(crate) use error::foreign;
 pub(crate) use flow::http_client;
-pub(crate) use store::server_url;
-pub(crate) use tokens::{Tokens, origin_is_safe};
+pub(crate) use tokens::{SHORTEST_SECRET, Tokens};

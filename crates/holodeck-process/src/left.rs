@@ -8,7 +8,7 @@ use crate::child::{find, spawn_error};
 use crate::{ProcessError, ProcessSpec};
 
 /// Starts a program without its streams, in a group of its own, and leaves it alone: it is not ended with this one. Only for what
-/// a person asked for and goes on using, such as a browser. Of the spec only program, arguments, variables and folder apply.
+/// a person asked for and continues to use, such as a browser. Of the spec only program, arguments, variables and folder apply.
 pub fn start_and_leave(spec: &ProcessSpec) -> Result<(), ProcessError> {
     let program = find(spec)?;
     #[expect(

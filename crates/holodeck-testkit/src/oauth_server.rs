@@ -298,7 +298,7 @@ fn token(request: &ReceivedRequest, options: &OauthOptions, state: &mut State) -
         }
         "refresh_token" => {
             if state.refresh_token.as_deref() != Some(field("refresh_token").as_str()) {
-                // Somebody has a copy: nothing of this login is valid any more.
+                // Another process has a copy: nothing of this login is valid any more.
                 (state.access_token, state.refresh_token) = (Some("ended".to_owned()), None);
                 return refuse("invalid_grant", "this refresh token was used before or has ended");
             }
@@ -382,7 +382,7 @@ fn resource(request: &ReceivedRequest, options: &OauthOptions, issuer: &str, sta
     document(&json!({ "jsonrpc": "2.0", "id": request.body["id"], "result": result }))
 }
 
-/// What a browser gets at an `http` address: the status, the address of a redirect, and the page.
+/// The answer to a browser at an `http` address: the status, the address of a redirect, and the page.
 #[expect(clippy::expect_used, reason = "without an answer there is no test")]
 pub fn browse(url: &str) -> (u16, Option<String>, String) {
     let url = Url::parse(url).expect("an address");

@@ -42,7 +42,8 @@ pub use holodeck_documents as documents;
 pub use holodeck_events as events;
 pub use holodeck_events::EXECUTION_FIELD;
 pub use holodeck_mcp_bridge::{
-    LoginError, LoginNews, LoginRequest, Registry, RegistryError, RegistryServer, Unusable, log_in, log_out,
+    LoggedIn, LoggedOut, LoginError, LoginNews, LoginRequest, Registry, RegistryError, RegistryServer,
+    Unusable, log_in, log_out,
 };
 pub use holodeck_model as model;
 pub use holodeck_orchestrator as orchestrator;

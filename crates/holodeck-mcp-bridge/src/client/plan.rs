@@ -11,13 +11,10 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::client::{ConnectError, McpOptions};
 use crate::launch;
-use crate::login::{Tokens, http_client, server_url};
+use crate::login::{SHORTEST_SECRET, Tokens, http_client, server_url};
 
 /// In addition to [`BASE_VARIABLES`]: user, shell and terminal, as the protocol's SDKs pass them.
 const USER_VARIABLES: &[&str] = &["LOGNAME", "SHELL", "TERM", "USER"];
-
-/// Shorter values are ordinary words that may occur anywhere.
-pub(crate) const SHORTEST_SECRET: usize = 8;
 
 pub(crate) struct Plan {
     pub(crate) reach: Reach,
@@ -67,7 +64,7 @@ pub(crate) enum Login {
     Own,
     /// From a login of the user.
     Tokens(Arc<Tokens>),
-    /// Nobody has logged in. The command that does it.
+    /// There is none yet. The command that logs in.
     Missing(String),
 }
 

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use url::form_urlencoded;
 
 use crate::login::error::foreign;
-use crate::login::flow::{Listening, LoginNews};
+use crate::login::news::{Listening, LoginNews};
 
 const PATH: &str = "/callback";
 

@@ -1,11 +1,10 @@
 //! Why a login failed or is missing. No text contains a token, a code or a secret.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use holodeck_http::HttpUrl;
 use holodeck_model::printable;
-
-use crate::login::store::StoreError;
 
 /// The longest text of a foreign server in an error.
 const LONGEST: usize = 400;
@@ -89,7 +88,7 @@ pub enum LoginError {
     /// The tokens can't be kept or read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The server needs a login that nobody did, or that is no longer valid.
+    /// The server needs a login, and there is none or it is no longer valid.
     #[error("{reason}; type `{command}`")]
     Needed {
         /// Why.
@@ -97,6 +96,23 @@ pub enum LoginError {
         /// The command to type.
         command: String,
     },
+}
+
+/// Why logins can't be read or written.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the login in `{}` can't be used: {reason}", path.display())]
+pub struct StoreError {
+    path: PathBuf,
+    reason: String,
+}
+
+impl StoreError {
+    pub(crate) fn new(path: &Path, reason: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            reason: reason.into(),
+        }
+    }
 }
 
 /// A foreign text on one line, without control characters and of bounded length.

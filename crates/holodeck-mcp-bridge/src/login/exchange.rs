@@ -11,7 +11,7 @@ use secrecy::SecretString;
 use serde_json::Value;
 use url::form_urlencoded;
 
-use crate::login::origin_is_safe;
+use crate::login::address::origin_is_safe;
 
 /// How long a request may take.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -13,13 +13,15 @@ use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 use url::Url;
 
+use crate::login::address::{origin_is_safe, server_url};
 use crate::login::callback::{Listener, Redirect};
-use crate::login::error::foreign;
+use crate::login::error::{LoginError, foreign};
 use crate::login::exchange::Exchanger;
-use crate::login::metadata::{Issuer, find};
+use crate::login::issuer::Issuer;
+use crate::login::metadata::find;
+use crate::login::news::{Listening, LoginNews};
 use crate::login::saved::{Saved, now};
-use crate::login::store::{LoggedIn, Logins, server_url};
-use crate::login::{LoginError, origin_is_safe};
+use crate::login::store::{LoggedIn, Logins};
 
 /// The name under which HoloDeck registers itself.
 const APPLICATION: &str = "HoloDeck";
@@ -40,27 +42,6 @@ pub struct LoginRequest<'a> {
     /// How long to wait for the browser; ten minutes if absent.
     pub patience: Option<Duration>,
 }
-
-/// What happens during a login, for the person.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LoginNews {
-    /// A page to open.
-    Open {
-        /// The page. It contains the challenge and the state of this login, and no secret.
-        url: String,
-        /// The authorization server.
-        issuer: String,
-    },
-    /// An answer of another login came, or of none: it was ignored.
-    ForeignAnswer,
-    /// An answer that cannot be read came: it was ignored.
-    MalformedAnswer(&'static str),
-    /// A second answer came: it was ignored.
-    SecondAnswer,
-}
-
-/// Receives the news of a login.
-pub(crate) type Listening<'a> = &'a (dyn Fn(LoginNews) + Send + Sync);
 
 /// Logs in to a server and keeps the tokens. Dropping the future ends the login.
 pub fn log_in<'a>(

@@ -9,10 +9,11 @@ use holodeck_http::{Headers, HttpError, HttpUrl, Verb};
 use holodeck_model::{Env, McpTool};
 use url::form_urlencoded;
 
-use crate::login::error::foreign;
+use crate::login::address::origin_is_safe;
+use crate::login::error::{LoginError, foreign};
 use crate::login::flow::{http_client, url_of};
 use crate::login::saved::Saved;
-use crate::login::{LoginError, Logins, origin_is_safe};
+use crate::login::store::Logins;
 
 /// How long the authorization server may take.
 const LIMIT: Duration = Duration::from_secs(15);

@@ -6,24 +6,12 @@ use rmcp::transport::auth::{
 };
 use serde_json::{Value, json};
 
-use crate::login::error::foreign;
+use crate::login::address::origin_is_safe;
+use crate::login::error::{LoginError, foreign};
 use crate::login::exchange::Exchanger;
-use crate::login::{LoginError, origin_is_safe};
+use crate::login::issuer::Issuer;
 
 const S256: &str = "S256";
-
-/// An authorization server whose metadata passed every check.
-#[derive(Clone, Debug)]
-pub(crate) struct Issuer {
-    /// Its identifier, equal to the address that its metadata was fetched for.
-    pub(crate) id: String,
-    pub(crate) authorization_endpoint: String,
-    pub(crate) token_endpoint: String,
-    pub(crate) registers: bool,
-    pub(crate) revocation_endpoint: Option<String>,
-    /// How an application with a secret shows it at the token endpoint.
-    pub(crate) auth_methods: Vec<String>,
-}
 
 /// Finds the authorization server and gives its metadata to `manager`.
 pub(crate) async fn find(
@@ -107,7 +95,7 @@ fn check(metadata: &AuthorizationMetadata, server: &HttpUrl) -> Result<Issuer, L
     })
 }
 
-/// The metadata of an earlier login, with which its tokens are renewed: nothing is discovered anew.
+/// The metadata of an earlier login, with which its tokens are renewed: nothing is discovered again.
 pub(crate) fn of_saved(issuer: &Issuer) -> Option<AuthorizationMetadata> {
     serde_json::from_value(json!({
         "issuer": issuer.id,

@@ -1,4 +1,4 @@
-//! A login as it is kept in a file.
+//! The tokens of a login with all that renews them, as they are kept in a file. Shows no secret.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use rmcp::transport::auth::OAuthTokenResponse;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
-use crate::login::metadata::Issuer;
+use crate::login::issuer::Issuer;
 
 /// A token that ends sooner is renewed before it is used.
 const MARGIN: Duration = Duration::from_secs(30);

@@ -13,6 +13,8 @@ use secrecy::SecretString;
 use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, sleep};
 
+use crate::login::address::server_url;
+use crate::login::error::StoreError;
 use crate::login::saved::Saved;
 
 /// The largest file that is read.
@@ -45,14 +47,6 @@ pub struct LoggedIn {
     pub renews: bool,
     /// The file with the tokens.
     pub path: PathBuf,
-}
-
-/// Why logins can't be read or written.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("the login in `{}` can't be used: {reason}", path.display())]
-pub struct StoreError {
-    path: PathBuf,
-    reason: String,
 }
 
 /// Held while the login of a server is renewed or written.
@@ -254,22 +248,8 @@ impl Logins {
     }
 }
 
-/// The address of a server that has logins: without fragment, and with the scheme of HTTP also for a WebSocket.
-pub(crate) fn server_url(url: &str) -> Result<HttpUrl, holodeck_http::InvalidUrl> {
-    let url = url.trim();
-    let http = match url.split_once("://") {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ws") => format!("http://{rest}"),
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("wss") => format!("https://{rest}"),
-        _ => url.to_owned(),
-    };
-    HttpUrl::parse(http.split('#').next().unwrap_or_default())
-}
-
 fn error_at(path: &Path, reason: impl Into<String>) -> StoreError {
-    StoreError {
-        path: path.to_owned(),
-        reason: reason.into(),
-    }
+    StoreError::new(path, reason)
 }
 
 fn check_mode(path: &Path, mode: u32) -> Result<(), StoreError> {

@@ -5,10 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use holodeck_http::{HttpClient, HttpUrl};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::client::SHORTEST_SECRET;
+use crate::login::address::origin_is_safe;
+use crate::login::error::LoginError;
 use crate::login::renewal::{NotRenewed, renew};
 use crate::login::saved::{Freshness, Saved};
-use crate::login::{LoginError, Logins};
+use crate::login::store::Logins;
+
+/// Shorter values are ordinary words that may occur anywhere.
+pub(crate) const SHORTEST_SECRET: usize = 8;
 
 /// The token of one server.
 pub(crate) struct Tokens(Arc<Inner>);
@@ -36,7 +40,7 @@ impl Tokens {
         }))
     }
 
-    /// The token for a request to `target`; `None` if nobody is logged in.
+    /// The token for a request to `target`; `None` if there is no login.
     pub(crate) async fn bearer(&self, target: &HttpUrl) -> Result<Option<SecretString>, LoginError> {
         if target.origin().exposed() != self.0.server.origin().exposed() {
             return Ok(None);
@@ -148,14 +152,5 @@ impl Inner {
             reason: reason.into(),
             command: self.command.clone(),
         }
-    }
-}
-
-/// Whether tokens may be sent to an address: over TLS, or to this machine if the server itself is on it.
-pub(crate) fn origin_is_safe(url: &HttpUrl, server: &HttpUrl) -> bool {
-    if url.is_loopback() {
-        server.is_loopback()
-    } else {
-        url.is_https()
     }
 }

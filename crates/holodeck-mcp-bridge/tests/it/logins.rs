@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::setup::{call, connect, env, options, text, tool, try_connect};
 
-/// What a person does with the page of the authorization server.
+/// A person's use of the page of the authorization server.
 type Person = Box<dyn Fn(&str) + Send + Sync>;
 
 /// The user's folder, and all that was said during logins.

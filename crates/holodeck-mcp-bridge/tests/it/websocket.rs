@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::http::HeaderValue;
 
 use crate::setup::{call, connect, names, options, text, tool, try_connect, until};
 
-/// What a server does with a message: the frames of its answer; `None` ends the connection.
+/// The answer of a server to a message: the frames of its answer; `None` ends the connection.
 type Answer = fn(&Value) -> Option<Vec<Message>>;
 
 /// A server on loopback, with the headers of the requests that opened connections, and the methods it was asked for.

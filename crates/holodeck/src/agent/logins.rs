@@ -11,7 +11,7 @@ pub fn logins(env: &Env) -> Option<Logins> {
         .map(|folder| Logins::new(folder.join("mcp-logins")))
 }
 
-/// Whether HoloDeck has a login to a server, whose token nobody else gets.
+/// Whether HoloDeck has a login to a server, whose token no other client gets.
 pub(crate) fn has_login(server: &McpTool, env: &Env) -> bool {
     let url = server
         .url

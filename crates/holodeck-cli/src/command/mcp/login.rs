@@ -3,7 +3,7 @@
 use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
 use holodeck::{
-    LoginError, LoginNews, LoginRequest, log_in, log_out, logins,
+    LoggedIn, LoggedOut, LoginError, LoginNews, LoginRequest, log_in, log_out, logins,
     model::{Env, McpTool, ToolConfig, closest, env},
     processes::{BASE_VARIABLES, ChildEnv, ProcessSpec, start_and_leave, which},
     runs::ExitCode,
@@ -86,6 +86,14 @@ pub(super) fn login(args: &LoginArgs, terminal: &mut Terminal) -> Result<ExitCod
     while let Ok(news) = news.try_recv() {
         show(&news, args, &env, terminal)?;
     }
+    terminal.write_message(&logged_in(&args.name, &done));
+    if terminal.verbosity() > Verbosity::Normal {
+        terminal.write_message(&format!("the token is in {}\n", done.path.display()));
+    }
+    Ok(ExitCode::Passed)
+}
+
+fn logged_in(name: &str, done: &LoggedIn) -> String {
     let scopes = match done.scopes.as_slice() {
         [] => String::new(),
         scopes => format!(", for {}", sanitize(&scopes.join(" "))),
@@ -95,15 +103,10 @@ pub(super) fn login(args: &LoginArgs, terminal: &mut Terminal) -> Result<ExitCod
         (false, Some(_)) => "; it is not renewed when it ends, so log in again then",
         (false, None) => "",
     };
-    terminal.write_message(&format!(
-        "logged in to `{}` at {}{scopes}{end}\n",
-        args.name,
+    format!(
+        "logged in to `{name}` at {}{scopes}{end}\n",
         sanitize(&done.issuer)
-    ));
-    if terminal.verbosity() > Verbosity::Normal {
-        terminal.write_message(&format!("the token is in {}\n", done.path.display()));
-    }
-    Ok(ExitCode::Passed)
+    )
 }
 
 pub(super) fn logout(args: &LogoutArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
@@ -116,18 +119,22 @@ pub(super) fn logout(args: &LogoutArgs, terminal: &mut Terminal) -> Result<ExitC
         terminal.write_message(&format!("there is no login to `{}`\n", args.name));
         return Ok(ExitCode::Passed);
     };
-    terminal.write_message(&format!("logged out of `{}`\n", args.name));
-    if let Some(reason) = done.not_revoked {
-        let issuer = done
-            .issuer
-            .as_deref()
-            .map_or_else(String::new, |issuer| format!(" at {}", sanitize(issuer)));
-        terminal.write_message(&format!(
-            "note: the token was removed here, but may still be valid{issuer}: {}\n",
-            sanitize(&reason)
-        ));
-    }
+    terminal.write_message(&logged_out(&args.name, &done));
     Ok(ExitCode::Passed)
+}
+
+fn logged_out(name: &str, done: &LoggedOut) -> String {
+    let Some(reason) = &done.not_revoked else {
+        return format!("logged out of `{name}`\n");
+    };
+    let issuer = match &done.issuer {
+        Some(issuer) => format!(" at {}", sanitize(issuer)),
+        None => String::new(),
+    };
+    format!(
+        "logged out of `{name}`\nnote: the token was removed here, but may still be valid{issuer}: {}\n",
+        sanitize(reason)
+    )
 }
 
 fn show(news: &LoginNews, args: &LoginArgs, env: &Env, terminal: &mut Terminal) -> Result<(), Failure> {
