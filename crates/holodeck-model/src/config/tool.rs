@@ -19,10 +19,6 @@ use crate::value::{
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(tag = "type")]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an agent has only a few; a box would complicate every use"
-)]
 pub enum ToolConfig {
     /// Searches files or records by meaning.
     Vectorstore(VectorstoreTool),
