@@ -51,8 +51,17 @@ pub enum BackendEvent {
     },
     /// A tool call has a result.
     ToolResult(ToolResult),
-    /// Tokens of one model call; consumers add them up.
+    /// Tokens of the model message that [`TurnEnd`](BackendEvent::TurnEnd) completes; consumers add them up.
     Usage(TokenUsage),
+    /// Tokens that no message of this turn's agent reports: of sub-agents, and of calls that the service makes itself.
+    /// They count in the turn; consumers add them up.
+    OtherUsage {
+        /// The model that used them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// The tokens.
+        usage: TokenUsage,
+    },
     /// The cost of model calls in US dollars, as the backend's service reports it; consumers add it up.
     Cost {
         /// The cost since the last report.
@@ -223,6 +232,10 @@ mod tests {
                 details: crate::CallDetails::default(),
             }),
             BackendEvent::Usage(TokenUsage::new(3, 2)),
+            BackendEvent::OtherUsage {
+                model: Some("helper".to_owned()),
+                usage: TokenUsage::new(5, 1),
+            },
             BackendEvent::TurnEnd {
                 stop_reason: StopReason::MaxTokens,
                 message_id: Some("m1".to_owned()),

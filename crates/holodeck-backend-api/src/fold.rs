@@ -43,7 +43,7 @@ impl ResultFold {
                 });
             }
             BackendEvent::ToolResult(result) => self.result.tool_results.push(result.clone()),
-            BackendEvent::Usage(usage) => self.add_usage(usage),
+            BackendEvent::Usage(usage) | BackendEvent::OtherUsage { usage, .. } => self.add_usage(usage),
             BackendEvent::Cost { usd } => *self.result.cost_usd.get_or_insert(0.0) += usd,
             BackendEvent::TurnEnd {
                 stop_reason, model, ..

@@ -26,7 +26,7 @@ use crate::{
     host::{Caller, Host},
     incoming::Incoming,
     subagents::definitions,
-    wire::Frame,
+    wire::{Frame, Spending},
 };
 
 mod clearing;
@@ -56,6 +56,8 @@ pub(crate) struct Connection {
     session: Option<String>,
     /// How the model reasons, as it was set last.
     thinking: Option<Thinking>,
+    /// What its models used so far; `None` if that is not known.
+    spent: Option<Spending>,
     has_exited: bool,
     is_cleared: bool,
     clear: Duration,
@@ -136,6 +138,8 @@ impl Connection {
             caller,
             session: Some(start.session().to_owned()),
             thinking: options.thinking,
+            // Some versions add what the conversation used before.
+            spent: matches!(start, ConversationStart::New { .. }).then(Spending::default),
             has_exited: false,
             is_cleared: false,
             clear: options.limits.clear,
@@ -334,6 +338,16 @@ impl Connection {
         } else {
             format!("{exit}: {}", last.join("; "))
         }
+    }
+
+    /// What its models used so far; `None` if that is not known.
+    pub(crate) fn spent(&self) -> Option<Spending> {
+        self.spent.clone()
+    }
+
+    /// Sets what its models used so far.
+    pub(crate) fn set_spent(&mut self, spent: Option<&Spending>) {
+        self.spent = spent.cloned();
     }
 
     pub(crate) fn is_cleared(&self) -> bool {

@@ -3,16 +3,20 @@
 mod ending;
 mod message;
 mod scope;
+mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holodeck_backend_api::{BackendError, BackendEvent, Outcome, StopReason, TokenUsage, ToolNames};
+use holodeck_backend_api::{BackendError, BackendEvent, Outcome, StopReason, ToolNames};
 use serde_json::Value;
 
-use self::scope::{Scope, VisibleTools};
+use self::{
+    scope::{Scope, VisibleTools},
+    tokens::TurnTokens,
+};
 use crate::wire::{
-    ApiRetry, AssistantFrame, Block, Frame, Init, ResultFrame, StreamEvent, StreamFrame, TaskChange,
-    UserFrame,
+    ApiRetry, AssistantFrame, Block, Compaction, Frame, Init, ResultFrame, Spending, StreamEvent, StreamFrame,
+    TaskChange, UserFrame,
 };
 
 /// The CLI's text for an empty answer.
@@ -48,7 +52,7 @@ pub(crate) enum Ending {
 /// Translates the frames of one conversation.
 ///
 /// Tokens: each message of the main agent is counted once, when it is complete, with the usage from its stream. At the
-/// end, the difference to the total in the [`ResultFrame`] is added, which covers all models and subagents.
+/// end, what else each model used is emitted from the totals in the [`ResultFrame`].
 #[derive(Debug)]
 pub(crate) struct Translator {
     options: TranslateOptions,
@@ -60,10 +64,11 @@ pub(crate) struct Translator {
     background: BTreeSet<String>,
     /// The conversation of the last `SessionStarted` event.
     session_id: Option<String>,
-    /// The usage that was emitted in this turn.
-    counted: TokenUsage,
-    /// The usage of nested agents in this turn.
-    counted_nested: TokenUsage,
+    /// The model of the main agent.
+    model: Option<String>,
+    tokens: TurnTokens,
+    /// What the process had used before this turn; `None` if that is not known, as after it continued a conversation.
+    spent: Option<Spending>,
     was_interrupted: bool,
     /// The error that the CLI reported instead of an answer.
     error_frame: Option<AssistantFrame>,
@@ -82,13 +87,25 @@ impl Translator {
             nested: BTreeMap::new(),
             background: BTreeSet::new(),
             session_id: None,
-            counted: TokenUsage::default(),
-            counted_nested: TokenUsage::default(),
+            model: None,
+            tokens: TurnTokens::default(),
+            spent: Some(Spending::default()),
             was_interrupted: false,
             error_frame: None,
             messages: BTreeSet::new(),
             earlier_messages: BTreeSet::new(),
         }
+    }
+
+    /// Sets what the process used before; `None` if that is not known.
+    pub(crate) fn with_spent(mut self, spent: Option<Spending>) -> Self {
+        self.spent = spent;
+        self
+    }
+
+    /// What the process has used so far.
+    pub(crate) fn spent(&self) -> Option<&Spending> {
+        self.spent.as_ref()
     }
 
     /// Translates one frame. Returns `Some` at the end of the turn: at its `result` or earlier.
@@ -97,6 +114,7 @@ impl Translator {
             Frame::Init(init) => self.init(init, emit),
             Frame::ApiRetry(retry) => return self.retry(retry, emit),
             Frame::ModelFallback { from, to, .. } => emit(fallback(from.as_deref(), to.as_deref())),
+            Frame::Compaction(compaction) => emit(compaction_notice(compaction)),
             Frame::Task(change) => self.task(change, emit),
             Frame::StreamEvent(StreamFrame { parent, event }) => {
                 if let (
@@ -142,6 +160,9 @@ impl Translator {
 
     fn init(&mut self, init: &Init, emit: &mut dyn FnMut(BackendEvent)) {
         self.tools.offer(&init.tools);
+        if init.model.is_some() {
+            self.model.clone_from(&init.model);
+        }
         let Some(session_id) = &init.session_id else {
             return;
         };
@@ -233,12 +254,7 @@ impl Translator {
             self.close_nested(emit);
         }
         self.with_scope(None, emit, |scope, _, emit| scope.close(emit));
-        if let Some(missing) = ending::uncounted(result, self.counted, self.counted_nested) {
-            emit(BackendEvent::Usage(missing));
-        }
-        if let Some(usd) = result.all_cost_usd {
-            emit(BackendEvent::Cost { usd });
-        }
+        self.count_rest(result, emit);
         let state = ending::TurnState {
             structured: self.options.structured,
             was_interrupted: self.was_interrupted,
@@ -257,10 +273,29 @@ impl Translator {
         ending
     }
 
+    /// Emits the tokens that no message reported, and the cost.
+    fn count_rest(&mut self, result: &ResultFrame, emit: &mut dyn FnMut(BackendEvent)) {
+        let spent = match (&result.since_last, &result.in_process, &self.spent) {
+            (Some(spent), ..) => Some(spent.clone()),
+            (None, Some(now), Some(before)) => Some(now.since(before)),
+            _ => None,
+        };
+        let tokens = std::mem::take(&mut self.tokens);
+        for (model, usage) in tokens.rest(result, spent.as_ref(), self.model.as_deref()) {
+            emit(BackendEvent::OtherUsage { model, usage });
+        }
+        // An older CLI may not know the price of a model. Only of several models there is no other price.
+        let priced = result.since_last.as_ref();
+        let priced = priced.or_else(|| spent.as_ref().filter(|spent| spent.0.len() > 1));
+        if let Some(usd) = priced.and_then(Spending::cost_usd) {
+            emit(BackendEvent::Cost { usd });
+        }
+        self.spent = result.in_process.clone();
+    }
+
     fn begin_turn(&mut self) {
         self.main = Scope::default();
-        self.counted = TokenUsage::default();
-        self.counted_nested = TokenUsage::default();
+        self.tokens = TurnTokens::default();
         self.was_interrupted = false;
         self.error_frame = None;
         self.earlier_messages.append(&mut self.messages);
@@ -274,8 +309,8 @@ impl Translator {
 
     fn close_nested_of(&mut self, call_id: &str, emit: &mut dyn FnMut(BackendEvent)) {
         if let Some(mut scope) = self.nested.remove(call_id) {
-            let counted = &mut self.counted_nested;
-            scope.close(&mut |event| emit(nested(call_id, count(event, counted))));
+            let counted = &mut self.tokens.nested;
+            scope.close(&mut |event| emit_nested(call_id, event, counted, emit));
         }
     }
 
@@ -287,33 +322,55 @@ impl Translator {
         act: impl FnOnce(&mut Scope, &VisibleTools, &mut dyn FnMut(BackendEvent)),
     ) {
         if let Some(parent) = parent {
-            let counted = &mut self.counted_nested;
+            let counted = &mut self.tokens.nested;
             let scope = self.nested.entry(parent.to_owned()).or_default();
             act(scope, &self.tools, &mut |event| {
-                emit(nested(parent, count(event, counted)));
+                emit_nested(parent, event, counted, emit);
             });
         } else {
-            let counted = &mut self.counted;
+            let counted = &mut self.tokens.main;
             act(&mut self.main, &self.tools, &mut |event| {
-                emit(count(event, counted));
+                counted.observe(&event);
+                emit(event);
             });
         }
     }
 }
 
-/// Adds the tokens of an event to a sum.
-fn count(event: BackendEvent, sum: &mut TokenUsage) -> BackendEvent {
-    if let BackendEvent::Usage(usage) = &event {
-        *sum += *usage;
+/// Emits an event of a nested agent. Its tokens are counted with those of the turn.
+fn emit_nested(
+    parent: &str,
+    event: BackendEvent,
+    counted: &mut tokens::Counted,
+    emit: &mut dyn FnMut(BackendEvent),
+) {
+    counted.observe(&event);
+    if matches!(event, BackendEvent::Usage(_)) {
+        return;
     }
-    event
-}
-
-fn nested(parent: &str, event: BackendEvent) -> BackendEvent {
-    BackendEvent::Nested {
+    emit(BackendEvent::Nested {
         parent_call_id: parent.to_owned(),
         event: Box::new(event),
-    }
+    });
+}
+
+/// What became of the conversation, for people: the model no longer knows all of it.
+fn compaction_notice(compaction: &Compaction) -> BackendEvent {
+    let message = match compaction {
+        Compaction::Done { before, after } => {
+            let size = match (before, after) {
+                (Some(before), Some(after)) => format!(" ({before} tokens became {after})"),
+                (Some(before), None) => format!(" ({before} tokens)"),
+                (None, _) => String::new(),
+            };
+            format!("the conversation filled the model's context, and the CLI put a summary in its place{size}")
+        }
+        Compaction::Failed { result, error } => {
+            let why = error.as_deref().unwrap_or(result);
+            format!("the conversation fills the model's context, and the CLI could not put a summary in its place: {why}")
+        }
+    };
+    BackendEvent::Notice { message }
 }
 
 fn fallback(from: Option<&str>, to: Option<&str>) -> BackendEvent {

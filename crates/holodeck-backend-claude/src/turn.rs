@@ -20,7 +20,7 @@ use crate::{
     incoming::Incoming,
     stored::Position,
     translate::{Ending, TranslateOptions, Translator},
-    wire::{self, Delivery, Frame},
+    wire::{self, Delivery, Frame, Spending},
 };
 
 /// An item of a turn's stream.
@@ -59,7 +59,7 @@ pub(crate) fn run<'a>(
     on_cancel: OnCancel,
 ) -> impl Stream<Item = Result<Step, BackendError>> + Send + 'a {
     stream! {
-        let mut turn = Turn::new(core);
+        let mut turn = Turn::new(core, connection.spent());
         while let Some(leftover) = connection.try_next() {
             if let Incoming::Broken(error) = leftover {
                 yield Err(BackendError::protocol(error.to_string()));
@@ -100,6 +100,7 @@ pub(crate) fn run<'a>(
             match end {
                 None => {}
                 Some(Ok(end)) => {
+                    connection.set_spent(turn.translator.spent());
                     yield Ok(Step::Done(Box::new(turn.finish(end))));
                     return;
                 }
@@ -150,7 +151,7 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    fn new(core: &'a Core) -> Self {
+    fn new(core: &'a Core, spent: Option<Spending>) -> Self {
         let events: Vec<_> = core
             .take_notices()
             .into_iter()
@@ -160,7 +161,8 @@ impl<'a> Turn<'a> {
             translator: Translator::new(TranslateOptions {
                 structured: core.is_structured(),
                 names: core.options.names.clone(),
-            }),
+            })
+            .with_spent(spent),
             fold: ResultFold::new(),
             position: Position::default(),
             is_started: false,
@@ -190,6 +192,7 @@ impl<'a> Turn<'a> {
             }
         };
         timeout(ACKNOWLEDGE_TIMEOUT, ended).await.ok().flatten()?;
+        connection.set_spent(self.translator.spent());
         let is_known = !self.position.session.is_empty() && self.position.message.is_some();
         is_known.then_some(self.position)
     }

@@ -17,10 +17,10 @@ use self::fields::Fields as _;
 pub(crate) use self::{
     block::{AssistantFrame, Block, UserFrame},
     control::{CanUseTool, ControlError, HostRequest},
-    outcome::{ResultFrame, WireUsage},
+    outcome::{ResultFrame, Spending, WireUsage},
     outgoing::{Delivery, control_error, control_request, control_success, user_message},
     stream::{Delta, StreamEvent, StreamFrame},
-    system::{ApiRetry, Init, TaskChange},
+    system::{ApiRetry, Compaction, Init, TaskChange},
 };
 
 /// One line of the CLI's output.
@@ -37,6 +37,8 @@ pub(crate) enum Frame {
         /// The CLI's own text.
         text: Option<String>,
     },
+    /// The CLI put a summary in place of the conversation so far, or failed to.
+    Compaction(Compaction),
     /// A tool call was denied without asking.
     PermissionDenied {
         tool_name: Option<String>,

@@ -137,7 +137,8 @@ fn effort_name(effort: Effort) -> &'static str {
         Effort::Low => "low",
         Effort::Medium => "medium",
         Effort::High => "high",
-        Effort::Max => "xhigh",
+        // Its highest level.
+        Effort::XHigh | Effort::Max => "xhigh",
     }
 }
 

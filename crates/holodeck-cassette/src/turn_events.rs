@@ -37,6 +37,7 @@ fn to_recorded(event: &BackendEvent) -> Option<BackendEvent> {
         | BackendEvent::ApprovalAnswered { .. }
         | BackendEvent::ToolResult(_)
         | BackendEvent::Usage(_)
+        | BackendEvent::OtherUsage { .. }
         | BackendEvent::Cost { .. }
         | BackendEvent::TurnEnd { .. }
         | BackendEvent::NumberOdds(_)

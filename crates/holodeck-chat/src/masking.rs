@@ -86,6 +86,7 @@ impl Masking {
             }
             // These do not end a text.
             other @ (BackendEvent::Usage(_)
+            | BackendEvent::OtherUsage { .. }
             | BackendEvent::Cost { .. }
             | BackendEvent::Paused
             | BackendEvent::Resumed

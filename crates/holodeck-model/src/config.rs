@@ -49,7 +49,7 @@ pub use calibration::{CalibrationMinimum, RequireCalibrated};
 pub use cases::{Cases, PlainCase, TextRange};
 pub use claude::{
     AuthProvider, BashConfig, ClaudeConfig, Effort, ExtendedThinkingConfig, FileSystemConfig, PermissionMode,
-    SettingSource, SubagentConfig, SubagentModel, SubagentsConfig,
+    SettingSource, SubagentConfig, SubagentsConfig,
 };
 pub use database::{DatabaseConfig, DatabaseProvider, DatabaseRef, KeywordIndexConfig, KeywordIndexProvider};
 pub use deployment::{

@@ -41,6 +41,8 @@ impl Moment {
 /// One agent: the running one, or one that it started.
 pub(crate) struct Level {
     parent: Context,
+    /// Another agent started it.
+    is_nested: bool,
     /// When the current model request started.
     asked: Option<Moment>,
     message: Message,
@@ -66,9 +68,18 @@ impl Level {
     pub(crate) fn new(parent: Context, started: Moment) -> Self {
         Self {
             parent,
+            is_nested: false,
             asked: Some(started),
             message: Message::default(),
             tools: Vec::new(),
+        }
+    }
+
+    /// An agent that a call started.
+    pub(crate) fn nested(parent: Context, started: Moment) -> Self {
+        Self {
+            is_nested: true,
+            ..Self::new(parent, started)
         }
     }
 
@@ -102,6 +113,7 @@ impl Level {
                 self.begin(at);
                 *self.message.usage.get_or_insert_default() += *usage;
             }
+            BackendEvent::OtherUsage { model, usage } => running.used(model.as_deref(), usage),
             BackendEvent::TurnEnd {
                 stop_reason,
                 message_id,
@@ -141,11 +153,9 @@ impl Level {
     ) {
         let started = self.asked.take().unwrap_or(at);
         let message = std::mem::take(&mut self.message);
-        let mut measured = running.identity();
-        measured.push(KeyValue::new(OPERATION_NAME, CHAT));
-        if let Some(model) = model {
-            measured.push(KeyValue::new(RESPONSE_MODEL, model.to_owned()));
-        }
+        // A nested agent may have another model; what was asked for is known only of the running one.
+        let asked = model.filter(|_| self.is_nested).unwrap_or(&running.model);
+        let mut measured = running.chat(asked, model);
         if let (Some(meters), Some(usage)) = (&running.meters, &message.usage) {
             meters.used(usage, &measured);
         }
@@ -164,7 +174,7 @@ impl Level {
                 .output(running)
                 .map(|output| KeyValue::new(OUTPUT_MESSAGES, output)),
         );
-        let name = format!("{CHAT} {}", running.model);
+        let name = format!("{CHAT} {asked}");
         let span = running.span(name, SpanKind::Client, &self.parent, started.wall, attributes);
         if let Some(error) = error {
             span.span().set_status(Status::error(error.to_owned()));
@@ -226,6 +236,25 @@ impl Level {
         let failed_before_a_word = error.is_some() && self.asked.is_some();
         if self.message.begun || failed_before_a_word {
             self.end_chat(running, Vec::new(), None, error, at, conversation);
+        }
+    }
+}
+
+impl BackendPart {
+    /// Attributes of a model call.
+    fn chat(&self, asked: &str, answered: Option<&str>) -> Vec<KeyValue> {
+        let mut attributes = self.identity_of(asked);
+        attributes.push(KeyValue::new(OPERATION_NAME, CHAT));
+        if let Some(model) = answered {
+            attributes.push(KeyValue::new(RESPONSE_MODEL, model.to_owned()));
+        }
+        attributes
+    }
+
+    /// Counts tokens of calls that have no span of their own.
+    fn used(&self, model: Option<&str>, usage: &TokenUsage) {
+        if let Some(meters) = &self.meters {
+            meters.used(usage, &self.chat(model.unwrap_or(&self.model), model));
         }
     }
 }

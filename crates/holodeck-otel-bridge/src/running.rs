@@ -123,9 +123,14 @@ impl Deref for BackendPart {
 impl BackendPart {
     /// Attributes of every span and metric.
     pub(crate) fn identity(&self) -> Vec<KeyValue> {
+        self.identity_of(&self.model)
+    }
+
+    /// Attributes of a call of another model, as a sub-agent may have one.
+    pub(crate) fn identity_of(&self, model: &str) -> Vec<KeyValue> {
         vec![
             KeyValue::new(PROVIDER_NAME, self.provider),
-            KeyValue::new(REQUEST_MODEL, self.model.clone()),
+            KeyValue::new(REQUEST_MODEL, model.to_owned()),
         ]
     }
 }

@@ -100,7 +100,7 @@ impl TurnTrace {
         }
         let mut levels = std::iter::once(&self.level).chain(self.nested.iter().map(|(_, level)| level));
         let parent = levels.find_map(|level| level.tool(parent_call_id));
-        let mut level = Level::new(parent.unwrap_or(&self.span).clone(), at);
+        let mut level = Level::nested(parent.unwrap_or(&self.span).clone(), at);
         level.on(&self.running, event, at, conversation);
         self.nested.push((parent_call_id.to_owned(), level));
     }

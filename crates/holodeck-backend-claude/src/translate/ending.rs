@@ -1,10 +1,9 @@
-//! Classifies the end of a turn: answered, refused, stopped by a limit, or failed, with the tokens that were not
-//! reported before.
+//! Classifies the end of a turn: answered, refused, stopped by a limit, or failed.
 
-use holodeck_backend_api::{BackendError, Outcome, StopFamily, StopReason, TokenUsage};
+use holodeck_backend_api::{BackendError, Outcome, StopFamily, StopReason};
 
 use super::Ending;
-use crate::wire::{ApiRetry, AssistantFrame, ResultFrame, WireUsage};
+use crate::wire::{ApiRetry, AssistantFrame, ResultFrame};
 
 /// The state of the turn before its result.
 pub(super) struct TurnState<'a> {
@@ -151,39 +150,6 @@ fn is_retryable(status: Option<u16>) -> bool {
     match status {
         None => true,
         Some(status) => matches!(status, 408 | 409 | 429) || status >= 500,
-    }
-}
-
-/// Tokens that were used but not yet reported. The CLI's count of all models is authoritative; older CLIs report only
-/// the main agent's usage, so that of its subagents is added from their messages.
-pub(super) fn uncounted(result: &ResultFrame, counted: TokenUsage, nested: TokenUsage) -> Option<TokenUsage> {
-    let main = result.usage.map(WireUsage::tokens);
-    let total = match (result.all_usage.map(WireUsage::tokens), main) {
-        (Some(all), main) => larger(all, main.unwrap_or_default()),
-        (None, main) => {
-            let mut sum = main?;
-            sum += nested;
-            sum
-        }
-    };
-    let missing = TokenUsage {
-        prompt_tokens: total.prompt_tokens.saturating_sub(counted.prompt_tokens),
-        completion_tokens: total.completion_tokens.saturating_sub(counted.completion_tokens),
-        total_tokens: total.total_tokens.saturating_sub(counted.total_tokens),
-        cache_read_tokens: total.cache_read_tokens.saturating_sub(counted.cache_read_tokens),
-        cache_creation_tokens: total
-            .cache_creation_tokens
-            .saturating_sub(counted.cache_creation_tokens),
-        reasoning_tokens: total.reasoning_tokens.saturating_sub(counted.reasoning_tokens),
-    };
-    (missing != TokenUsage::default()).then_some(missing)
-}
-
-fn larger(one: TokenUsage, other: TokenUsage) -> TokenUsage {
-    if other.total_tokens > one.total_tokens {
-        other
-    } else {
-        one
     }
 }
 

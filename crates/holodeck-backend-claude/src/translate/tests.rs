@@ -5,7 +5,7 @@ mod recordings;
 
 use std::fmt::Write as _;
 
-use holodeck_backend_api::ResultFold;
+use holodeck_backend_api::{ResultFold, TokenUsage};
 use serde_json::json;
 
 use super::*;
@@ -49,14 +49,11 @@ fn event_line(event: &BackendEvent) -> String {
             result.result,
             if result.is_error { " error" } else { "" }
         ),
-        BackendEvent::Usage(usage) => format!(
-            "usage {}+{} cached {}/{} reasoning {}",
-            usage.prompt_tokens,
-            usage.completion_tokens,
-            usage.cache_read_tokens,
-            usage.cache_creation_tokens,
-            usage.reasoning_tokens
-        ),
+        BackendEvent::Usage(usage) => usage_line("usage", usage),
+        BackendEvent::OtherUsage { model, usage } => {
+            let of = format!("other usage of {}:", model.as_deref().unwrap_or("-"));
+            usage_line(&of, usage)
+        }
         BackendEvent::TurnEnd {
             stop_reason,
             message_id,
@@ -72,6 +69,17 @@ fn event_line(event: &BackendEvent) -> String {
         BackendEvent::StructuredOutput(value) => format!("structured {value}"),
         other => format!("{other:?}"),
     }
+}
+
+fn usage_line(title: &str, usage: &TokenUsage) -> String {
+    format!(
+        "{title} {}+{} cached {}/{} reasoning {}",
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.cache_read_tokens,
+        usage.cache_creation_tokens,
+        usage.reasoning_tokens
+    )
 }
 
 fn main_events(turn: &Turn) -> Vec<&BackendEvent> {

@@ -1,5 +1,7 @@
 //! Reads the frame that ends a turn, with its usage and denied calls.
 
+use std::collections::BTreeMap;
+
 use holodeck_backend_api::TokenUsage;
 use serde_json::{Map, Value};
 
@@ -22,10 +24,10 @@ pub(crate) struct ResultFrame {
     pub(crate) api_error_type: Option<String>,
     /// Tokens of the main agent in this turn. Can be too low if the turn failed.
     pub(crate) usage: Option<WireUsage>,
-    /// Tokens of all models since the last result, including subagents and the CLI's own calls. Only in newer CLIs.
-    pub(crate) all_usage: Option<WireUsage>,
-    /// The cost of `all_usage`, by the CLI's own prices.
-    pub(crate) all_cost_usd: Option<f64>,
+    /// What each model used since the last result, including subagents and the CLI's own calls. Only in newer CLIs.
+    pub(crate) since_last: Option<Spending>,
+    /// What each model used since the process started, or since it was cleared.
+    pub(crate) in_process: Option<Spending>,
     pub(crate) session_id: Option<String>,
     pub(crate) denials: Vec<Denial>,
     /// The number of queued messages of the host.
@@ -39,6 +41,91 @@ pub(crate) struct ResultFrame {
 pub(crate) struct Denial {
     pub(crate) tool_name: String,
     pub(crate) call_id: Option<String>,
+}
+
+/// What models used, by their names for the CLI.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Spending(pub(crate) BTreeMap<String, ModelSpending>);
+
+/// What one model used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct ModelSpending {
+    pub(crate) usage: WireUsage,
+    /// By the CLI's own prices.
+    pub(crate) cost_usd: Option<f64>,
+}
+
+impl Spending {
+    fn read(models: Map<String, Value>) -> Self {
+        let models = models.into_iter().filter_map(|(name, spent)| match spent {
+            Value::Object(spent) => Some((name, ModelSpending::read(&spent))),
+            _ => None,
+        });
+        Self(models.collect())
+    }
+
+    /// The tokens of all models.
+    pub(crate) fn tokens(&self) -> TokenUsage {
+        let mut sum = TokenUsage::default();
+        for spent in self.0.values() {
+            sum += spent.usage.tokens();
+        }
+        sum
+    }
+
+    /// The cost of all models, if each is known.
+    pub(crate) fn cost_usd(&self) -> Option<f64> {
+        self.0.values().map(|spent| spent.cost_usd).sum()
+    }
+
+    /// What was used after `earlier`. A count that is lower than before began anew.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let began_anew = earlier.0.iter().any(|(name, before)| {
+            let now = self.0.get(name);
+            now.is_none_or(|now| now.usage.tokens().total_tokens < before.usage.tokens().total_tokens)
+        });
+        if began_anew {
+            return self.clone();
+        }
+        let models = self.0.iter().map(|(name, now)| {
+            let before = earlier.0.get(name).copied().unwrap_or_default();
+            (name.clone(), now.since(before))
+        });
+        Self(models.collect())
+    }
+}
+
+impl ModelSpending {
+    fn read(spent: &Map<String, Value>) -> Self {
+        Self {
+            usage: WireUsage {
+                input: spent.number("inputTokens"),
+                output: spent.number("outputTokens"),
+                cache_read: spent.number("cacheReadInputTokens"),
+                cache_creation: spent.number("cacheCreationInputTokens"),
+                thinking: spent.number("thinkingTokens"),
+            },
+            cost_usd: spent.float("costUSD"),
+        }
+    }
+
+    fn since(self, before: Self) -> Self {
+        let rest = |now: Option<u64>, before: Option<u64>| {
+            now.map(|now| now.saturating_sub(before.unwrap_or_default()))
+        };
+        Self {
+            usage: WireUsage {
+                input: rest(self.usage.input, before.usage.input),
+                output: rest(self.usage.output, before.usage.output),
+                cache_read: rest(self.usage.cache_read, before.usage.cache_read),
+                cache_creation: rest(self.usage.cache_creation, before.usage.cache_creation),
+                thinking: rest(self.usage.thinking, before.usage.thinking),
+            },
+            cost_usd: self
+                .cost_usd
+                .map(|now| (now - before.cost_usd.unwrap_or_default()).max(0.0)),
+        }
+    }
 }
 
 /// Tokens as the Messages API counts them: each kind separately, absent if not reported.
@@ -80,8 +167,6 @@ impl WireUsage {
 }
 
 pub(super) fn read(mut body: Map<String, Value>) -> ResultFrame {
-    let by_model = body.take_map("model_usage_since_last_result");
-    let by_model = by_model.map(|models| maps(models.into_iter().map(|(_, usage)| usage).collect()));
     ResultFrame {
         subtype: body.take_text("subtype").unwrap_or_default(),
         is_error: body.flag("is_error"),
@@ -95,10 +180,8 @@ pub(super) fn read(mut body: Map<String, Value>) -> ResultFrame {
             .take_text("api_error_type")
             .or_else(|| body.take_text("api_error")),
         usage: body.take_map("usage").as_ref().map(usage),
-        all_usage: by_model.as_deref().map(all_usage),
-        all_cost_usd: by_model
-            .as_ref()
-            .and_then(|models| models.iter().map(|model| model.float("costUSD")).sum()),
+        since_last: body.take_map("model_usage_since_last_result").map(Spending::read),
+        in_process: body.take_map("modelUsage").map(Spending::read),
         session_id: body.take_text("session_id"),
         denials: maps(body.take_list("permission_denials"))
             .into_iter()
@@ -124,22 +207,4 @@ pub(super) fn usage(body: &Map<String, Value>) -> WireUsage {
         cache_creation: body.number("cache_creation_input_tokens"),
         thinking: details.and_then(|details| details.number("thinking_tokens")),
     }
-}
-
-/// The sum of the usage of all models.
-fn all_usage(by_model: &[Map<String, Value>]) -> WireUsage {
-    let mut sum = WireUsage::default();
-    for model in by_model {
-        let add = |sum: &mut Option<u64>, name: &str| {
-            if let Some(more) = model.number(name) {
-                *sum = Some(sum.unwrap_or_default().saturating_add(more));
-            }
-        };
-        add(&mut sum.input, "inputTokens");
-        add(&mut sum.output, "outputTokens");
-        add(&mut sum.cache_read, "cacheReadInputTokens");
-        add(&mut sum.cache_creation, "cacheCreationInputTokens");
-        add(&mut sum.thinking, "thinkingTokens");
-    }
-    sum
 }

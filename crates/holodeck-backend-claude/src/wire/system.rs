@@ -51,6 +51,25 @@ pub(crate) struct ApiRetry {
     pub(crate) error: Option<String>,
 }
 
+/// The end of an attempt to shorten the conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Compaction {
+    /// A summary took its place.
+    Done {
+        /// Tokens before.
+        before: Option<u64>,
+        /// Tokens afterwards. Only in newer CLIs.
+        after: Option<u64>,
+    },
+    /// It stayed as it was.
+    Failed {
+        /// The CLI's word for it.
+        result: String,
+        /// The CLI's own text.
+        error: Option<String>,
+    },
+}
+
 /// A change in the state of a subagent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TaskChange {
@@ -95,6 +114,20 @@ pub(super) fn read(mut body: Map<String, Value>) -> Frame {
             from: body.take_text("original_model"),
             to: body.take_text("fallback_model"),
             text: body.take_text("content"),
+        },
+        "compact_boundary" => {
+            let details = body.take_map("compact_metadata").unwrap_or_default();
+            Frame::Compaction(Compaction::Done {
+                before: details.number("pre_tokens"),
+                after: details.number("post_tokens"),
+            })
+        }
+        "status" => match body.take_text("compact_result") {
+            Some(result) if result != "success" => Frame::Compaction(Compaction::Failed {
+                result,
+                error: body.take_text("compact_error"),
+            }),
+            _ => Frame::System { subtype, body },
         },
         "permission_denied" => Frame::PermissionDenied {
             tool_name: body.take_text("tool_name"),

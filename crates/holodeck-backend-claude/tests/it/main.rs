@@ -24,4 +24,5 @@ mod sessions;
 mod setup;
 mod structured;
 mod thinking;
+mod tokens;
 mod tools;

@@ -369,26 +369,13 @@ pub struct SubagentConfig {
     pub prompt_file: Option<PathRef>,
     /// Tools it may use.
     pub tools: Option<Vec<String>>,
-    /// Model it uses.
-    pub model: Option<SubagentModel>,
-}
-
-/// Model of a sub-agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum SubagentModel {
-    /// Sonnet.
-    Sonnet,
-    /// Opus.
-    Opus,
-    /// Haiku.
-    Haiku,
-    /// The agent's own.
-    Inherit,
+    /// Model it uses: an id, an alias such as `haiku`, or `inherit` for the agent's own.
+    #[schemars(regex(pattern = r"\S"))]
+    pub model: Option<String>,
 }
 
 /// Reasoning effort of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
     /// Little reasoning.
@@ -397,8 +384,38 @@ pub enum Effort {
     Medium,
     /// Much reasoning.
     High,
+    /// Very much reasoning.
+    #[serde(rename = "xhigh")]
+    XHigh,
     /// As much reasoning as possible.
     Max,
+}
+
+impl Effort {
+    /// All levels, lowest first.
+    pub const ALL: &[Self] = &[Self::Low, Self::Medium, Self::High, Self::XHigh, Self::Max];
+
+    /// Its name in the YAML and for the CLI.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::XHigh => "xhigh",
+            Self::Max => "max",
+        }
+    }
+
+    /// The budget of thinking tokens that it stands for, on Claude models without levels.
+    pub fn budget(self) -> u32 {
+        match self {
+            Self::Low => 4_000,
+            Self::Medium => 10_000,
+            Self::High => 16_000,
+            Self::XHigh => 24_000,
+            Self::Max => 31_999,
+        }
+    }
 }
 
 /// A place where the CLI keeps settings.

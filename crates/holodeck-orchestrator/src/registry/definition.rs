@@ -2,13 +2,10 @@
 
 use std::fmt::Write as _;
 
-use holodeck_model::{AgentDoc, AgentMode, Code, Diagnostic, Provider, ToolNames};
+use holodeck_model::{AgentDoc, AgentMode, ClaudeModels, Code, Diagnostic, Provider, ToolNames};
 use serde::Serialize;
 
 use super::tools;
-
-/// Names for models of Claude that are no names of models.
-const CLAUDE_ALIASES: &[&str] = &["sonnet", "opus", "haiku", "opusplan", "best", "default"];
 
 /// The parts of a specialist agent that a backend needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -72,8 +69,7 @@ impl AgentDefinition {
 
 fn is_claude(model: &str) -> bool {
     let model = model.to_ascii_lowercase();
-    let base = model.split('[').next().unwrap_or_default();
-    CLAUDE_ALIASES.contains(&base) || model.starts_with("claude-")
+    ClaudeModels::embedded().is_alias(&model) || model.starts_with("claude-")
 }
 
 /// The instructions: the text of the file, or if it has the known sections, those in a fixed order and then the rest.

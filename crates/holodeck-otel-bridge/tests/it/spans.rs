@@ -249,7 +249,7 @@ async fn agents_of_an_agent_hang_under_the_call_that_started_them() {
     let chats: Vec<_> = collector
         .spans()
         .into_iter()
-        .filter(|span| span.name == "chat m-1")
+        .filter(|span| span.name.starts_with("chat "))
         .collect();
     let parents: Vec<_> = chats
         .iter()
@@ -258,6 +258,69 @@ async fn agents_of_an_agent_hang_under_the_call_that_started_them() {
     assert_eq!(parents.iter().filter(|nested| **nested).count(), 1);
     assert_eq!(chats.len(), 3);
     assert_eq!(attributes(&root.attributes)["gen_ai.conversation.id"], "conv-7");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_of_sub_agents_count_once_for_their_model_and_are_no_call_of_the_agent() {
+    let collector = Collector::start().await;
+    let telemetry = start(&otlp(&collector.url, &json!({})));
+    let nested = |event| {
+        Ok(BackendEvent::Nested {
+            parent_call_id: "outer".to_owned(),
+            event: Box::new(event),
+        })
+    };
+    let helper_end = BackendEvent::TurnEnd {
+        stop_reason: StopReason::EndTurn,
+        message_id: None,
+        model: Some("helper-2".to_owned()),
+    };
+    let script = vec![
+        Ok(call("Agent", "outer", json!({}))),
+        Ok(usage(100, 10)),
+        Ok(turn_end(StopReason::ToolUse, "a")),
+        nested(text("found")),
+        nested(helper_end),
+        Ok(result("outer", "done", false)),
+        Ok(text("fine")),
+        Ok(usage(200, 20)),
+        Ok(turn_end(StopReason::EndTurn, "b")),
+        Ok(BackendEvent::OtherUsage {
+            model: Some("helper-2".to_owned()),
+            usage: TokenUsage::new(7_000, 700),
+        }),
+        Ok(BackendEvent::Cost { usd: 0.5 }),
+        Ok(end("fine", TokenUsage::new(7_300, 730))),
+    ];
+    let backend = wrap(&telemetry, Scripted::backend([script]));
+    run(&backend).await;
+    export_all(&telemetry).await;
+    let chats: Vec<String> = collector
+        .spans()
+        .into_iter()
+        .map(|span| span.name)
+        .filter(|name| name.starts_with("chat "))
+        .collect();
+    assert_eq!(chats, ["chat m-1", "chat helper-2", "chat m-1"]);
+    let tokens: Vec<(String, String, f64)> = collector
+        .series()
+        .iter()
+        .filter(|series| series["name"] == "gen_ai.client.token.usage")
+        .map(|series| {
+            let text = |name: &str| series["attributes"][name].as_str().unwrap().to_owned();
+            let sum = series["sum"].as_f64().unwrap();
+            (text("gen_ai.request.model"), text("gen_ai.token.type"), sum)
+        })
+        .collect();
+    let expected = [
+        ("helper-2", "input", 7_000.0),
+        ("helper-2", "output", 700.0),
+        ("m-1", "input", 300.0),
+        ("m-1", "output", 30.0),
+    ];
+    let mut tokens = tokens;
+    tokens.sort_by(|one, other| one.partial_cmp(other).unwrap());
+    assert_eq!(tokens, expected.map(|(model, kind, sum)| (model.to_owned(), kind.to_owned(), sum)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

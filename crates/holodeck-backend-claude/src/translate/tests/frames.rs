@@ -183,7 +183,7 @@ fn a_message_that_breaks_off_is_closed_before_the_next_and_not_counted() {
             "turn end Other(\"aborted\") a m",
             "text \"whole\"",
             "turn end EndTurn b m",
-            "usage 9+5 cached 0/0 reasoning 0",
+            "other usage of -: 9+5 cached 0/0 reasoning 0",
         ]
     );
     assert_eq!(fold(&turn).finish(Outcome::Completed).response, "whole");
@@ -200,7 +200,7 @@ fn tokens_of_the_cache_belong_to_the_prompt() {
     });
     assert_eq!(
         lines(&translate(TranslateOptions::default(), &[result])),
-        ["usage 321+50 cached 20/300 reasoning 7"]
+        ["other usage of -: 321+50 cached 20/300 reasoning 7"]
     );
 }
 
@@ -215,15 +215,65 @@ fn tokens_and_cost_of_every_model_count() {
     assert_eq!(
         lines(&translate(TranslateOptions::default(), &[result])),
         [
-            "usage 900030+100010 cached 10/0 reasoning 0",
+            "other usage of helper: 900005+100000 cached 5/0 reasoning 0",
+            "other usage of main: 25+10 cached 5/0 reasoning 0",
             "Cost { usd: 2.75 }"
         ]
     );
 }
 
-/// Older CLIs do not report usage by model.
+/// Older CLIs report only what the process used since its start.
 #[test]
-fn with_an_older_cli_the_messages_of_subagents_are_counted() {
+fn with_an_older_cli_each_turn_counts_what_was_added() {
+    let spent = |input: u64, output: u64| json!({"inputTokens": input, "outputTokens": output, "costUSD": 0.5});
+    let result = |models: Value| {
+        json!({
+            "type": "result", "subtype": "success", "is_error": false, "result": "",
+            "usage": {"input_tokens": 20, "output_tokens": 10}, "modelUsage": models,
+        })
+    };
+    let turns = [
+        result(json!({"main": spent(20, 10), "helper": spent(7_000, 30)})),
+        result(json!({"main": spent(40, 20), "helper": spent(7_500, 31)})),
+        // It began anew.
+        result(json!({"main": spent(20, 10)})),
+    ];
+    let turn = translate(TranslateOptions::default(), &turns);
+    assert_eq!(
+        lines(&turn),
+        [
+            "other usage of helper: 7000+30 cached 0/0 reasoning 0",
+            "other usage of main: 20+10 cached 0/0 reasoning 0",
+            "Cost { usd: 1.0 }",
+            "other usage of helper: 500+1 cached 0/0 reasoning 0",
+            "other usage of main: 20+10 cached 0/0 reasoning 0",
+            "Cost { usd: 0.0 }",
+            "other usage of main: 20+10 cached 0/0 reasoning 0",
+        ]
+    );
+}
+
+#[test]
+fn a_conversation_that_was_shortened_is_a_notice() {
+    let frames = [
+        json!({"type": "system", "subtype": "status", "status": "compacting"}),
+        json!({"type": "system", "subtype": "status", "status": null, "compact_result": "success"}),
+        json!({"type": "system", "subtype": "compact_boundary",
+            "compact_metadata": {"trigger": "auto", "pre_tokens": 195_006, "post_tokens": 176}}),
+        json!({"type": "system", "subtype": "compact_boundary", "compact_metadata": {"pre_tokens": "many"}}),
+        json!({"type": "system", "subtype": "status", "compact_result": "failed", "compact_error": "no room"}),
+    ];
+    let shown = lines(&translate(TranslateOptions::default(), &frames)).join("\n");
+    let summary = "the conversation filled the model's context, and the CLI put a summary in its place";
+    assert_eq!(shown.matches("Notice").count(), 3, "{shown}");
+    assert!(shown.contains(&format!("{summary} (195006 tokens became 176)")), "{shown}");
+    assert!(shown.contains(&format!("{summary}\"")), "{shown}");
+    assert!(shown.contains("could not put a summary in its place: no room"), "{shown}");
+}
+
+/// Without totals by model, what the messages say is all there is.
+#[test]
+fn without_totals_the_messages_of_subagents_are_counted() {
     let nested = json!({
         "type": "assistant", "parent_tool_use_id": "p", "session_id": "s",
         "message": {"id": "n", "model": "m", "role": "assistant", "content": [{"type": "text", "text": "x"}],

@@ -27,7 +27,7 @@ fn tokens_and_cost_add_up_to_what_the_result_says_of_all_models() {
                 let folded = fold(&turn).finish(Outcome::Completed);
                 let counted = folded.token_usage.unwrap_or_default();
                 let main = result.usage.unwrap().tokens();
-                let reported = match &result.all_usage {
+                let reported = match &result.since_last {
                     Some(all) => all.tokens(),
                     None => main,
                 };
@@ -36,7 +36,7 @@ fn tokens_and_cost_add_up_to_what_the_result_says_of_all_models() {
                     assert_eq!((counted.total_tokens, reported.total_tokens), (15, 0));
                     continue;
                 }
-                if result.all_usage.is_some() {
+                if result.since_last.is_some() {
                     assert_eq!(counted, reported, "{}", recording.name);
                 } else {
                     assert!(
@@ -45,7 +45,8 @@ fn tokens_and_cost_add_up_to_what_the_result_says_of_all_models() {
                         recording.name
                     );
                 }
-                assert_eq!(folded.cost_usd, result.all_cost_usd, "{}", recording.name);
+                let cost = result.since_last.as_ref().and_then(Spending::cost_usd);
+                assert_eq!(folded.cost_usd, cost, "{}", recording.name);
                 above_main += usize::from(reported.total_tokens > main.total_tokens);
                 checked += 1;
             }
@@ -191,7 +192,7 @@ fn a_subagent_leaves_the_turn_of_its_parent_alone() {
         .collect();
     assert_eq!(
         kinds,
-        ["text", "call", "usage", "turn", "result", "text", "usage", "turn"]
+        ["text", "call", "turn", "result", "text", "turn"]
     );
     assert_eq!(turns[0].background, 1, "the first result is not the last one");
     assert_eq!(turns[1].background, 0);

@@ -11,7 +11,7 @@ use holodeck_backend_claude::{ClaudeOptions, Edits, Limits, McpServer, McpServer
 use holodeck_mcp_bridge::ClaudeServers;
 use holodeck_model::{
     ApprovalPolicy, ClaudeConfig, Effort, Env, HOLODECK_SERVER, McpTool, Occasion, PathRef, ServerAccess,
-    SubagentConfig, SubagentModel, ToolAccess, ToolConfig, ToolNames, ToolOrigin, mcp_tool_name, path_access,
+    SubagentConfig, ToolAccess, ToolConfig, ToolNames, ToolOrigin, mcp_tool_name, path_access,
     read_text_input, without_pattern,
 };
 use holodeck_validators::{ClaudeCli, ClaudeEnv};
@@ -479,13 +479,7 @@ fn define_agent(subagent: &SubagentConfig, names: &ToolNames) -> Result<Value, B
             let tools: Vec<_> = tools.iter().flat_map(shown).collect();
             definition.insert("tools".to_owned(), json!(tools));
         }
-        if let Some(model) = subagent.model {
-            let model = match model {
-                SubagentModel::Sonnet => "sonnet",
-                SubagentModel::Opus => "opus",
-                SubagentModel::Haiku => "haiku",
-                SubagentModel::Inherit => "inherit",
-            };
+        if let Some(model) = &subagent.model {
             definition.insert("model".to_owned(), json!(model));
         }
     }
