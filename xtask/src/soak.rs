@@ -132,6 +132,24 @@ const RUNS: &[Run] = &[
         ],
     },
     Run {
+        name: "claude",
+        planned_minutes: 5,
+        // What the product assumes, on every installed release, and every model of the list on the pinned one.
+        cargo: &[
+            "test",
+            "-p",
+            "holodeck-backend-claude",
+            "--test",
+            "it",
+            "every_",
+            "--",
+            "--ignored",
+            // One kills children by their name.
+            "--test-threads=1",
+            "--nocapture",
+        ],
+    },
+    Run {
         name: "clients",
         planned_minutes: 2,
         // Every answer of a client to a question over every route; CI has a sample.
@@ -270,7 +288,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let started = Instant::now();
         match run.name {
             "chroma" => drop(services::chroma()?),
-            "files" => drop(smoke::every_cli()?),
+            "files" | "claude" => drop(smoke::every_cli()?),
             _ => {}
         }
         let rounds = if matches!(run.name, "events" | "resume") {

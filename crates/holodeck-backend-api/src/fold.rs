@@ -16,6 +16,8 @@ pub struct ResultFold {
     message: String,
     thinking: String,
     message_open: bool,
+    /// The last message reached a limit of tokens; if another follows at once, the service let the model continue it.
+    was_cut: bool,
 }
 
 impl ResultFold {
@@ -42,7 +44,10 @@ impl ResultFold {
                     ..call.clone()
                 });
             }
-            BackendEvent::ToolResult(result) => self.result.tool_results.push(result.clone()),
+            BackendEvent::ToolResult(result) => {
+                self.was_cut = false;
+                self.result.tool_results.push(result.clone());
+            }
             BackendEvent::Usage(usage) | BackendEvent::OtherUsage { usage, .. } => self.add_usage(usage),
             BackendEvent::Cost { usd } => *self.result.cost_usd.get_or_insert(0.0) += usd,
             BackendEvent::TurnEnd {
@@ -51,6 +56,7 @@ impl ResultFold {
                 self.result.truncated_by = stop_reason.truncation().cloned();
                 self.open_message();
                 self.message_open = false;
+                self.was_cut = stop_reason.family() == StopFamily::Truncated;
                 self.result.num_turns += 1;
                 if model.is_some() {
                     self.result.model.clone_from(model);
@@ -140,7 +146,9 @@ impl ResultFold {
     fn open_message(&mut self) {
         if !self.message_open {
             self.message_open = true;
-            self.message.clear();
+            if !std::mem::take(&mut self.was_cut) {
+                self.message.clear();
+            }
             self.result.number_odds.clear();
         }
     }
@@ -258,6 +266,36 @@ mod tests {
         .finish_answered(&StopReason::EndTurn);
         assert_eq!(result.response, "");
         assert_eq!(result.outcome, Outcome::EmptyResponse);
+    }
+
+    #[test]
+    fn an_answer_that_was_continued_after_its_limit_is_whole() {
+        let text = |text: &str| BackendEvent::Text {
+            text: text.to_owned(),
+        };
+        let end = |stop_reason| BackendEvent::TurnEnd {
+            stop_reason,
+            message_id: None,
+            model: None,
+        };
+        let mut fold = ResultFold::new();
+        for event in [
+            text("not "),
+            end(StopReason::EndTurn),
+            text("one "),
+            end(StopReason::MaxTokens),
+            text("two "),
+            end(StopReason::MaxTokens),
+            text("three"),
+            end(StopReason::EndTurn),
+        ] {
+            fold.observe(&event);
+        }
+        let result = fold.finish(Outcome::Completed);
+        assert_eq!(
+            (result.response.as_str(), result.truncated_by),
+            ("one two three", None)
+        );
     }
 
     #[test]

@@ -104,8 +104,8 @@ pub(crate) fn argv(
     // One argument for each: a path may contain a comma.
     args.flag("--disallowedTools");
     refused.chain(&main).for_each(|rule| args.flag(rule));
-    if let Some(rules) = home.rules() {
-        args.path("--settings", rules);
+    if let Some(settings) = home.settings() {
+        args.path("--settings", settings);
     }
     for folder in &options.additional_directories {
         args.path("--add-dir", folder);

@@ -123,7 +123,7 @@ impl AgentBackend for ClaudeBackend {
                     match step {
                         Ok(Step::Event(event)) => yield Ok(event),
                         Ok(Step::Done(done)) => end = Some(Ok(*done)),
-                        Ok(Step::Interrupted(_)) => {}
+                        Ok(Step::Interrupted(_) | Step::NeverBegan) => {}
                         Err(error) => end = Some(Err(error)),
                     }
                 }

@@ -19,7 +19,7 @@ use tokio_util::{
 };
 
 use crate::{
-    ClaudeOptions,
+    ClaudeOptions, ThinkingOff,
     argv::{ConversationStart, MIN_THINKING_TOKENS, argv},
     control::{ControlError, Outgoing, Pending},
     home::Home,
@@ -31,9 +31,11 @@ use crate::{
 
 mod clearing;
 mod pipes;
+mod printed;
 
 pub(crate) use clearing::ClearError;
 use pipes::{read, write};
+pub(crate) use printed::Printed;
 
 /// The number of unread frames after which the CLI has to wait.
 const QUEUE_SIZE: usize = 1024;
@@ -50,6 +52,7 @@ pub(crate) struct Connection {
     outgoing: Outgoing,
     incoming: mpsc::Receiver<Incoming>,
     pending: Arc<Pending>,
+    printed: Arc<Printed>,
     home: Arc<Home>,
     caller: Caller,
     /// The CLI's id of the conversation.
@@ -76,8 +79,8 @@ pub(crate) enum OpenError {
     Process(#[from] ProcessError),
     #[error("the Claude Code CLI exited during startup: {detail}")]
     Exited { detail: String },
-    #[error("the Claude Code CLI did not answer the handshake within {} s", .0.as_secs_f64())]
-    TimedOut(Duration),
+    #[error("the Claude Code CLI did not answer the handshake within {} s{printed}", after.as_secs_f64())]
+    TimedOut { after: Duration, printed: String },
     #[error("the Claude Code CLI refused the handshake: {0}")]
     Refused(String),
 }
@@ -88,7 +91,7 @@ impl OpenError {
         match self {
             Self::Exited { .. } => true,
             Self::Process(error) => matches!(error, ProcessError::Spawn { .. } | ProcessError::Io(_)),
-            Self::Home(_) | Self::TimedOut(_) | Self::Refused(_) => false,
+            Self::Home(_) | Self::TimedOut { .. } | Self::Refused(_) => false,
         }
     }
 }
@@ -113,6 +116,7 @@ impl Connection {
         let (sender, incoming) = mpsc::channel(QUEUE_SIZE);
         let stop = CancellationToken::new();
         let pending = Arc::new(Pending::new());
+        let printed = Arc::new(Printed::default());
         let caller = Caller::default();
         let tasks = TaskTracker::new();
         if let Some(stdin) = process.take_stdin() {
@@ -127,13 +131,20 @@ impl Connection {
                 Arc::clone(&home),
                 tasks.clone(),
             );
-            tasks.spawn(read(stdout, Arc::clone(&pending), responder, sender));
+            tasks.spawn(read(
+                stdout,
+                Arc::clone(&pending),
+                responder,
+                sender,
+                Arc::clone(&printed),
+            ));
         }
         let mut connection = Self {
             process,
             outgoing,
             incoming,
             pending,
+            printed,
             home,
             caller,
             session: Some(start.session().to_owned()),
@@ -153,7 +164,9 @@ impl Connection {
 
     async fn initialize(&mut self, options: &ClaudeOptions, host: &Host) -> Result<(), OpenError> {
         let request = host.initialize_request(definitions(options));
-        self.must_answer(&request, options.limits.handshake).await?;
+        let printed = options.limits.printed;
+        self.must_answer(&request, options.limits.handshake, printed)
+            .await?;
         let Some(document) = &options.mcp_servers.document else {
             return Ok(());
         };
@@ -165,14 +178,36 @@ impl Connection {
         }
         let request = json!({"subtype": "mcp_set_servers", "servers": servers});
         // Servers that cannot be started are found when their state is asked for.
-        self.must_answer(&request, options.limits.mcp_start + options.limits.handshake)
-            .await
+        let time_limit = options.limits.mcp_start + options.limits.handshake;
+        self.must_answer(&request, time_limit, time_limit).await
     }
 
-    async fn must_answer(&mut self, request: &Value, time_limit: Duration) -> Result<(), OpenError> {
-        match self.request(request, time_limit).await {
+    /// A program that prints something else than messages is not waited for as long: it may be another one.
+    async fn must_answer(
+        &mut self,
+        request: &Value,
+        time_limit: Duration,
+        patience: Duration,
+    ) -> Result<(), OpenError> {
+        let printed = Arc::clone(&self.printed);
+        let is_strange = async {
+            printed.wait().await;
+            sleep(patience).await;
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = self.request(request, time_limit) => answer,
+            () = is_strange => Err(ControlError::TimedOut(patience)),
+        };
+        match answer {
             Ok(_) => Ok(()),
-            Err(ControlError::TimedOut(after)) => Err(OpenError::TimedOut(after)),
+            Err(ControlError::TimedOut(after)) => Err(OpenError::TimedOut {
+                after,
+                printed: match self.last_output() {
+                    output if output.is_empty() => String::new(),
+                    output => format!("; it printed: {output}"),
+                },
+            }),
             Err(ControlError::Refused(refusal)) => Err(OpenError::Refused(refusal)),
             Err(ControlError::Disconnected) => Err(self.exit_error().await),
         }
@@ -328,16 +363,22 @@ impl Connection {
             Ok(exit) => exit.to_string(),
             Err(error) => error.to_string(),
         };
+        match self.last_output() {
+            output if output.is_empty() => exit,
+            output => format!("{exit}: {output}"),
+        }
+    }
+
+    /// The last lines that the program printed and that are no messages.
+    fn last_output(&self) -> String {
         let stderr = self.process.stderr();
         let lines: Vec<_> = stderr.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = lines
             .get(lines.len().saturating_sub(STDERR_LINES)..)
             .unwrap_or_default();
-        if last.is_empty() {
-            exit
-        } else {
-            format!("{exit}: {}", last.join("; "))
-        }
+        let mut output = self.printed.texts();
+        output.extend(last.iter().map(|line| (*line).to_owned()));
+        output.join("; ")
     }
 
     /// What its models used so far; `None` if that is not known.
@@ -460,8 +501,24 @@ fn child_env(options: &ClaudeOptions, home: &Home) -> ChildEnv {
         .env
         .iter()
         .map(|(name, value)| (name.into(), value.expose_secret().into()));
+    let is_off = options.thinking == Some(Thinking::Off) && options.thinking_off == ThinkingOff::OfProcess;
+    let asked = [
+        ("CLAUDE_CODE_DISABLE_THINKING", is_off.then(|| "1".to_owned())),
+        (
+            "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+            options.max_tokens.map(|tokens| tokens.to_string()),
+        ),
+        (
+            "ANTHROPIC_BETAS",
+            (!options.betas.is_empty()).then(|| options.betas.join(",")),
+        ),
+    ];
+    let asked = asked
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.into(), value?.into())));
     own.into_iter()
         .map(|(name, value)| (name.into(), value))
+        .chain(asked)
         .chain(configured)
         .collect()
 }

@@ -8,7 +8,10 @@ use std::{
 };
 
 use holodeck_backend_api::{BackendError, SessionHandle, ToolSpec};
-use holodeck_model::{CliVersion, ServerNeed, mcp_tool_name};
+use holodeck_model::{
+    ClaudeModel, ClaudeModels, CliVersion, MAX_CLAUDE_SCHEMA_BYTES, ServerNeed, claude_model_id,
+    mcp_tool_name,
+};
 use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::JoinHandle, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -25,8 +28,6 @@ use crate::{
 
 /// The first version that accepts messages marked as literal.
 const VERBATIM: CliVersion = CliVersion::new(2, 1, 248);
-/// The operating system limits the length of an argument.
-const MAX_SCHEMA_BYTES: usize = 120 * 1024;
 /// The maximum number of stored conversations of closed sessions. Each has a folder.
 const MAX_STORED: usize = 16;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -330,6 +331,22 @@ impl Core {
         std::mem::take(&mut self.notices().0)
     }
 
+    /// Says once that the CLI uses another model than the one that was asked for.
+    pub(crate) fn other_model(&self, used: Option<&str>) -> Option<String> {
+        let (asked, used) = (self.options.model.as_deref()?, used?);
+        let models = ClaudeModels::embedded();
+        let id = |name| {
+            models
+                .find(name)
+                .map_or_else(|| claude_model_id(name), ClaudeModel::id)
+        };
+        if models.is_alias(asked) || id(asked) == id(used) {
+            return None;
+        }
+        let message = format!("Claude Code asks `{used}` in place of `{asked}`");
+        self.notices().1.insert(message.clone()).then_some(message)
+    }
+
     /// Adds a notice for the next turn, unless it was added before.
     fn add_notice(&self, notice: String) {
         let mut notices = self.notices();
@@ -344,12 +361,12 @@ impl Core {
 }
 
 fn check_length(schema: &Value) -> Result<(), BackendError> {
-    if schema.to_string().len() <= MAX_SCHEMA_BYTES {
+    if schema.to_string().len() <= MAX_CLAUDE_SCHEMA_BYTES {
         return Ok(());
     }
     Err(BackendError::init(format!(
         "`response_format` is longer than {} KiB, the limit for the Claude Code CLI",
-        MAX_SCHEMA_BYTES / 1024
+        MAX_CLAUDE_SCHEMA_BYTES / 1024
     )))
 }
 

@@ -35,11 +35,11 @@ pub(crate) enum FramingError {
 }
 
 /// Reads lines from a reader. Skips empty lines and removes line ends.
-#[derive(Debug)]
 pub(crate) struct LineReader<R> {
     inner: R,
     lines: Lines,
     ended: bool,
+    watch: Option<Box<dyn Fn(&[u8]) + Send + Sync>>,
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
@@ -48,7 +48,13 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             inner,
             lines: Lines::new(limit),
             ended: false,
+            watch: None,
         }
+    }
+
+    /// Calls `watch` with the beginning of a line whose end has not arrived.
+    pub(crate) fn watch(&mut self, watch: impl Fn(&[u8]) + Send + Sync + 'static) {
+        self.watch = Some(Box::new(watch));
     }
 
     /// The next line, or `None` at the end. Dropping the future loses nothing. After an error other than
@@ -61,6 +67,9 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             if self.ended {
                 self.lines.end()?;
                 return Ok(None);
+            }
+            if let Some(watch) = &self.watch {
+                watch(self.lines.rest());
             }
             // Cancel safe: `read_buf` puts the bytes into the buffer as it reads them.
             self.ended = self.inner.read_buf(self.lines.buffer_mut()).await? == 0;
@@ -91,6 +100,11 @@ impl Lines {
             limit,
             skipping: false,
         }
+    }
+
+    /// The beginning of a line whose end has not arrived.
+    fn rest(&self) -> &[u8] {
+        self.buffer.get(self.start..).unwrap_or_default()
     }
 
     /// The buffer to append new bytes to.

@@ -30,8 +30,8 @@ pub(crate) struct Home {
     /// Held until this process ends, however it ends. Released after the folder is deleted.
     _lock: File,
     system_prompt: PathBuf,
-    /// A file with the rules that no argument can hold, if there are any.
-    rules: Option<PathBuf>,
+    /// A file with the settings that no argument can hold, if there are any.
+    settings: Option<PathBuf>,
     working_directory: PathBuf,
 }
 
@@ -65,10 +65,9 @@ impl Home {
                 write_private(&shown, &fs::read(real)?)?;
             }
         }
-        let rules = rules_with_half_letters(options);
-        let rules = rules.map(|rules| (at("config").join("deny-rules.json"), rules));
-        if let Some((file, rules)) = &rules {
-            write_private(file, rules.as_bytes())?;
+        let settings = settings(options).map(|text| (at("config").join("agent-settings.json"), text));
+        if let Some((file, text)) = &settings {
+            write_private(file, text.as_bytes())?;
         }
         let working_directory = match &options.working_directory {
             // The folder of `agent.yaml` has an empty name.
@@ -79,7 +78,7 @@ impl Home {
             folder,
             _lock: lock,
             system_prompt,
-            rules: rules.map(|(file, _)| file),
+            settings: settings.map(|(file, _)| file),
             working_directory,
         })
     }
@@ -114,8 +113,8 @@ impl Home {
         &self.system_prompt
     }
 
-    pub(crate) fn rules(&self) -> Option<&Path> {
-        self.rules.as_deref()
+    pub(crate) fn settings(&self) -> Option<&Path> {
+        self.settings.as_deref()
     }
 
     pub(crate) fn working_directory(&self) -> &Path {
@@ -169,14 +168,20 @@ impl Home {
     }
 }
 
-/// The rules with half letters as settings of the CLI: an argument cannot hold these.
-fn rules_with_half_letters(options: &ClaudeOptions) -> Option<String> {
+/// The sandbox, and the rules with half letters, which no argument can hold, as settings of the CLI.
+fn settings(options: &ClaudeOptions) -> Option<String> {
     let rules = options.denied_files.iter();
     let rules: Vec<String> = rules
         .filter(|rule| rule.as_text().is_none())
         .map(CliText::to_json)
         .collect();
-    (!rules.is_empty()).then(|| format!(r#"{{"permissions":{{"deny":[{}]}}}}"#, rules.join(",")))
+    let rules = (!rules.is_empty()).then(|| format!(r#""permissions":{{"deny":[{}]}}"#, rules.join(",")));
+    let sandbox = options
+        .sandbox
+        .as_ref()
+        .map(|sandbox| format!(r#""sandbox":{sandbox}"#));
+    let parts: Vec<String> = rules.into_iter().chain(sandbox).collect();
+    (!parts.is_empty()).then(|| format!("{{{}}}", parts.join(",")))
 }
 
 /// Whether a private folder of this user is no longer in use.

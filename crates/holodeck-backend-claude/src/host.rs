@@ -24,7 +24,7 @@ use commands::{command_of, is_allowed_command};
 use handler::RequestHandler;
 
 use crate::{
-    ClaudeOptions, McpServer,
+    ClaudeOptions, McpServer, Worktrees,
     call_paths::{CallSite, PathResolver},
     control::Outgoing,
     home::Home,
@@ -41,6 +41,8 @@ const GOVERNED: &str = "governed";
 /// The first release that was seen to apply its deny rules to a search of a folder that is not its working directory;
 /// 2.1.197 does not.
 const HIDES_EVERYWHERE: CliVersion = CliVersion::new(2, 1, 330);
+/// The hook that makes the folder of a sub-agent that works in a copy of the repository.
+const WORKTREE: &str = "worktree";
 /// How long a sub-agent may wait for a slot: in practice, until the turn's time limit.
 const HOOK_SECONDS: u32 = 24 * 60 * 60;
 
@@ -62,6 +64,7 @@ pub(crate) struct Host {
     /// The rules by which an older CLI, which searches with another syntax of patterns, is to hide files.
     denied_files: Vec<CliText>,
     agents: Option<usize>,
+    worktrees: Worktrees,
     subagent_tools: SubagentTools,
     tool_calls: usize,
 }
@@ -107,6 +110,7 @@ impl Host {
             hides_everywhere: options.version.is_none_or(|version| version >= HIDES_EVERYWHERE),
             denied_files: options.denied_files.clone(),
             agents: options.parallel_agents.map(std::num::NonZeroUsize::get),
+            worktrees: options.worktrees,
             subagent_tools: SubagentTools::of(options),
             tool_calls: options.limits.tool_calls.get(),
         })
@@ -206,7 +210,8 @@ impl Host {
 
     fn hooks(&self) -> Value {
         let mut before = Vec::new();
-        if self.agents.is_some() {
+        let refuses_worktrees = self.worktrees == Worktrees::Refused;
+        if self.agents.is_some() || refuses_worktrees {
             before.push(json!({
                 "matcher": "Agent|Task",
                 "hookCallbackIds": [AGENTS],
@@ -216,10 +221,22 @@ impl Host {
         if !self.checked.is_empty() {
             before.push(json!({"matcher": self.checked.join("|"), "hookCallbackIds": [GOVERNED]}));
         }
-        if before.is_empty() {
-            return Value::Null;
+        let mut hooks = Map::new();
+        if !before.is_empty() {
+            hooks.insert("PreToolUse".to_owned(), json!(before));
         }
-        json!({ "PreToolUse": before })
+        if refuses_worktrees {
+            // Takes the place of `git worktree`, also where the definition of an agent asks for one.
+            hooks.insert(
+                "WorktreeCreate".to_owned(),
+                json!([{"hookCallbackIds": [WORKTREE]}]),
+            );
+        }
+        if hooks.is_empty() {
+            Value::Null
+        } else {
+            Value::Object(hooks)
+        }
     }
 
     pub(crate) fn responder(

@@ -47,7 +47,7 @@ pub use holodeck_backend_api::{
     ToolOutput, TurnRequest,
 };
 pub use holodeck_model::{CliVersion, ServerNeed};
-pub use options::{ClaudeOptions, Edits, Limits, McpServer, McpServers, Reuse};
+pub use options::{ClaudeOptions, Edits, Limits, McpServer, McpServers, Reuse, ThinkingOff, Worktrees};
 #[doc(hidden)]
 pub use replay::{Replay, replay};
 pub use tool::Tools;

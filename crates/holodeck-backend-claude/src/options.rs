@@ -42,7 +42,12 @@ pub struct ClaudeOptions {
     pub(crate) max_turns: Option<u32>,
     pub(crate) max_budget_usd: Option<f64>,
     pub(crate) thinking: Option<Thinking>,
+    pub(crate) thinking_off: ThinkingOff,
     pub(crate) effort: Option<String>,
+    pub(crate) max_tokens: Option<u32>,
+    pub(crate) betas: Vec<String>,
+    pub(crate) sandbox: Option<Value>,
+    pub(crate) worktrees: Worktrees,
     pub(crate) response_format: Option<Arc<dyn AnswerFormat>>,
     pub(crate) mcp_servers: McpServers,
     pub(crate) working_directory: Option<PathBuf>,
@@ -86,6 +91,26 @@ pub enum Edits {
     Accept,
 }
 
+/// How [`Thinking::Off`] is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThinkingOff {
+    /// For one model.
+    #[default]
+    OfModel,
+    /// For all models of the process: on some, the CLI offers no other way. A turn cannot turn it on.
+    OfProcess,
+}
+
+/// Whether sub-agents may work in copies of the repository.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Worktrees {
+    /// Where one asks for it.
+    #[default]
+    Allowed,
+    /// Never: it leaves folders behind.
+    Refused,
+}
+
 /// Whether consecutive conversations may share a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
@@ -101,6 +126,8 @@ pub enum Reuse {
 pub struct Limits {
     /// How long the CLI may take to answer the handshake.
     pub handshake: Duration,
+    /// How long a program that prints something else than messages may take to answer it.
+    pub printed: Duration,
     /// How long a required MCP server may take to start.
     pub mcp_start: Duration,
     /// How long the CLI may take to clear a conversation, which usually takes milliseconds.
@@ -120,7 +147,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            handshake: Duration::from_mins(1),
+            handshake: Duration::from_secs(30),
+            printed: Duration::from_secs(5),
             mcp_start: Duration::from_secs(30),
             clear: Duration::from_secs(5),
             close: Duration::from_secs(3),
@@ -163,7 +191,12 @@ impl ClaudeOptions {
             max_turns: None,
             max_budget_usd: None,
             thinking: None,
+            thinking_off: ThinkingOff::default(),
             effort: None,
+            max_tokens: None,
+            betas: Vec::new(),
+            sandbox: None,
+            worktrees: Worktrees::default(),
             response_format: None,
             mcp_servers: McpServers::default(),
             working_directory: None,
@@ -334,7 +367,37 @@ impl ClaudeOptions {
         self
     }
 
-    /// Sets how hard the model thinks: `low`, `medium`, `high`, `max`.
+    /// Sets how [`Thinking::Off`] is set.
+    pub fn thinking_off(mut self, thinking_off: ThinkingOff) -> Self {
+        self.thinking_off = thinking_off;
+        self
+    }
+
+    /// Limits the tokens of one answer of a model. A longer one is continued, up to three times.
+    pub fn max_tokens(mut self, tokens: u32) -> Self {
+        self.max_tokens = Some(tokens);
+        self
+    }
+
+    /// Adds beta features of the Messages API.
+    pub fn betas<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
+        self.betas.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets the sandbox of the shell in the CLI's own format. If it cannot be set up, the CLI does not start.
+    pub fn sandbox(mut self, settings: Value) -> Self {
+        self.sandbox = Some(settings);
+        self
+    }
+
+    /// Sets whether sub-agents may work in copies of the repository.
+    pub fn worktrees(mut self, worktrees: Worktrees) -> Self {
+        self.worktrees = worktrees;
+        self
+    }
+
+    /// Sets how hard the model thinks: `low`, `medium`, `high`, `xhigh`, `max`.
     pub fn effort(mut self, effort: impl Into<String>) -> Self {
         self.effort = Some(effort.into());
         self

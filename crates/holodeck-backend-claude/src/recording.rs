@@ -67,6 +67,7 @@ impl Recording {
         let started = self.messages("note").next().unwrap().to_string();
         TranslateOptions {
             structured: started.contains("--json-schema"),
+            max_tokens: None,
             names: ToolNames::with_builtins(),
         }
     }

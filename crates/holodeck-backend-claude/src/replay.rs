@@ -27,6 +27,7 @@ pub fn replay(output: &[u8], chunk: usize) -> Replay {
     let mut lines = Lines::new(LINE_LIMIT);
     let mut translator = Translator::new(TranslateOptions {
         structured: true,
+        max_tokens: None,
         names: ToolNames::with_builtins(),
     });
     for piece in output.chunks(chunk.max(1)) {

@@ -74,36 +74,45 @@ impl AgentSession for ClaudeSession {
                     yield Err(BackendError::Cancelled);
                     return;
                 }
-                let needs_start = link.connection.is_none();
-                if needs_start {
-                    yield Ok(BackendEvent::Paused);
-                }
-                let mut active = match link.begin_turn(core, pool).await {
-                    Ok(active) => {
-                        if needs_start {
-                            yield Ok(BackendEvent::Resumed);
+                let (active, end, interrupted) = loop {
+                    let needs_start = !link.is_live();
+                    if needs_start {
+                        yield Ok(BackendEvent::Paused);
+                    }
+                    let mut active = match link.begin_turn(core, pool).await {
+                        Ok(active) => {
+                            if needs_start {
+                                yield Ok(BackendEvent::Resumed);
+                            }
+                            active
                         }
-                        active
+                        Err(error) => {
+                            yield Err(error);
+                            return;
+                        }
+                    };
+                    let Some(connection) = active.connection.as_mut() else { return };
+                    connection.set_caller(&request, conversation.clone());
+                    let (mut end, mut interrupted, mut has_begun) = (None, None, true);
+                    {
+                        let request = request.clone();
+                        let mut steps = pin!(turn::run(core, connection, request, OnCancel::Await));
+                        while let Some(step) = steps.next().await {
+                            match step {
+                                Ok(Step::Event(event)) => yield Ok(event),
+                                Ok(Step::Done(done)) => end = Some(Ok(*done)),
+                                Ok(Step::Interrupted(position)) => interrupted = position,
+                                Ok(Step::NeverBegan) => has_begun = false,
+                                Err(error) => end = Some(Err(error)),
+                            }
+                        }
                     }
-                    Err(error) => {
-                        yield Err(error);
-                        return;
+                    // The idle process was about to exit, and no model was asked: the message goes to another one.
+                    if has_begun || needs_start || request.cancel.is_cancelled() {
+                        break (active, end, interrupted);
                     }
+                    active.finish(None);
                 };
-                let Some(connection) = active.connection.as_mut() else { return };
-                connection.set_caller(&request, conversation);
-                let (mut end, mut interrupted) = (None, None);
-                {
-                    let mut steps = pin!(turn::run(core, connection, request, OnCancel::Await));
-                    while let Some(step) = steps.next().await {
-                        match step {
-                            Ok(Step::Event(event)) => yield Ok(event),
-                            Ok(Step::Done(done)) => end = Some(Ok(*done)),
-                            Ok(Step::Interrupted(position)) => interrupted = position,
-                            Err(error) => end = Some(Err(error)),
-                        }
-                    }
-                }
                 // Update the conversation before the end of the turn is emitted.
                 match end {
                     Some(Ok(done)) => {
@@ -146,13 +155,32 @@ impl AgentSession for ClaudeSession {
 }
 
 impl Link {
+    /// Whether a process runs for the next turn. It may have exited since the last one.
+    fn is_live(&mut self) -> bool {
+        self.connection
+            .as_mut()
+            .is_some_and(|connection| !connection.is_closed())
+    }
+
+    /// The process, if it runs. One that has exited is put away.
+    fn take_live(&mut self, core: &Core) -> Option<Connection> {
+        let is_live = self.is_live();
+        let connection = self.connection.take()?;
+        if is_live {
+            return Some(connection);
+        }
+        tracing::debug!("the idle Claude Code process of a conversation exited");
+        self.closing = core.background(connection.close());
+        None
+    }
+
     /// Takes the live process, or starts one that continues after the last successful turn.
     async fn begin_turn<'a>(
         &'a mut self,
         core: &'a Core,
         pool: &Arc<Pool>,
     ) -> Result<ActiveTurn<'a>, BackendError> {
-        let connection = match self.connection.take() {
+        let connection = match self.take_live(core) {
             Some(connection) => connection,
             None => self.reopen(core, pool).await?,
         };

@@ -15,8 +15,8 @@ use self::{
     tokens::TurnTokens,
 };
 use crate::wire::{
-    ApiRetry, AssistantFrame, Block, Compaction, Frame, Init, ResultFrame, Spending, StreamEvent, StreamFrame,
-    TaskChange, UserFrame,
+    ApiRetry, AssistantFrame, Block, Compaction, Frame, Init, ResultFrame, Spending, StreamEvent,
+    StreamFrame, TaskChange, UserFrame,
 };
 
 /// The CLI's text for an empty answer.
@@ -28,6 +28,8 @@ pub(crate) struct TranslateOptions {
     /// The agent has a `response_format`: the CLI's own tool for it is hidden, and an answer without the object is a
     /// failure.
     pub(crate) structured: bool,
+    /// The limit of an answer in tokens.
+    pub(crate) max_tokens: Option<u32>,
     /// The names of the tools.
     pub(crate) names: ToolNames,
 }
@@ -257,6 +259,7 @@ impl Translator {
         self.count_rest(result, emit);
         let state = ending::TurnState {
             structured: self.options.structured,
+            max_tokens: self.options.max_tokens,
             was_interrupted: self.was_interrupted,
             error_frame: self.error_frame.as_ref(),
             stop_reason: self.main.last_stop_reason(),
@@ -363,11 +366,15 @@ fn compaction_notice(compaction: &Compaction) -> BackendEvent {
                 (Some(before), None) => format!(" ({before} tokens)"),
                 (None, _) => String::new(),
             };
-            format!("the conversation filled the model's context, and the CLI put a summary in its place{size}")
+            format!(
+                "the conversation filled the model's context, and the CLI put a summary in its place{size}"
+            )
         }
         Compaction::Failed { result, error } => {
             let why = error.as_deref().unwrap_or(result);
-            format!("the conversation fills the model's context, and the CLI could not put a summary in its place: {why}")
+            format!(
+                "the conversation fills the model's context, and the CLI could not put a summary in its place: {why}"
+            )
         }
     };
     BackendEvent::Notice { message }

@@ -27,6 +27,8 @@ use crate::{
 pub(crate) enum Step {
     Event(BackendEvent),
     Done(Box<FinishedTurn>),
+    /// The process exited before it began the turn; an error follows.
+    NeverBegan,
     /// The turn was cancelled. The position is set if the CLI acknowledged the interrupt.
     Interrupted(Option<Position>),
 }
@@ -85,8 +87,12 @@ pub(crate) fn run<'a>(
                 incoming = connection.next() => incoming,
             };
             let Some(incoming) = incoming else {
-                for event in turn.end_of_stream() {
+                let rest = turn.end_of_stream();
+                for event in turn.events.drain(..).chain(rest) {
                     yield Ok(Step::Event(event));
+                }
+                if !turn.is_started {
+                    yield Ok(Step::NeverBegan);
                 }
                 yield Err(BackendError::Terminated {
                     detail: connection.exit_report().await,
@@ -160,6 +166,7 @@ impl<'a> Turn<'a> {
         Self {
             translator: Translator::new(TranslateOptions {
                 structured: core.is_structured(),
+                max_tokens: core.options.max_tokens,
                 names: core.options.names.clone(),
             })
             .with_spent(spent),
@@ -302,8 +309,11 @@ impl<'a> Turn<'a> {
         let mut failed_tool = None;
         for mut event in events {
             match &mut event {
-                BackendEvent::SessionStarted { session_id, .. } => {
+                BackendEvent::SessionStarted { session_id, model } => {
                     self.position.session.clone_from(session_id);
+                    if let Some(message) = self.core.other_model(model.as_deref()) {
+                        self.emit(BackendEvent::Notice { message });
+                    }
                 }
                 // Ignore output that does not match the schema.
                 BackendEvent::StructuredOutput(value)

@@ -97,22 +97,28 @@ impl ClaudeModels {
     /// The model of an id or an alias.
     pub fn find(&self, name: &str) -> Option<&ClaudeModel> {
         let id = claude_model_id(name);
-        self.models.iter().find(|model| {
-            model.id == id || model.names.iter().chain(&model.aliases).any(|name| *name == id)
-        })
+        self.models
+            .iter()
+            .find(|model| model.id == id || model.names.iter().chain(&model.aliases).any(|name| *name == id))
     }
 
     /// Whether a name stands for whichever model is the current one of its kind.
     pub fn is_alias(&self, name: &str) -> bool {
         let id = claude_model_id(name);
-        self.models.iter().any(|model| model.aliases.iter().any(|alias| *alias == id))
+        self.models
+            .iter()
+            .any(|model| model.aliases.iter().any(|alias| *alias == id))
     }
 
     /// What the settings of an agent mean for a model.
     pub fn reasoning(&self, name: &str, claude: &ClaudeConfig) -> Reasoning {
         match self.find(name) {
             Some(model) => {
-                let model = model.replaced_by.as_deref().and_then(|id| self.find(id)).unwrap_or(model);
+                let model = model
+                    .replaced_by
+                    .as_deref()
+                    .and_then(|id| self.find(id))
+                    .unwrap_or(model);
                 Reasoning::new(model, claude)
             }
             None => Reasoning::new(&ClaudeModel::unknown(name), claude),
@@ -209,7 +215,11 @@ mod tests {
                 assert_eq!(other.replaced_by(), None, "{}", model.id());
                 continue;
             }
-            assert!(model.output().is_some() && model.context() > model.output(), "{}", model.id());
+            assert!(
+                model.output().is_some() && model.context() > model.output(),
+                "{}",
+                model.id()
+            );
             assert!(model.effort().is_sorted(), "{}", model.id());
             let has_effort = !model.effort().is_empty();
             match model.thinking() {
@@ -232,7 +242,10 @@ mod tests {
             ("claude-sonnet-4-5-20250929", Some("claude-sonnet-4-5")),
             ("claude-sonnet-4-5[1m]", Some("claude-sonnet-4-5")),
             ("claude-sonnet-4-5@20250929", Some("claude-sonnet-4-5")),
-            ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", Some("claude-sonnet-4-5")),
+            (
+                "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+                Some("claude-sonnet-4-5"),
+            ),
             ("anthropic/claude-haiku-4-5", Some("claude-haiku-4-5")),
             ("claude-3-5-haiku-latest", Some("claude-3-5-haiku")),
             ("claude-sonnet-4-20250514", Some("claude-sonnet-4-0")),

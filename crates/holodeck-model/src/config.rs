@@ -31,6 +31,7 @@ mod places;
 mod quality_loop;
 mod retrieval_tool;
 mod routing;
+mod sandbox;
 mod schema_ref;
 mod serve;
 mod simulated_user;
@@ -48,8 +49,8 @@ pub use attachments::AttachmentsConfig;
 pub use calibration::{CalibrationMinimum, RequireCalibrated};
 pub use cases::{Cases, PlainCase, TextRange};
 pub use claude::{
-    AuthProvider, BashConfig, ClaudeConfig, Effort, ExtendedThinkingConfig, FileSystemConfig, PermissionMode,
-    SettingSource, SubagentConfig, SubagentsConfig,
+    AuthProvider, BashConfig, ClaudeConfig, Effort, ExtendedThinkingConfig, FileSystemConfig,
+    MAX_CLAUDE_SCHEMA_BYTES, PermissionMode, SettingSource, SubagentConfig, SubagentsConfig,
 };
 pub use database::{DatabaseConfig, DatabaseProvider, DatabaseRef, KeywordIndexConfig, KeywordIndexProvider};
 pub use deployment::{
@@ -91,6 +92,7 @@ pub use routing::{
     AfterSideEffects, AgentsConfig, AgentsDirectory, EvidenceConfig, ExecutorKind, FallbackConfig,
     LegacyConfig, RoutingConfig, SelectionAlgorithm, SelectionWeights, SkillsConfig, TelemetryConfig,
 };
+pub use sandbox::{SandboxConfig, SandboxFilesConfig, SandboxNetworkConfig};
 pub use schema_ref::{ResponseFormat, SchemaRef};
 pub use serve::{
     AuthMode, Durability, EventStoreKind, EventsConfig, OnDisconnect, OnRestart, ServeAuth, ServeConcurrency,

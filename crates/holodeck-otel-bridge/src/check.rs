@@ -82,7 +82,7 @@ fn is_grpc_port(endpoint: &str) -> bool {
 
 fn without_effect(config: &ObservabilityConfig, provider: Provider) -> Option<Diagnostic> {
     if provider == Provider::Anthropic {
-        let message = claude_env(config, None).warning?;
+        let message = claude_env(config, "", None).warning?;
         return Some(Diagnostic::warning(Code::NoEffect, message).about("observability"));
     }
     let fields = unmapped::by_us(config);

@@ -8,6 +8,7 @@ use secrecy::ExposeSecret as _;
 
 use crate::{
     collector::{collector_endpoint, otlp},
+    telemetry::service_name,
     unmapped,
 };
 
@@ -34,8 +35,9 @@ impl fmt::Debug for ClaudeTelemetry {
 }
 
 /// Translates `observability` for the Claude CLI. Prompts, answers and tool arguments are exported only if
-/// `traces.capture_content` is set. `traceparent` is the parent of the CLI's own spans.
-pub fn claude_env(config: &ObservabilityConfig, traceparent: Option<&str>) -> ClaudeTelemetry {
+/// `traces.capture_content` is set. `agent` names the service if the YAML does not; `traceparent` is the parent of the
+/// CLI's own spans.
+pub fn claude_env(config: &ObservabilityConfig, agent: &str, traceparent: Option<&str>) -> ClaudeTelemetry {
     if !config.enabled {
         return ClaudeTelemetry::default();
     }
@@ -50,6 +52,7 @@ pub fn claude_env(config: &ObservabilityConfig, traceparent: Option<&str>) -> Cl
         if enabled && otlp.is_some() { "otlp" } else { "none" }
     };
     vars.set("CLAUDE_CODE_ENABLE_TELEMETRY", "1");
+    vars.set("OTEL_SERVICE_NAME", &service_name(config, agent));
     vars.set("OTEL_METRICS_EXPORTER", exporter(metrics.enabled));
     vars.set("OTEL_LOGS_EXPORTER", exporter(logs.enabled));
     vars.set("OTEL_TRACES_EXPORTER", exporter(traces.enabled));
@@ -149,7 +152,11 @@ mod tests {
     use super::*;
 
     fn translate(config: Value) -> ClaudeTelemetry {
-        claude_env(&serde_json::from_value(config).unwrap(), Some("00-aa-bb-01"))
+        claude_env(
+            &serde_json::from_value(config).unwrap(),
+            "helper",
+            Some("00-aa-bb-01"),
+        )
     }
 
     fn lines(telemetry: &ClaudeTelemetry) -> Vec<String> {
@@ -171,6 +178,7 @@ mod tests {
             lines(&telemetry),
             [
                 "CLAUDE_CODE_ENABLE_TELEMETRY=1",
+                "OTEL_SERVICE_NAME=holodeck-helper",
                 "OTEL_METRICS_EXPORTER=otlp",
                 "OTEL_LOGS_EXPORTER=otlp",
                 "OTEL_TRACES_EXPORTER=otlp",
@@ -190,6 +198,12 @@ mod tests {
         );
         assert_eq!(telemetry.warning, None);
         assert!(!format!("{telemetry:?}").contains("Bearer"));
+    }
+
+    #[test]
+    fn the_service_has_the_name_of_the_configuration() {
+        let named = translate(json!({"enabled": true, "service_name": "shop, frontend"}));
+        assert!(lines(&named).contains(&"OTEL_SERVICE_NAME=shop, frontend".to_owned()));
     }
 
     #[test]
@@ -228,7 +242,7 @@ mod tests {
                 "metrics": {"enabled": false}, "logs": {"enabled": false}}),
         ] {
             let lines = lines(&translate(config));
-            assert_eq!(lines.get(1..4).unwrap(), quiet);
+            assert_eq!(lines.get(2..5).unwrap(), quiet);
             assert!(
                 !lines.iter().any(|line| line.starts_with("TRACEPARENT")),
                 "{lines:?}"

@@ -12,7 +12,7 @@ use std::{
 };
 
 use holodeck_backend_api::AgentBackend;
-use holodeck_model::{ModelConfig, ResolvedAgent};
+use holodeck_model::{ModelConfig, ObservabilityConfig, ResolvedAgent};
 use opentelemetry::{
     Context, KeyValue,
     metrics::MeterProvider as _,
@@ -51,10 +51,7 @@ impl Telemetry {
             return Self::off();
         };
         let name = &agent.config.name;
-        let service = config
-            .service_name
-            .clone()
-            .unwrap_or_else(|| format!("holodeck-{name}"));
+        let service = service_name(config, name);
         let providers = Providers::new(config, &service, options);
         if providers.tracer.is_none() && providers.meter.is_none() && providers.fate.is_none() {
             return Self::off();
@@ -208,4 +205,10 @@ impl fmt::Debug for Telemetry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Telemetry").field(&self.is_on()).finish()
     }
+}
+
+/// The name of the service in telemetry.
+pub(crate) fn service_name(config: &ObservabilityConfig, agent: &str) -> String {
+    let named = config.service_name.clone();
+    named.unwrap_or_else(|| format!("holodeck-{agent}"))
 }

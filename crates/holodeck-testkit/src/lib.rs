@@ -11,6 +11,7 @@
 )]
 
 mod anthropic;
+mod claude_releases;
 pub mod conformance;
 mod delivery;
 mod endpoint_server;
@@ -33,6 +34,7 @@ mod scripted_turn;
 mod server;
 
 pub use anthropic::{AnthropicReply, AnthropicRequest, AnthropicServer, ToolResult, messages_violations};
+pub use claude_releases::{OLDER_CLAUDE, PINNED_CLAUDE, claude_cli, claude_releases};
 pub use endpoint_server::EndpointServer;
 pub use fake_claude::{ClaudeFault, ClaudeStage, FakeClaude};
 pub use gate::Gate;

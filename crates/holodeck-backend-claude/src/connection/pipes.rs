@@ -8,6 +8,7 @@ use tokio::{
     sync::mpsc,
 };
 
+use super::Printed;
 use crate::{
     control::{Pending, Write},
     framing::{FramingError, LINE_LIMIT, LineReader},
@@ -35,11 +36,14 @@ pub(super) async fn read(
     pending: Arc<Pending>,
     responder: Responder,
     sender: mpsc::Sender<Incoming>,
+    printed: Arc<Printed>,
 ) {
     let mut lines = LineReader::new(stdout, LINE_LIMIT);
+    let beginnings = Arc::clone(&printed);
+    lines.watch(move |line| beginnings.beginning(line));
     loop {
         let frame = match lines.next().await {
-            Ok(Some(line)) => wire::parse(line),
+            Ok(Some(line)) => wire::parse(line).inspect_err(|_| printed.line(line)),
             Ok(None) => break,
             Err(error @ FramingError::HalfLine { .. }) => {
                 // The exit of the program is reported instead.

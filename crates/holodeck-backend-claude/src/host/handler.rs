@@ -18,11 +18,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AGENTS, Caller, GOVERNED, Host,
+    AGENTS, Caller, GOVERNED, Host, WORKTREE,
     commands::{command_of, is_allowed_command},
     lock,
 };
 use crate::{
+    Worktrees,
     call_paths::{CallSite, PathResolver},
     home::Home,
     incoming::Incoming,
@@ -31,6 +32,10 @@ use crate::{
 
 /// The error result for a sub-agent that cannot start another one.
 const NO_SLOT: &str = "the maximum number of agents is already running; do this yourself";
+
+/// The error result for a sub-agent that is to work in a copy of the repository.
+const NO_WORKTREE: &str =
+    "`isolation` leaves folders behind and is not available in this test; call the agent without it";
 
 /// Answers one request.
 pub(super) struct RequestHandler {
@@ -58,7 +63,10 @@ impl RequestHandler {
                 tool_use_id,
                 input,
             } => match callback_id.as_str() {
+                AGENTS if self.is_refused_worktree(&input) => Ok(pre_tool_use("deny", NO_WORKTREE)),
                 AGENTS => Ok(self.reserve_slot(tool_use_id, &input).await),
+                // Without the path of a folder, the CLI makes none and reports that.
+                WORKTREE => Ok(json!({})),
                 GOVERNED => Ok(self.check_call(tool_use_id.unwrap_or_default(), input)),
                 _ => Ok(json!({})),
             },
@@ -311,6 +319,12 @@ impl RequestHandler {
             .await;
         }
         Ok(json!({ "mcp_response": reply.message }))
+    }
+
+    /// Whether a call of a sub-agent asks for a copy of the repository that it does not get.
+    fn is_refused_worktree(&self, input: &Value) -> bool {
+        let isolation = input.get("tool_input").and_then(|input| input.get("isolation"));
+        self.host.worktrees == Worktrees::Refused && isolation.is_some_and(|isolation| !isolation.is_null())
     }
 
     /// Reserves a slot for a sub-agent. A nested sub-agent cannot wait for one: the sub-agent that starts it holds its

@@ -9,6 +9,8 @@ use crate::wire::{ApiRetry, AssistantFrame, ResultFrame};
 pub(super) struct TurnState<'a> {
     /// Whether an object was requested.
     pub(super) structured: bool,
+    /// The limit of an answer in tokens.
+    pub(super) max_tokens: Option<u32>,
     pub(super) was_interrupted: bool,
     /// The error that the CLI reported instead of an answer.
     pub(super) error_frame: Option<&'a AssistantFrame>,
@@ -95,8 +97,14 @@ fn classify_failure(result: &ResultFrame, state: &TurnState<'_>) -> Ending {
     }
     let reported = state.error_frame.and_then(|frame| frame.error.as_deref());
     if reported == Some("max_output_tokens") {
-        // The endpoint answered, but the answer is too long.
-        return Ending::Ended(Outcome::Failed { reason: message });
+        // The endpoint answered, but the answer is too long. The CLI's text names a variable that is not the user's.
+        let reason = match state.max_tokens {
+            Some(limit) => format!(
+                "the answer is longer than `max_tokens` ({limit}), also after the model continued it three times"
+            ),
+            None => message,
+        };
+        return Ending::Ended(Outcome::Failed { reason });
     }
     let status = result
         .api_error_status

@@ -65,7 +65,8 @@ impl TurnTokens {
                 .collect(),
         };
         let mut counted: Vec<_> = self.main.by_model.into_iter().collect();
-        let same = |one: Option<&str>, other: Option<&str>| one.map(claude_model_id) == other.map(claude_model_id);
+        let same =
+            |one: Option<&str>, other: Option<&str>| one.map(claude_model_id) == other.map(claude_model_id);
         for (writer, counted) in &mut counted {
             if let Some((_, usage)) = rest
                 .iter_mut()
@@ -93,7 +94,10 @@ fn deduct(usage: &mut TokenUsage, counted: &mut TokenUsage) {
         (&mut usage.completion_tokens, &mut counted.completion_tokens),
         (&mut usage.total_tokens, &mut counted.total_tokens),
         (&mut usage.cache_read_tokens, &mut counted.cache_read_tokens),
-        (&mut usage.cache_creation_tokens, &mut counted.cache_creation_tokens),
+        (
+            &mut usage.cache_creation_tokens,
+            &mut counted.cache_creation_tokens,
+        ),
         (&mut usage.reasoning_tokens, &mut counted.reasoning_tokens),
     ];
     for (usage, counted) in pairs {

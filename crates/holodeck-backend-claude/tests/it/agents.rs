@@ -7,12 +7,15 @@ use std::{
 };
 
 use holodeck_backend_api::{BackendEvent, Outcome};
+use holodeck_backend_claude::Worktrees;
+use holodeck_process::{ChildEnv, ProcessSpec};
 use holodeck_testkit::{AnthropicReply, AnthropicRequest, AnthropicServer, Gate};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use tempfile::tempdir;
+use tokio_util::sync::CancellationToken;
 
-use crate::setup::{approve_all, ask, installed, options, options_of};
+use crate::setup::{PATH, approve_all, ask, installed, options, options_of};
 
 const LOOKERS: [&str; 3] = ["look at one", "look at two", "look at three"];
 
@@ -177,5 +180,70 @@ async fn an_agent_that_starts_another_does_not_wait_for_its_own_slot() {
             one.contains(refused) && !one.contains("all is well"),
             "{version}: {one}"
         );
+    }
+}
+
+/// A test without `--allow-side-effects` leaves no folder in the repository of the agent.
+#[tokio::test]
+async fn no_sub_agent_gets_a_copy_of_the_repository_that_is_refused() {
+    for version in ["2.1.330", "2.1.197"] {
+        for by in ["argument", "definition"] {
+            let folder = tempdir().unwrap();
+            let git = |arguments: &[&str]| {
+                let env: ChildEnv = [
+                    ("PATH".into(), PATH.into()),
+                    ("HOME".into(), folder.path().into()),
+                ]
+                .into_iter()
+                .collect();
+                let git = ProcessSpec::new("git", env).args(arguments.iter().copied());
+                let git = git.current_dir(folder.path());
+                async move {
+                    holodeck_process::run(&git, &CancellationToken::new())
+                        .await
+                        .unwrap()
+                }
+            };
+            git(&["init", "-q"]).await;
+            let who = ["-c", "user.name=a", "-c", "user.email=a@b"];
+            git(&[&who[..], &["commit", "-q", "--allow-empty", "-m", "one"]].concat()).await;
+            let server = AnthropicServer::answering(move |request| {
+                if request
+                    .system()
+                    .iter()
+                    .any(|text| text.contains("You look things up."))
+                {
+                    return AnthropicReply::text("it ran");
+                }
+                if !request.tool_results().is_empty() {
+                    let (result, is_error) = request.last_results().swap_remove(0);
+                    return AnthropicReply::text(format!("{is_error}: {result}"));
+                }
+                let mut input = json!({"description": "look", "prompt": "look", "subagent_type": "looker"});
+                if by == "argument" {
+                    input["isolation"] = json!("worktree");
+                }
+                AnthropicReply::tool_use("Agent", &input)
+            });
+            let mut looker = json!({"description": "Looks.", "prompt": "You look things up."});
+            if by == "definition" {
+                looker["isolation"] = json!("worktree");
+            }
+            let options = options_of(&installed(version), &server)
+                .builtin_tools(["Agent"])
+                .agent("looker", looker)
+                .approver(approve_all())
+                .worktrees(Worktrees::Refused)
+                .working_directory(folder.path());
+            let log = ask(options, "look").await;
+            server.finish();
+            let answer = &log.result().response;
+            assert!(answer.starts_with("true: "), "{version} {by}: {answer}");
+            let left: Vec<_> = std::fs::read_dir(folder.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name())
+                .collect();
+            assert_eq!(left, [".git"], "{version} {by}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use holodeck_testkit::{ClaudeFault, ClaudeStage, FakeClaude};
 use pretty_assertions::assert_eq;
 use tokio::time::timeout;
 
-use crate::setup::{collect_events, wait_for_no_orphans};
+use crate::setup::{PATH, collect_events, wait_for_no_orphans};
 
 /// More time than any test here may take.
 const LONG: Duration = Duration::from_secs(20);
@@ -128,6 +128,72 @@ async fn a_crash_before_the_handshake_is_retried_and_reported() {
         "the Claude Code CLI exited during startup: killed by SIGKILL"
     );
     assert_eq!(fake.starts(), 3);
+}
+
+/// Programs that are not the CLI, or whose CLI does something else first.
+#[tokio::test]
+async fn what_a_program_printed_instead_of_an_answer_is_shown() {
+    for (script, expected) in [
+        (
+            "echo 'Please log in: run claude login'; exit 3",
+            "exited during startup: exit code 3: Please log in: run claude login",
+        ),
+        (
+            "echo 'line one'; echo 'line two' >&2; exit 0",
+            "exited during startup: exit code 0: line one; line two",
+        ),
+        (
+            "printf 'half a line'; exit 1",
+            "exited during startup: exit code 1: half a line",
+        ),
+        (
+            "echo '<html>'; echo 'Moved'; exec sleep 600",
+            "did not answer the handshake within 0.2 s; it printed: <html>; Moved",
+        ),
+        (
+            "printf 'Update to 2.2.0 now? [y/N] '; exec sleep 600",
+            "did not answer the handshake within 0.2 s; it printed: Update to 2.2.0 now? [y/N]",
+        ),
+        (
+            "echo 'waiting for a lock' >&2; exec sleep 600",
+            "did not answer the handshake within 1 s; it printed: waiting for a lock",
+        ),
+        (
+            "echo '{\"type\":\"greeting\"}'; exec sleep 600",
+            "did not answer the handshake within 1 s",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("claude");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let options = ClaudeOptions::new(&program).env("PATH", PATH).limits(Limits {
+            handshake: Duration::from_secs(1),
+            printed: Duration::from_millis(200),
+            close: Duration::from_millis(100),
+            ..Limits::default()
+        });
+        let error = ClaudeBackend::new(options)
+            .unwrap()
+            .initialize()
+            .await
+            .unwrap_err();
+        let error = error.to_string();
+        assert_eq!(error, format!("the Claude Code CLI {expected}"), "{script}");
+    }
+}
+
+/// A notice before the first message is no reason to give up.
+#[tokio::test]
+async fn a_cli_that_prints_a_notice_and_then_answers_is_used() {
+    let fake = FakeClaude::new(&ClaudeFault::Noise);
+    let limits = Limits {
+        printed: Duration::from_secs(10),
+        ..Limits::default()
+    };
+    let (events, error) = turn(&fake, options(&fake).limits(limits)).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(text(&events), "Answer 1.");
 }
 
 #[tokio::test]

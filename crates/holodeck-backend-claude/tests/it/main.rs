@@ -9,6 +9,7 @@
 )]
 
 mod agents;
+mod compaction;
 mod conformance;
 mod ends;
 mod fake;
@@ -20,6 +21,7 @@ mod older;
 mod permissions;
 mod private;
 mod real_faults;
+mod releases;
 mod sessions;
 mod setup;
 mod structured;

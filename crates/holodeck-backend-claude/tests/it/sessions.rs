@@ -6,13 +6,13 @@ use std::sync::{
 };
 
 use holodeck_backend_api::{
-    AgentBackend as _, HistoryItem, Opening, SessionHandle, SessionState, TurnRequest,
+    AgentBackend as _, BackendEvent, HistoryItem, Opening, SessionHandle, SessionState, TurnRequest,
 };
 use holodeck_backend_claude::{ClaudeBackend, Reuse};
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use pretty_assertions::assert_eq;
 
-use crate::setup::{collect_events, conversation_texts, kill_children_named, options};
+use crate::setup::{collect_events, conversation_texts, kill_children_named, options, wait_until_written};
 
 #[tokio::test]
 async fn a_failed_turn_leaves_the_session_as_it_was() {
@@ -38,20 +38,33 @@ async fn a_failed_turn_leaves_the_session_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_session_outlives_its_process() {
+async fn a_process_that_died_between_two_messages_costs_nothing() {
     let server =
         AnthropicServer::answering(|request| AnthropicReply::text(conversation_texts(request).join(" | ")));
-    let backend = ClaudeBackend::new(options(&server).reuse(Reuse::Never)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(&server)
+        .reuse(Reuse::Never)
+        .temporary_folder(folder.path());
+    let backend = ClaudeBackend::new(options).unwrap();
     let mut session = backend.create_session().await.unwrap();
     assert_eq!(session.send("one").await.unwrap().response, "one");
+    wait_until_written(folder.path(), "one").await;
     kill_children_named("claude").await;
-    let (_, error) = collect_events(session.turn(TurnRequest::new("two"))).await;
-    let error = error.unwrap().to_string();
-    assert!(
-        error.starts_with("subprocess terminated unexpectedly: killed by SIGKILL"),
-        "{error}"
-    );
-    assert_eq!(session.send("two").await.unwrap().response, "one | one | two");
+    let answer = session.send("two").await.unwrap();
+    assert_eq!(answer.response, "one | one | two");
+    wait_until_written(folder.path(), "one | one | two").await;
+    kill_children_named("claude").await;
+    let (events, error) = collect_events(session.turn(TurnRequest::new("three"))).await;
+    assert!(error.is_none(), "{error:?}");
+    // The start of another process does not count as time of the turn.
+    let waits = events
+        .iter()
+        .filter(|event| matches!(event, BackendEvent::Paused))
+        .count();
+    assert!(waits <= 1, "{events:?}");
+    session.close().await.unwrap();
+    backend.teardown().await.unwrap();
+    assert_eq!(server.finish().len(), 3, "each message is asked once");
 }
 
 /// The CLI's own conversation is resumed only if it ends at the handle's message; otherwise the history is used.

@@ -12,28 +12,22 @@ use holodeck_backend_api::{
     ExecutionResult, Ruling, TurnRequest,
 };
 use holodeck_backend_claude::{ClaudeBackend, ClaudeOptions, Limits, Reuse};
+use holodeck_model::CliVersion;
 use holodeck_process::{ChildEnv, ProcessSpec};
-use holodeck_testkit::{AnthropicRequest, AnthropicServer, FakeClaude};
+use holodeck_testkit::{AnthropicRequest, AnthropicServer, FakeClaude, PINNED_CLAUDE, claude_cli};
 use tokio_util::sync::CancellationToken;
 
 /// The `PATH` for child processes of tests.
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The CLI version that this crate is built for, installed by `cargo xtask smoke`.
+/// The CLI version that this crate is built for.
 pub(crate) fn cli() -> PathBuf {
-    installed("2.1.330")
+    claude_cli(PINNED_CLAUDE)
 }
 
-/// An installed version of the CLI. Fails if it is missing, so that tests are not skipped silently.
+/// An installed version of the CLI.
 pub(crate) fn installed(version: &str) -> PathBuf {
-    let place = format!(".smoke/claude-{version}/node_modules/@anthropic-ai/claude-code-linux-x64/claude");
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let cli = workspace.join(place);
-    assert!(
-        cli.exists(),
-        "the Claude Code CLI {version} is not installed; `cargo xtask smoke` installs it"
-    );
-    cli
+    claude_cli(CliVersion::parse(version).unwrap())
 }
 
 /// Options for the CLI with `server` as its API.
@@ -220,6 +214,33 @@ pub(crate) async fn kill_children_named(name: &str) {
     holodeck_process::run(&kill, &CancellationToken::new())
         .await
         .unwrap();
+}
+
+/// Waits until the CLI has written an answer to the conversation that it keeps in a private folder below `temporary`. It
+/// does so a moment after the answer.
+pub(crate) async fn wait_until_written(temporary: &Path, answer: &str) {
+    let is_written = || {
+        let entries = |folder: PathBuf| {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).collect::<Vec<_>>()
+        };
+        let homes = entries(temporary.to_owned()).into_iter();
+        let projects = homes.flat_map(|home| entries(home.join("config/projects")));
+        let mut files = projects.flat_map(entries);
+        files.any(|file| {
+            let lines = std::fs::read_to_string(file).unwrap_or_default();
+            lines
+                .lines()
+                .any(|line| line.contains("\"assistant\"") && line.contains(answer))
+        })
+    };
+    let written = async {
+        while !is_written() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let written = tokio::time::timeout(Duration::from_secs(10), written).await;
+    assert!(written.is_ok(), "`{answer}` is not written");
 }
 
 /// Kills every process of a group.

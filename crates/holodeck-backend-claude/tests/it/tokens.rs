@@ -9,15 +9,17 @@ use std::{
 use holodeck_backend_api::{AgentBackend as _, BackendEvent, Opening, TokenUsage, TurnRequest};
 use holodeck_backend_claude::{ClaudeBackend, ClaudeOptions};
 use holodeck_model::CliVersion;
-use holodeck_testkit::{AnthropicReply, AnthropicRequest, AnthropicServer};
+use holodeck_testkit::{
+    AnthropicReply, AnthropicRequest, AnthropicServer, OLDER_CLAUDE, PINNED_CLAUDE, claude_cli,
+};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use tempfile::tempdir;
 
-use crate::setup::{TurnLog, approve_all, installed, options_of, turn};
+use crate::setup::{TurnLog, approve_all, options_of, turn};
 
 /// Prompt and answer tokens by model.
-type ByModel = BTreeMap<String, (u64, u64)>;
+pub(crate) type ByModel = BTreeMap<String, (u64, u64)>;
 
 fn add(sums: &mut ByModel, model: &str, input: u64, output: u64) {
     let (prompt, completion) = sums.entry(model.to_owned()).or_default();
@@ -56,7 +58,10 @@ fn counted(events: &[BackendEvent]) -> ByModel {
 /// Answers so that the agent starts two sub-agents, each of which reads a file, and counts what it gives out.
 fn server(note: std::path::PathBuf, given: Arc<Mutex<ByModel>>) -> AnthropicServer {
     AnthropicServer::answering(move |request| {
-        let is_helper = request.system().iter().any(|text| text.contains("You look things up."));
+        let is_helper = request
+            .system()
+            .iter()
+            .any(|text| text.contains("You look things up."));
         let (input, output) = match (is_helper, request.tool_results().is_empty()) {
             (true, true) => (1_000, 11),
             (true, false) => (20_000, 13),
@@ -84,18 +89,18 @@ fn reply(request: &AnthropicRequest, is_helper: bool, note: &std::path::Path) ->
         .and_tool_use_as(&id("two"), "Agent", &input("look at two"))
 }
 
-fn options(version: &str, helper: &str, server: &AnthropicServer) -> ClaudeOptions {
+fn options(version: CliVersion, helper: &str, server: &AnthropicServer) -> ClaudeOptions {
     let looker = json!({
         "description": "Looks.", "prompt": "You look things up.", "tools": ["Read"], "model": helper,
     });
-    options_of(&installed(version), server)
-        .version(CliVersion::parse(version).unwrap())
+    options_of(&claude_cli(version), server)
+        .version(version)
         .builtin_tools(["Agent", "Read"])
         .agent("looker", looker)
         .approver(approve_all())
 }
 
-fn check(version: &str, log: &TurnLog, given: &Mutex<ByModel>) {
+fn check(version: CliVersion, log: &TurnLog, given: &Mutex<ByModel>) {
     let given = std::mem::take(&mut *given.lock().unwrap());
     assert_eq!(counted(&log.events), given, "{version}: {:?}", log.events);
     let all: u64 = given.values().map(|(input, output)| input + output).sum();
@@ -103,28 +108,34 @@ fn check(version: &str, log: &TurnLog, given: &Mutex<ByModel>) {
     assert_eq!(usage.total_tokens, all, "{version}");
 }
 
+/// Two turns of a session with sub-agents on `helper`: each counts what was given out during it.
+pub(crate) async fn check_release(version: CliVersion, helper: &str) {
+    let folder = tempdir().unwrap();
+    let note = folder.path().join("note.txt");
+    std::fs::write(&note, "x").unwrap();
+    let given = Arc::new(Mutex::new(ByModel::new()));
+    let server = server(note, Arc::clone(&given));
+    let options = options(version, helper, &server).working_directory(folder.path());
+    let backend = ClaudeBackend::new(options).unwrap();
+    let mut session = backend.open_session(Opening::default()).await.unwrap();
+    for message in ["look", "and once more"] {
+        let log = turn(session.turn(TurnRequest::new(message))).await;
+        check(version, &log, &given);
+    }
+    session.close().await.unwrap();
+    backend.teardown().await.unwrap();
+    let requests = server.finish();
+    let mut helpers = requests
+        .iter()
+        .filter(|request| request.model() == "claude-haiku-4-5");
+    assert_eq!(helpers.next().is_some(), helper != "inherit", "{version}");
+}
+
 #[tokio::test]
 async fn tokens_of_sub_agents_count_once_and_for_their_model() {
-    for version in ["2.1.330", "2.1.197"] {
+    for version in [PINNED_CLAUDE, OLDER_CLAUDE] {
         for helper in ["claude-haiku-4-5", "inherit"] {
-            let folder = tempdir().unwrap();
-            let note = folder.path().join("note.txt");
-            std::fs::write(&note, "x").unwrap();
-            let given = Arc::new(Mutex::new(ByModel::new()));
-            let server = server(note, Arc::clone(&given));
-            let options = options(version, helper, &server).working_directory(folder.path());
-            let backend = ClaudeBackend::new(options).unwrap();
-            let mut session = backend.open_session(Opening::default()).await.unwrap();
-            // Later turns of a process count only what is theirs.
-            for message in ["look", "and once more"] {
-                let log = turn(session.turn(TurnRequest::new(message))).await;
-                check(version, &log, &given);
-            }
-            session.close().await.unwrap();
-            backend.teardown().await.unwrap();
-            let models: Vec<String> = server.finish().iter().map(|request| request.model().to_owned()).collect();
-            let helpers = models.iter().filter(|model| *model == "claude-haiku-4-5").count();
-            assert_eq!(helpers > 0, helper != "inherit", "{version}: {models:?}");
+            check_release(version, helper).await;
         }
     }
 }
@@ -137,11 +148,14 @@ async fn tokens_count_once_if_the_endpoint_calls_its_model_otherwise() {
         ("acme-large", "acme-large"),
     ] {
         let server = AnthropicServer::replies([AnthropicReply::text("ok").model(name).tokens(700, 3)]);
-        let options = options_of(&installed("2.1.330"), &server);
+        let options = options_of(&claude_cli(PINNED_CLAUDE), &server);
         let backend = ClaudeBackend::new(options).unwrap();
         let log = turn(backend.start(TurnRequest::new("hi"))).await;
         backend.teardown().await.unwrap();
         server.finish();
-        assert_eq!(counted(&log.events), ByModel::from([(expected.to_owned(), (700, 3))]));
+        assert_eq!(
+            counted(&log.events),
+            ByModel::from([(expected.to_owned(), (700, 3))])
+        );
     }
 }

@@ -20,20 +20,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use holodeck_testkit::{AnthropicRequest, AnthropicServer};
+use holodeck_testkit::{AnthropicRequest, AnthropicServer, PINNED_CLAUDE, claude_cli};
 
 use crate::project::{CommandOutput, Project, SECRET};
-
-/// The CLI that `cargo xtask smoke` installs. Its absence is a failure, as a test that cannot run has not passed.
-fn cli() -> PathBuf {
-    let place = ".smoke/claude-2.1.330/node_modules/@anthropic-ai/claude-code-linux-x64/claude";
-    let cli = workspace().join(place);
-    assert!(
-        cli.exists(),
-        "the Claude Code CLI is not installed; `cargo xtask smoke` installs it"
-    );
-    cli
-}
 
 pub(crate) fn workspace() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -55,7 +44,7 @@ impl Bench {
             "#!/bin/sh\ncase $1 in --version) ;; *)\necho $$ >>'{0}/pids'\nprintf '%s\\n' \"$*\" >>'{0}/argv'\nesac\n\
              exec '{1}' \"$@\"\n",
             bench.records().display(),
-            cli().display()
+            claude_cli(PINNED_CLAUDE).display()
         );
         fs::create_dir(bench.records()).unwrap();
         fs::write(bench.wrapper(), script).unwrap();

@@ -43,12 +43,19 @@ impl Reasoning {
     fn set_effort(&mut self, model: &ClaudeModel, claude: &ClaudeConfig) {
         let Some(wanted) = claude.effort else { return };
         let given = model.effort.iter().rev().find(|level| **level <= wanted);
-        let Some(sent) = given.or(model.effort.first()) else { return };
+        let Some(sent) = given.or(model.effort.first()) else {
+            return;
+        };
         self.effort = Some(*sent);
         if *sent != wanted {
             self.has_no_effect(
                 "effort",
-                format!("is sent as `{}`: {} has no `{}`", sent.as_str(), model.id, wanted.as_str()),
+                format!(
+                    "is sent as `{}`: {} has no `{}`",
+                    sent.as_str(),
+                    model.id,
+                    wanted.as_str()
+                ),
                 format!("{} has {}", model.id, levels(&model.effort)),
             );
         }
@@ -63,7 +70,11 @@ impl Reasoning {
                 self.off = true;
                 if is_on {
                     let reason = format!("has no effect on {}, which does not think", model.id);
-                    self.has_no_effect("extended_thinking", reason, "remove it, or use another model".to_owned());
+                    self.has_no_effect(
+                        "extended_thinking",
+                        reason,
+                        "remove it, or use another model".to_owned(),
+                    );
                 }
             }
             ThinkingKind::Budget if is_off => self.off = true,
@@ -78,7 +89,10 @@ impl Reasoning {
                 if is_on {
                     self.has_no_effect(
                         "extended_thinking.budget_tokens",
-                        format!("has no effect on {}, which decides itself how much it thinks", model.id),
+                        format!(
+                            "has no effect on {}, which decides itself how much it thinks",
+                            model.id
+                        ),
                         format!("`effort` steers it: {}", levels(&model.effort)),
                     );
                 }
@@ -89,13 +103,18 @@ impl Reasoning {
 
     /// A model without levels of effort thinks within a budget, or not at all.
     fn check_effort_without_levels(&mut self, model: &ClaudeModel, claude: &ClaudeConfig) {
-        let Some(wanted) = claude.effort.filter(|_| model.effort.is_empty()) else { return };
+        let Some(wanted) = claude.effort.filter(|_| model.effort.is_empty()) else {
+            return;
+        };
         let is_set_by_effort = self.budget.is_some() && claude.extended_thinking.is_none();
         if is_set_by_effort {
             let tokens = wanted.budget();
             self.has_no_effect(
                 "effort",
-                format!("is sent as a budget of {tokens} tokens: {} has no levels of effort", model.id),
+                format!(
+                    "is sent as a budget of {tokens} tokens: {} has no levels of effort",
+                    model.id
+                ),
                 "`extended_thinking.budget_tokens` sets the budget".to_owned(),
             );
         } else {
@@ -113,7 +132,10 @@ impl Reasoning {
 }
 
 fn levels(levels: &[Effort]) -> String {
-    let quoted: Vec<String> = levels.iter().map(|level| format!("`{}`", level.as_str())).collect();
+    let quoted: Vec<String> = levels
+        .iter()
+        .map(|level| format!("`{}`", level.as_str()))
+        .collect();
     quoted.join(", ")
 }
 
@@ -161,7 +183,11 @@ mod tests {
             ("claude-sonnet-4-5", low.clone(), "4000 - [effort]".to_owned()),
             ("claude-sonnet-4-5", max.clone(), "31999 - [effort]".to_owned()),
             ("claude-sonnet-4-5", both.clone(), "5000 - [effort]".to_owned()),
-            ("claude-haiku-4-5", effort_only.clone(), "off - [effort]".to_owned()),
+            (
+                "claude-haiku-4-5",
+                effort_only.clone(),
+                "off - [effort]".to_owned(),
+            ),
             ("claude-opus-4-5", low.clone(), "4000 low []".to_owned()),
             ("claude-opus-4-5", max.clone(), "31999 high [effort]".to_owned()),
             ("claude-opus-4-5", both.clone(), "5000 low []".to_owned()),
@@ -175,10 +201,18 @@ mod tests {
             ("claude-opus-5-5", json!({}), "off for all - []".to_owned()),
             ("claude-sonnet-5-5", low.clone(), "free low []".to_owned()),
             ("claude-sonnet-5-5", effort_only, "off for all low []".to_owned()),
-            ("claude-sonnet-5-5", thinking.clone(), format!("free - [{BUDGET}]")),
+            (
+                "claude-sonnet-5-5",
+                thinking.clone(),
+                format!("free - [{BUDGET}]"),
+            ),
             ("claude-3-5-haiku", json!({}), "off - []".to_owned()),
             ("claude-3-5-haiku", low.clone(), "off - [effort]".to_owned()),
-            ("claude-3-5-haiku", both, "off - [extended_thinking effort]".to_owned()),
+            (
+                "claude-3-5-haiku",
+                both,
+                "off - [extended_thinking effort]".to_owned(),
+            ),
             // Answered by another model, whose rules hold.
             ("claude-opus-4-1", json!({}), "off for all - []".to_owned()),
             ("my-own-model", json!({}), "off - []".to_owned()),
@@ -192,10 +226,17 @@ mod tests {
     #[test]
     fn no_effort_is_the_largest_budget_by_accident() {
         let budgets: Vec<u32> = Effort::ALL.iter().map(|level| level.budget()).collect();
-        assert!(budgets.is_sorted() && budgets[0] < budgets[1] && budgets[1] < budgets[2], "{budgets:?}");
+        assert!(
+            budgets.is_sorted() && budgets[0] < budgets[1] && budgets[1] < budgets[2],
+            "{budgets:?}"
+        );
         for model in ClaudeModels::embedded().models() {
             let low = reasoning(model.id(), json!({"effort": "low"}));
-            assert!(low.budget.is_none_or(|budget| budget == budgets[0]), "{}", model.id());
+            assert!(
+                low.budget.is_none_or(|budget| budget == budgets[0]),
+                "{}",
+                model.id()
+            );
         }
     }
 

@@ -4,7 +4,11 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::SandboxConfig;
 use crate::value::{PathRef, nullable};
+
+/// How long a `response_format` may be for the CLI: the operating system limits the length of an argument.
+pub const MAX_CLAUDE_SCHEMA_BYTES: usize = 120 * 1024;
 
 /// How the Anthropic provider signs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -53,6 +57,9 @@ pub struct ClaudeConfig {
     pub web_search: bool,
     /// The shell.
     pub bash: Option<BashConfig>,
+    /// The sandbox of the shell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxConfig>,
     /// Access to files.
     pub file_system: Option<FileSystemConfig>,
     /// Sub-agents by name.
@@ -67,6 +74,10 @@ pub struct ClaudeConfig {
     pub disallowed_tools: Option<Vec<String>>,
     /// Reasoning effort of the model.
     pub effort: Option<Effort>,
+    /// Beta features of the Messages API, by their names for its header `anthropic-beta`.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<String>>", inner(regex(pattern = r"\S")))]
+    pub betas: Vec<String>,
     /// The highest cost of one question.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub max_budget_usd: Option<f64>,
@@ -99,12 +110,14 @@ impl Default for ClaudeConfig {
             extended_thinking: None,
             web_search: false,
             bash: None,
+            sandbox: None,
             file_system: None,
             agents: IndexMap::new(),
             subagents: None,
             allowed_tools: None,
             disallowed_tools: None,
             effort: None,
+            betas: Vec::new(),
             max_budget_usd: None,
             fallback_model: None,
             setting_sources: Vec::new(),

@@ -320,7 +320,10 @@ async fn tokens_of_sub_agents_count_once_for_their_model_and_are_no_call_of_the_
     ];
     let mut tokens = tokens;
     tokens.sort_by(|one, other| one.partial_cmp(other).unwrap());
-    assert_eq!(tokens, expected.map(|(model, kind, sum)| (model.to_owned(), kind.to_owned(), sum)));
+    assert_eq!(
+        tokens,
+        expected.map(|(model, kind, sum)| (model.to_owned(), kind.to_owned(), sum))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

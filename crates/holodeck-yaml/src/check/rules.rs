@@ -4,6 +4,7 @@
 mod approvals;
 mod arguments;
 mod backends;
+mod claude_model;
 mod evaluation;
 mod matrix;
 mod mocks;
@@ -39,6 +40,9 @@ pub(crate) fn check_agent_rules(tree: &Tree, root: NodeId, files: &dyn Files, fi
     evaluation::check_evaluations(&mut rules, &agent);
     test_cases::check_test_cases(&mut rules, &agent, provider);
     backends::check_backends(&mut rules, &agent, provider);
+    if provider == Some("anthropic") {
+        claude_model::check_claude_models(&mut rules, &agent);
+    }
     operations::check_operations(&mut rules, &agent);
     routing::check_routing(&mut rules, &agent);
     matrix::check_matrix(&mut rules, &agent);

@@ -32,7 +32,7 @@ pub(crate) async fn backend(
     let cli = cli.map_err(|error| BackendError::init(&*error))?;
     // Its warnings were already reported when the agent was loaded.
     let telemetry = match &agent.config.observability {
-        Some(observability) => claude_env(observability, traceparent),
+        Some(observability) => claude_env(observability, &agent.config.name, traceparent),
         None => ClaudeTelemetry::default(),
     };
     credentials.secret_names.extend(CLAUDE_SECRET_VARIABLES);

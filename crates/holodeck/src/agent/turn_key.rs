@@ -39,6 +39,7 @@ pub(crate) fn turn_key(
         agent.response_format.clone().unwrap_or_default(),
     );
     add("claude", claude_settings(&claude));
+    add("max_tokens", config.model.max_tokens.into());
     add(
         "builtin_tools",
         json!(builtin_tools(&claude, occasion, side_effects)),

@@ -225,7 +225,8 @@ fn tokens_and_cost_of_every_model_count() {
 /// Older CLIs report only what the process used since its start.
 #[test]
 fn with_an_older_cli_each_turn_counts_what_was_added() {
-    let spent = |input: u64, output: u64| json!({"inputTokens": input, "outputTokens": output, "costUSD": 0.5});
+    let spent =
+        |input: u64, output: u64| json!({"inputTokens": input, "outputTokens": output, "costUSD": 0.5});
     let result = |models: Value| {
         json!({
             "type": "result", "subtype": "success", "is_error": false, "result": "",
@@ -266,9 +267,15 @@ fn a_conversation_that_was_shortened_is_a_notice() {
     let shown = lines(&translate(TranslateOptions::default(), &frames)).join("\n");
     let summary = "the conversation filled the model's context, and the CLI put a summary in its place";
     assert_eq!(shown.matches("Notice").count(), 3, "{shown}");
-    assert!(shown.contains(&format!("{summary} (195006 tokens became 176)")), "{shown}");
+    assert!(
+        shown.contains(&format!("{summary} (195006 tokens became 176)")),
+        "{shown}"
+    );
     assert!(shown.contains(&format!("{summary}\"")), "{shown}");
-    assert!(shown.contains("could not put a summary in its place: no room"), "{shown}");
+    assert!(
+        shown.contains("could not put a summary in its place: no room"),
+        "{shown}"
+    );
 }
 
 /// Without totals by model, what the messages say is all there is.

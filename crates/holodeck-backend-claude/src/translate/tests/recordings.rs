@@ -190,10 +190,7 @@ fn a_subagent_leaves_the_turn_of_its_parent_alone() {
         .iter()
         .map(|(_, line)| line.split(' ').next().unwrap())
         .collect();
-    assert_eq!(
-        kinds,
-        ["text", "call", "turn", "result", "text", "turn"]
-    );
+    assert_eq!(kinds, ["text", "call", "turn", "result", "text", "turn"]);
     assert_eq!(turns[0].background, 1, "the first result is not the last one");
     assert_eq!(turns[1].background, 0);
 }

@@ -34,7 +34,11 @@ pub(super) fn check_backends(rules: &mut Rules<'_>, agent: &View, provider: Opti
             check_risk(rules, &claude);
             check_working_directory(rules, &claude);
             check_additional_directories(rules, &claude);
-            note_unbound_shell(rules, &claude);
+            let sandbox = rules.child(&claude, "sandbox");
+            if sandbox.is_none_or(|sandbox| rules.flag(&sandbox, "enabled") == Some(false)) {
+                note_unbound_shell(rules, &claude);
+            }
+            check_sandbox(rules, &claude);
         }
     }
     if let Some(openai) = rules.child(agent, "openai") {
@@ -62,14 +66,6 @@ fn warn_ignored(rules: &mut Rules<'_>, agent: &View, block: &str, provider: &str
 
 fn check_claude(rules: &mut Rules<'_>, claude: &View, names: &ToolNames) {
     if let Some(thinking) = rules.child(claude, "extended_thinking") {
-        if rules.has(claude, "effort") {
-            let message = "`effort` and `extended_thinking` in `claude` both set how much the model thinks";
-            let diagnostic = Diagnostic::warning(Code::InconsistentValues, message)
-                .about(claude.path.pointer(Some("effort")))
-                .with_help("newer models use `effort` and ignore a budget");
-            let place = rules.key_place(claude, "effort");
-            rules.add(place, diagnostic);
-        }
         if rules
             .number(&thinking, "budget_tokens")
             .is_some_and(|tokens| (1000.0..1024.0).contains(&tokens))
@@ -167,6 +163,13 @@ fn check_working_directory(rules: &mut Rules<'_>, claude: &View) {
     let named = rules.text(claude, "working_directory");
     let place = rules.value_place(claude, "working_directory");
     let dir = rules.tree.dir(place).join(named.unwrap_or_default());
+    if named.is_some() && rules.files.kind(&dir) == FileKind::File {
+        let message = "`working_directory` in `claude` is a file; it must be a directory";
+        let diagnostic =
+            Diagnostic::error(Code::BadFormat, message).about(claude.path.pointer(Some("working_directory")));
+        rules.add(place, diagnostic);
+        return;
+    }
     if named.is_some() && rules.files.kind(&dir) != FileKind::Directory {
         let message = rules
             .missing_file_message(claude, "working_directory")
@@ -198,6 +201,32 @@ fn check_working_directory(rules: &mut Rules<'_>, claude: &View) {
             .with_help("`setting_sources: [project]` adds it to the instructions");
         rules.add(place, diagnostic);
     }
+}
+
+/// Warns of a sandbox without a shell.
+fn check_sandbox(rules: &mut Rules<'_>, claude: &View) {
+    let Some(sandbox) = rules.child(claude, "sandbox") else {
+        return;
+    };
+    let has_shell = rules
+        .child(claude, "bash")
+        .is_some_and(|bash| rules.flag(&bash, "enabled") == Some(true));
+    let mut listed = rules.texts(claude, "allowed_tools");
+    let agents = rules.child(claude, "agents");
+    for subagent in agents.iter().flat_map(|agents| rules.values(agents)) {
+        listed.extend(rules.texts(&subagent, "tools"));
+    }
+    let names_it = listed
+        .iter()
+        .any(|(_, entry)| without_pattern(entry.trim()) == "Bash");
+    if has_shell || names_it || rules.flag(&sandbox, "enabled") == Some(false) {
+        return;
+    }
+    rules.warn_no_effect(
+        claude,
+        "sandbox",
+        "it holds only for `Bash`, which the agent does not have",
+    );
 }
 
 /// Checks that the further directories exist.

@@ -102,7 +102,6 @@ fn warn_ignored_by_claude_cli(rules: &mut Rules<'_>, model: &View) {
     let given: Vec<&str> = [
         "temperature",
         "top_p",
-        "max_tokens",
         "api_version",
         "rpm",
         "reasoning",

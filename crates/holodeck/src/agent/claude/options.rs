@@ -7,12 +7,14 @@ use holodeck_backend_api::{
     Approver, BackendError, CallRefusal, Explanation, Thinking, ToolCall, ToolCx, ToolError, ToolHost,
     ToolOutput, ToolSpec,
 };
-use holodeck_backend_claude::{ClaudeOptions, Edits, Limits, McpServer, McpServers, Reuse};
+use holodeck_backend_claude::{
+    ClaudeOptions, Edits, Limits, McpServer, McpServers, Reuse, ThinkingOff, Worktrees,
+};
 use holodeck_mcp_bridge::ClaudeServers;
 use holodeck_model::{
-    ApprovalPolicy, ClaudeConfig, Effort, Env, HOLODECK_SERVER, McpTool, Occasion, PathRef, ServerAccess,
-    SubagentConfig, ToolAccess, ToolConfig, ToolNames, ToolOrigin, mcp_tool_name, path_access,
-    read_text_input, without_pattern,
+    ApprovalPolicy, ClaudeConfig, ClaudeModels, Env, HOLODECK_SERVER, McpTool, Occasion, PathRef,
+    SandboxConfig, ServerAccess, SubagentConfig, ToolAccess, ToolConfig, ToolNames, ToolOrigin,
+    mcp_tool_name, path_access, read_text_input, without_pattern,
 };
 use holodeck_validators::{ClaudeCli, ClaudeEnv};
 use holodeck_yaml::LoadedAgent;
@@ -111,7 +113,11 @@ pub(super) fn options(setup: &AgentSetup<'_>) -> Result<ClaudeOptions, BackendEr
         .system_prompt(&agent.instructions.text)
         .working_directory(folder)
         .max_turns(claude.max_turns.unwrap_or(MAX_TURNS))
-        .thinking(thinking(&claude))
+        .betas(claude.betas.iter().cloned())
+        .worktrees(match setup.side_effects {
+            BuiltinChanges::Withheld => Worktrees::Refused,
+            BuiltinChanges::AsConfigured | BuiltinChanges::Allowed => Worktrees::Allowed,
+        })
         .setting_sources(sources.iter().copied())
         .reuse(setup.reuse)
         .approver(Arc::clone(&setup.approver));
@@ -157,8 +163,9 @@ pub(super) fn options(setup: &AgentSetup<'_>) -> Result<ClaudeOptions, BackendEr
     if let Some(model) = &claude.fallback_model {
         options = options.fallback_model(model);
     }
-    if let Some(level) = claude.effort {
-        options = options.effort(effort(level));
+    options = add_reasoning(options, &config.model.name, &claude);
+    if let Some(tokens) = config.model.max_tokens {
+        options = options.max_tokens(tokens);
     }
     if let Some(format) = answer_format(agent)? {
         options = options.response_format(format);
@@ -167,6 +174,11 @@ pub(super) fn options(setup: &AgentSetup<'_>) -> Result<ClaudeOptions, BackendEr
         options = options.edits(Edits::Accept);
     }
     options = add_builtin_tools(options, &claude, setup);
+    if let Some(sandbox) = claude.sandbox.as_ref().filter(|sandbox| sandbox.enabled)
+        && has_shell(&claude, setup)
+    {
+        options = options.sandbox(sandbox_settings(sandbox));
+    }
     options = add_own_tools(options, setup, &names, &access);
     for (name, subagent) in &claude.agents {
         options = options.agent(name, define_agent(subagent, &names)?);
@@ -429,21 +441,65 @@ fn disallowed_tools(claude: &ClaudeConfig, names: &ToolNames) -> Vec<String> {
         .collect()
 }
 
-fn thinking(claude: &ClaudeConfig) -> Option<Thinking> {
-    match (&claude.extended_thinking, claude.effort) {
-        (Some(thinking), _) if thinking.enabled => Some(Thinking::Budget(thinking.budget_tokens)),
-        (None, Some(_)) => None,
-        _ => Some(Thinking::Off),
+/// How much the model reasons. Settings that have no effect on it were reported when the agent was loaded.
+fn add_reasoning(options: ClaudeOptions, model: &str, claude: &ClaudeConfig) -> ClaudeOptions {
+    let reasoning = ClaudeModels::embedded().reasoning(model, claude);
+    let thinking = match reasoning.budget {
+        _ if reasoning.off => Some(Thinking::Off),
+        budget => budget.map(Thinking::Budget),
+    };
+    let mut options = options.thinking(thinking);
+    if reasoning.off_for_all {
+        options = options.thinking_off(ThinkingOff::OfProcess);
     }
+    if let Some(level) = reasoning.effort {
+        options = options.effort(level.as_str());
+    }
+    options
 }
 
-fn effort(effort: Effort) -> &'static str {
-    match effort {
-        Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High => "high",
-        Effort::Max => "max",
+/// Whether the agent or a sub-agent has a shell.
+fn has_shell(claude: &ClaudeConfig, setup: &AgentSetup<'_>) -> bool {
+    setup.side_effects != BuiltinChanges::Withheld && claude.all_built_in_tools().contains(&"Bash")
+}
+
+/// The sandbox in the CLI's own format. It must work, and approves nothing by itself.
+fn sandbox_settings(sandbox: &SandboxConfig) -> Value {
+    let mut settings = json!({
+        "enabled": true,
+        "failIfUnavailable": true,
+        "autoAllowBashIfSandboxed": false,
+        "allowUnsandboxedCommands": sandbox.allow_unsandboxed_commands,
+        "excludedCommands": sandbox.excluded_commands,
+        "enableWeakerNestedSandbox": sandbox.enable_weaker_nested_sandbox,
+    });
+    let Some(all) = settings.as_object_mut() else {
+        return settings;
+    };
+    if let Some(files) = &sandbox.filesystem {
+        let paths = |places: &[PathRef]| {
+            let places = places.iter().map(PathRef::path);
+            let places = places.map(|place| std::path::absolute(&place).unwrap_or(place));
+            json!(places.collect::<Vec<_>>())
+        };
+        let files = json!({
+            "allowWrite": paths(&files.allow_write),
+            "denyWrite": paths(&files.deny_write),
+            "denyRead": paths(&files.deny_read),
+            "allowRead": paths(&files.allow_read),
+        });
+        all.insert("filesystem".to_owned(), files);
     }
+    if let Some(network) = &sandbox.network {
+        let network = json!({
+            "allowedDomains": network.allowed_domains,
+            "deniedDomains": network.denied_domains,
+            "allowAllUnixSockets": network.allow_all_unix_sockets,
+            "allowLocalBinding": network.allow_local_binding,
+        });
+        all.insert("network".to_owned(), network);
+    }
+    settings
 }
 
 /// The commands that a sub-agent may run, where its `tools` name the shell only with patterns as in `Bash(git *)`.

@@ -5,6 +5,7 @@ use std::{fs, io::Write as _, path::Path};
 use holodeck::{
     events::history,
     model::{
+        Provider,
         events::{AgentEvent, EventBody, RunTotals},
         printable,
     },
@@ -88,19 +89,23 @@ impl Talk<'_> {
     }
 
     fn tools(&mut self) {
-        let tools = &self.chat.agent().config.tools;
+        let config = &self.chat.agent().config;
         let mut text = String::new();
-        for tool in tools {
-            let description = tool.description();
-            let line = format!(
-                "  {:20} {}",
-                tool.name(),
-                dim(description.lines().next().unwrap_or_default())
-            );
-            text += &format!("{line}\n");
+        let mut add = |name: &str, what: &str| text += &format!("  {name:20} {}\n", dim(what));
+        for tool in &config.tools {
+            add(tool.name(), tool.description().lines().next().unwrap_or_default());
         }
-        if tools.is_empty() {
-            text = dim("the YAML defines no tools\n");
+        if config.model.provider == Provider::Anthropic {
+            let claude = config.claude.clone().unwrap_or_default();
+            for name in claude.built_in_tools() {
+                add(name, "built into Claude Code");
+            }
+            for name in claude.tools_of_subagents_only() {
+                add(name, "built into Claude Code; only sub-agents have it");
+            }
+        }
+        if text.is_empty() {
+            text = dim("the agent has no tools\n");
         }
         self.terminal.write_message(&text);
     }

@@ -1,10 +1,6 @@
 //! Agents of YAML files on the real CLI.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use holodeck_backend_api::{
@@ -29,37 +25,9 @@ use crate::{
 /// Where programs are, for children of tests.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The release this version is built for.
-pub(super) const PINNED: CliVersion = CliVersion::new(2, 1, 330);
-
-/// An older release that is installed too.
-pub(super) const OLDER: CliVersion = CliVersion::new(2, 1, 197);
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.smoke")
-}
-
-/// A release of the CLI. Its absence is a failure: a test that can't run has not passed.
-fn cli(version: CliVersion) -> PathBuf {
-    let place = format!("claude-{version}/node_modules/@anthropic-ai/claude-code-linux-x64/claude");
-    let cli = folder().join(place);
-    assert!(
-        cli.exists(),
-        "the Claude Code CLI {version} is not installed; `cargo xtask smoke` installs it"
-    );
-    cli
-}
-
-/// The releases that are installed: `cargo xtask soak files` adds the oldest that works and the newest.
-pub(super) fn installed() -> Vec<CliVersion> {
-    let folders = std::fs::read_dir(folder()).unwrap().flatten();
-    let names = folders.map(|folder| folder.file_name().to_string_lossy().into_owned());
-    let versions = names.filter_map(|name| CliVersion::parse(name.strip_prefix("claude-")?));
-    let mut versions: Vec<_> = versions.collect();
-    versions.sort();
-    assert!(versions.contains(&PINNED));
-    versions
-}
+pub(super) use holodeck_testkit::{
+    OLDER_CLAUDE as OLDER, PINNED_CLAUDE as PINNED, claude_cli as cli, claude_releases as installed,
+};
 
 /// No retries: each scripted reply is requested once.
 pub(super) fn limits() -> Limits {
