@@ -40,6 +40,62 @@ fn a_conversation_continues_in_another_process() {
     bench.server.finish();
 }
 
+/// The idle process of a conversation is killed between two messages: nobody notices.
+#[test]
+fn a_chat_goes_on_after_its_idle_process_was_killed_and_lists_built_in_tools() {
+    let server = AnthropicServer::answering(|request| {
+        let asked = request.texts("user").join(" ");
+        let seen = ["apple", "banana"]
+            .into_iter()
+            .filter(|word| asked.contains(word));
+        AnthropicReply::text(format!("I was told {}.", seen.collect::<Vec<_>>().join(", ")))
+    });
+    let bench = Bench::new(
+        "name: desk\nmodel: {provider: anthropic, name: claude-sonnet-4-5}\n\
+         instructions: {inline: Be kind.}\nclaude: {file_system: {read: true}}\n",
+        server,
+    );
+    let mut child = bench
+        .command(&["chat", "--session", "s"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"apple\n").unwrap();
+    // The conversation is stored when the answer is; the CLI has its own copy a moment later.
+    let stored = || {
+        bench
+            .project
+            .run(&["events", "export", "s"])
+            .stdout
+            .contains("told apple")
+    };
+    let written = || {
+        let mut grep = std::process::Command::new("grep");
+        grep.args(["-rqs", "told apple", "--include=*.jsonl"]);
+        grep.arg(bench.temporary()).status().unwrap().success()
+    };
+    while !stored() || !written() {}
+    for group in bench.pids() {
+        let group = format!("-{group}");
+        std::process::Command::new("kill")
+            .args(["-9", "--", &group])
+            .status()
+            .unwrap();
+    }
+    input.write_all(b"banana\n/tools\n").unwrap();
+    drop(input);
+    let ran = CommandOutput::of(&child.wait_with_output().unwrap()).exits(0);
+    assert!(ran.stdout.contains("I was told apple, banana."), "{}", ran.all());
+    for tool in ["Read", "Glob", "Grep"] {
+        let line = format!("  {tool:20} built into Claude Code");
+        assert!(ran.all().contains(&line), "{}", ran.all());
+    }
+    bench.server.finish();
+}
+
 /// An agent with a tool, on this model.
 fn with_tool(model: &str) -> String {
     format!(
