@@ -59,7 +59,7 @@ pub(crate) struct Connection {
     session: Option<String>,
     /// How the model reasons, as it was set last.
     thinking: Option<Thinking>,
-    /// What its models used so far; `None` if that is not known.
+    /// The tokens and cost of its models so far; `None` if that is not known.
     spent: Option<Spending>,
     has_exited: bool,
     is_cleared: bool,
@@ -381,7 +381,7 @@ impl Connection {
         output.join("; ")
     }
 
-    /// What its models used so far; `None` if that is not known.
+    /// The tokens and cost of its models so far; `None` if that is not known.
     pub(crate) fn spent(&self) -> Option<Spending> {
         self.spent.clone()
     }

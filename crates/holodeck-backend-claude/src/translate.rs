@@ -69,7 +69,7 @@ pub(crate) struct Translator {
     /// The model of the main agent.
     model: Option<String>,
     tokens: TurnTokens,
-    /// What the process had used before this turn; `None` if that is not known, as after it continued a conversation.
+    /// The spending of the process before this turn; `None` if that is not known, as after it continued a conversation.
     spent: Option<Spending>,
     was_interrupted: bool,
     /// The error that the CLI reported instead of an answer.
@@ -105,7 +105,7 @@ impl Translator {
         self
     }
 
-    /// What the process has used so far.
+    /// The spending of the process so far.
     pub(crate) fn spent(&self) -> Option<&Spending> {
         self.spent.as_ref()
     }
@@ -357,7 +357,7 @@ fn emit_nested(
     });
 }
 
-/// What became of the conversation, for people: the model no longer knows all of it.
+/// Says what happened to the conversation: the model no longer knows all of it.
 fn compaction_notice(compaction: &Compaction) -> BackendEvent {
     let message = match compaction {
         Compaction::Done { before, after } => {

@@ -1,6 +1,6 @@
 //! The Claude models as Claude Code knows them, and what the settings of an agent mean for each.
 //!
-//! The list is data with a date; a model that is not in it is treated like the newest ones, and whoever asks is told so.
+//! The list is data with a date; a model that is not in it is treated like the newest ones, and `validate` notes it.
 
 use std::sync::LazyLock;
 
@@ -40,7 +40,7 @@ pub struct ClaudeModel {
     /// Other ids of this model.
     #[serde(default)]
     names: Vec<String>,
-    /// Names for whichever model is the current one of its kind.
+    /// Names of its kind, of which it is the current model.
     #[serde(default)]
     aliases: Vec<String>,
     /// The model that the CLI uses in place of this one.
@@ -61,7 +61,7 @@ pub struct ClaudeModel {
 /// How a model reasons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ThinkingKind {
+pub(crate) enum ThinkingKind {
     /// It does not, or the CLI does not let it.
     None,
     /// Within a budget of tokens.
@@ -102,7 +102,7 @@ impl ClaudeModels {
             .find(|model| model.id == id || model.names.iter().chain(&model.aliases).any(|name| *name == id))
     }
 
-    /// Whether a name stands for whichever model is the current one of its kind.
+    /// Whether a name is that of a kind, and the CLI decides which model it means.
     pub fn is_alias(&self, name: &str) -> bool {
         let id = claude_model_id(name);
         self.models
@@ -110,7 +110,7 @@ impl ClaudeModels {
             .any(|model| model.aliases.iter().any(|alias| *alias == id))
     }
 
-    /// What the settings of an agent mean for a model.
+    /// The effect of an agent's settings on a model.
     pub fn reasoning(&self, name: &str, claude: &ClaudeConfig) -> Reasoning {
         match self.find(name) {
             Some(model) => {
@@ -146,7 +146,7 @@ impl ClaudeModel {
         &self.id
     }
 
-    /// Names for whichever model is the current one of its kind.
+    /// Names of its kind, of which it is the current model.
     pub fn aliases(&self) -> impl Iterator<Item = &str> {
         self.aliases.iter().map(String::as_str)
     }
@@ -154,11 +154,6 @@ impl ClaudeModel {
     /// The model that the CLI uses in place of this one.
     pub fn replaced_by(&self) -> Option<&str> {
         self.replaced_by.as_deref()
-    }
-
-    /// How it reasons.
-    pub fn thinking(&self) -> ThinkingKind {
-        self.thinking
     }
 
     /// The levels of effort that it has, lowest first.
@@ -222,7 +217,7 @@ mod tests {
             );
             assert!(model.effort().is_sorted(), "{}", model.id());
             let has_effort = !model.effort().is_empty();
-            match model.thinking() {
+            match model.thinking {
                 ThinkingKind::None => assert!(!has_effort, "{}", model.id()),
                 ThinkingKind::Adaptive | ThinkingKind::Always => assert!(has_effort, "{}", model.id()),
                 ThinkingKind::Budget => {}

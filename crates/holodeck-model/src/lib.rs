@@ -67,7 +67,7 @@ pub use case::{
     CaseContent, CaseId, CaseIdentity, InvalidCaseId, Opinion, UnitKey, equal_cases, identify_cases,
     is_later_trial, is_repeated_unit, match_cases, recorded_trial_name, recorded_without_loop,
 };
-pub use claude_models::{ClaudeModel, ClaudeModels, NoEffect, Reasoning, ThinkingKind, claude_model_id};
+pub use claude_models::{ClaudeModel, ClaudeModels, NoEffect, Reasoning, claude_model_id};
 pub use cli_version::CliVersion;
 pub use clock::{Clock, SystemClock};
 pub use code::Code;

@@ -8,7 +8,7 @@ use secrecy::ExposeSecret as _;
 
 use crate::{
     collector::{collector_endpoint, otlp},
-    telemetry::service_name,
+    conventions::service_name,
     unmapped,
 };
 

@@ -1,7 +1,7 @@
 //! Names of the GenAI semantic conventions, which are still in development: those of semantic-conventions-genai as of
 //! November 2026.
 
-use holodeck_model::{AuthProvider, ModelConfig, Provider};
+use holodeck_model::{AuthProvider, ModelConfig, ObservabilityConfig, Provider};
 
 pub(crate) const OPERATION_NAME: &str = "gen_ai.operation.name";
 pub(crate) const PROVIDER_NAME: &str = "gen_ai.provider.name";
@@ -79,4 +79,10 @@ pub(crate) fn provider_name(model: &ModelConfig) -> &'static str {
         (Provider::Anthropic, Some(AuthProvider::Foundry)) => "azure.ai.inference",
         (Provider::Anthropic, _) => "anthropic",
     }
+}
+
+/// The name of the service in telemetry.
+pub(crate) fn service_name(config: &ObservabilityConfig, agent: &str) -> String {
+    let named = config.service_name.clone();
+    named.unwrap_or_else(|| format!("holodeck-{agent}"))
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use holodeck_backend_api::AgentBackend;
-use holodeck_model::{ModelConfig, ObservabilityConfig, ResolvedAgent};
+use holodeck_model::{ModelConfig, ResolvedAgent};
 use opentelemetry::{
     Context, KeyValue,
     metrics::MeterProvider as _,
@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 use crate::{
     Evaluation, TelemetryOptions,
     content::Content,
-    conventions::{AGENT_NAME, REGRADED_RUN, provider_name},
+    conventions::{AGENT_NAME, REGRADED_RUN, provider_name, service_name},
     evaluation::{self, EvaluatedTurn},
     meters::Meters,
     providers::Providers,
@@ -205,10 +205,4 @@ impl fmt::Debug for Telemetry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Telemetry").field(&self.is_on()).finish()
     }
-}
-
-/// The name of the service in telemetry.
-pub(crate) fn service_name(config: &ObservabilityConfig, agent: &str) -> String {
-    let named = config.service_name.clone();
-    named.unwrap_or_else(|| format!("holodeck-{agent}"))
 }

@@ -1,5 +1,5 @@
-//! What a program prints that is no message of the CLI: an update notice, a question, an error of a wrapper. It is shown if
-//! the program does not start.
+//! Keeps the output of a program that is no message of the CLI: an update notice, a question, an error of a wrapper. It is
+//! shown if the program does not start.
 
 use std::{
     collections::VecDeque,
@@ -48,7 +48,7 @@ impl Printed {
         }
     }
 
-    /// What was printed, oldest first.
+    /// The output, oldest first.
     pub(super) fn texts(&self) -> Vec<String> {
         let lines = self.lock();
         let beginning = Some(lines.1.clone()).filter(|text| !text.is_empty());

@@ -24,9 +24,9 @@ pub(crate) struct ResultFrame {
     pub(crate) api_error_type: Option<String>,
     /// Tokens of the main agent in this turn. Can be too low if the turn failed.
     pub(crate) usage: Option<WireUsage>,
-    /// What each model used since the last result, including subagents and the CLI's own calls. Only in newer CLIs.
+    /// The spending of each model since the last result, including subagents and the CLI's own calls. Only in newer CLIs.
     pub(crate) since_last: Option<Spending>,
-    /// What each model used since the process started, or since it was cleared.
+    /// The spending of each model since the process started, or since it was cleared.
     pub(crate) in_process: Option<Spending>,
     pub(crate) session_id: Option<String>,
     pub(crate) denials: Vec<Denial>,
@@ -43,11 +43,11 @@ pub(crate) struct Denial {
     pub(crate) call_id: Option<String>,
 }
 
-/// What models used, by their names for the CLI.
+/// The tokens and cost of models, by their names for the CLI.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Spending(pub(crate) BTreeMap<String, ModelSpending>);
 
-/// What one model used.
+/// The tokens and cost of one model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ModelSpending {
     pub(crate) usage: WireUsage,
@@ -78,13 +78,13 @@ impl Spending {
         self.0.values().map(|spent| spent.cost_usd).sum()
     }
 
-    /// What was used after `earlier`. A count that is lower than before began anew.
+    /// The spending after `earlier`. A count that is lower than before was set back.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
-        let began_anew = earlier.0.iter().any(|(name, before)| {
+        let was_reset = earlier.0.iter().any(|(name, before)| {
             let now = self.0.get(name);
             now.is_none_or(|now| now.usage.tokens().total_tokens < before.usage.tokens().total_tokens)
         });
-        if began_anew {
+        if was_reset {
             return self.clone();
         }
         let models = self.0.iter().map(|(name, now)| {

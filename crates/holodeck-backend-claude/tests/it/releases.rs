@@ -1,5 +1,5 @@
-//! What the product relies on, on every release of the CLI that is installed: `cargo xtask soak claude` adds the oldest that
-//! works and the newest that the registry serves. CI has the pinned ones.
+//! Checks what the product relies on with every release of the CLI that is installed: `cargo xtask soak claude` adds the
+//! oldest that works and the newest that the registry serves. CI has the pinned ones.
 
 use holodeck_backend_api::{AgentBackend as _, Opening, Outcome, Thinking, TurnRequest};
 use holodeck_backend_claude::{ClaudeBackend, ClaudeOptions, Reuse, ThinkingOff};

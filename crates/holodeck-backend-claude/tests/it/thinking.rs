@@ -87,7 +87,7 @@ async fn a_turn_can_have_its_own_budget() {
     assert_eq!(budgets, [json!(3000), json!(5000), Value::Null, json!(3000)]);
 }
 
-/// What a request says about reasoning and length.
+/// The parts of a request about reasoning and length.
 fn said(body: &Value) -> Value {
     json!({
         "thinking": body["thinking"]["type"], "budget": body["thinking"]["budget_tokens"],

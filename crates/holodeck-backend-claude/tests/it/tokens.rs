@@ -27,7 +27,7 @@ fn add(sums: &mut ByModel, model: &str, input: u64, output: u64) {
     *completion += output;
 }
 
-/// What the events say, by model: messages of the agent, and everything else.
+/// The tokens in the events, by model: messages of the agent, and everything else.
 fn counted(events: &[BackendEvent]) -> ByModel {
     let mut sums = ByModel::new();
     let mut open = TokenUsage::default();

@@ -6,7 +6,7 @@ use crate::{ClaudeConfig, Effort};
 /// The smallest budget that the API takes.
 const MIN_BUDGET: u32 = 1024;
 
-/// How the CLI is told to reason.
+/// How the CLI has a model reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reasoning {
     /// Whether the model reasons, and within which budget; `None` leaves it to the CLI.
@@ -26,9 +26,9 @@ pub struct Reasoning {
 pub struct NoEffect {
     /// The field below `claude`, as in `extended_thinking.budget_tokens`.
     pub field: &'static str,
-    /// What the CLI does with it, after the name of the field.
+    /// The CLI's use of it, after the name of the field.
     pub reason: String,
-    /// What to do.
+    /// The remedy.
     pub hint: String,
 }
 
@@ -152,7 +152,7 @@ mod tests {
         ClaudeModels::embedded().reasoning(model, &claude)
     }
 
-    /// What is sent, and the fields that a warning names.
+    /// The settings as sent, and the fields that a warning names.
     fn sent(model: &str, claude: Value) -> String {
         let reasoning = reasoning(model, claude);
         let thinking = match (reasoning.off, reasoning.off_for_all, reasoning.budget) {

@@ -419,7 +419,7 @@ impl Effort {
         }
     }
 
-    /// The budget of thinking tokens that it stands for, on Claude models without levels.
+    /// The budget of thinking tokens in place of it, on Claude models without levels.
     pub fn budget(self) -> u32 {
         match self {
             Self::Low => 4_000,

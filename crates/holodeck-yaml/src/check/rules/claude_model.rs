@@ -1,6 +1,8 @@
-//! What the settings of an agent mean on its Claude model: which have no effect, and which model answers instead.
+//! Checks the settings of an agent against its Claude model: which have no effect, and which model answers instead.
 
-use holodeck_model::{ClaudeConfig, ClaudeModels, Code, Diagnostic, Effort, ExtendedThinkingConfig, closest};
+use holodeck_model::{
+    ClaudeConfig, ClaudeModels, Code, Diagnostic, Effort, ExtendedThinkingConfig, NoEffect, closest,
+};
 
 use super::{Rules, View};
 use crate::yaml::Place;
@@ -105,22 +107,27 @@ fn check_settings(rules: &mut Rules<'_>, name: &str, model: &View, claude: Optio
     let reasoning = models.reasoning(name, &settings);
     if let Some(claude) = claude {
         for one in &reasoning.without_effect {
-            let (view, key) = match one.field.split_once('.') {
-                Some((block, key)) => match rules.child(claude, block) {
-                    Some(view) if rules.has(&view, key) => (view, key),
-                    _ => continue,
-                },
-                None => (claude.clone(), one.field),
-            };
-            let owner = rules.owner_suffix(&view);
-            let diagnostic = Diagnostic::warning(Code::NoEffect, format!("`{key}`{owner} {}", one.reason))
-                .about(view.path.pointer(Some(key)))
-                .with_help(one.hint.clone());
-            let place = rules.key_place(&view, key);
-            rules.add(place, diagnostic);
+            warn_without_effect(rules, claude, one);
         }
     }
     check_max_tokens(rules, name, model, reasoning.budget);
+}
+
+/// Warns of a setting that does not do what it says. A value that is not written is not reported.
+fn warn_without_effect(rules: &mut Rules<'_>, claude: &View, one: &NoEffect) {
+    let (view, key) = match one.field.split_once('.') {
+        Some((block, key)) => match rules.child(claude, block) {
+            Some(view) if rules.has(&view, key) => (view, key),
+            _ => return,
+        },
+        None => (claude.clone(), one.field),
+    };
+    let owner = rules.owner_suffix(&view);
+    let diagnostic = Diagnostic::warning(Code::NoEffect, format!("`{key}`{owner} {}", one.reason))
+        .about(view.path.pointer(Some(key)))
+        .with_help(one.hint.clone());
+    let place = rules.key_place(&view, key);
+    rules.add(place, diagnostic);
 }
 
 /// Warns of a limit that the model does not have, or that leaves no room for its thinking.

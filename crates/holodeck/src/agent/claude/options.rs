@@ -12,14 +12,17 @@ use holodeck_backend_claude::{
 };
 use holodeck_mcp_bridge::ClaudeServers;
 use holodeck_model::{
-    ApprovalPolicy, ClaudeConfig, ClaudeModels, Env, HOLODECK_SERVER, McpTool, Occasion, PathRef,
-    SandboxConfig, ServerAccess, SubagentConfig, ToolAccess, ToolConfig, ToolNames, ToolOrigin,
-    mcp_tool_name, path_access, read_text_input, without_pattern,
+    ApprovalPolicy, ClaudeConfig, ClaudeModels, Env, HOLODECK_SERVER, McpTool, Occasion, PathRef, Reasoning,
+    ServerAccess, SubagentConfig, ToolAccess, ToolConfig, ToolNames, ToolOrigin, mcp_tool_name, path_access,
+    read_text_input, without_pattern,
 };
 use holodeck_validators::{ClaudeCli, ClaudeEnv};
 use holodeck_yaml::LoadedAgent;
 use serde_json::{Value, json};
 
+mod sandbox;
+
+use self::sandbox::sandbox_settings;
 use super::machine;
 use crate::{
     agent::{answer_format::answer_format, logins::has_login},
@@ -163,7 +166,10 @@ pub(super) fn options(setup: &AgentSetup<'_>) -> Result<ClaudeOptions, BackendEr
     if let Some(model) = &claude.fallback_model {
         options = options.fallback_model(model);
     }
-    options = add_reasoning(options, &config.model.name, &claude);
+    options = add_reasoning(
+        options,
+        &ClaudeModels::embedded().reasoning(&config.model.name, &claude),
+    );
     if let Some(tokens) = config.model.max_tokens {
         options = options.max_tokens(tokens);
     }
@@ -442,8 +448,7 @@ fn disallowed_tools(claude: &ClaudeConfig, names: &ToolNames) -> Vec<String> {
 }
 
 /// How much the model reasons. Settings that have no effect on it were reported when the agent was loaded.
-fn add_reasoning(options: ClaudeOptions, model: &str, claude: &ClaudeConfig) -> ClaudeOptions {
-    let reasoning = ClaudeModels::embedded().reasoning(model, claude);
+fn add_reasoning(options: ClaudeOptions, reasoning: &Reasoning) -> ClaudeOptions {
     let thinking = match reasoning.budget {
         _ if reasoning.off => Some(Thinking::Off),
         budget => budget.map(Thinking::Budget),
@@ -461,45 +466,6 @@ fn add_reasoning(options: ClaudeOptions, model: &str, claude: &ClaudeConfig) -> 
 /// Whether the agent or a sub-agent has a shell.
 fn has_shell(claude: &ClaudeConfig, setup: &AgentSetup<'_>) -> bool {
     setup.side_effects != BuiltinChanges::Withheld && claude.all_built_in_tools().contains(&"Bash")
-}
-
-/// The sandbox in the CLI's own format. It must work, and approves nothing by itself.
-fn sandbox_settings(sandbox: &SandboxConfig) -> Value {
-    let mut settings = json!({
-        "enabled": true,
-        "failIfUnavailable": true,
-        "autoAllowBashIfSandboxed": false,
-        "allowUnsandboxedCommands": sandbox.allow_unsandboxed_commands,
-        "excludedCommands": sandbox.excluded_commands,
-        "enableWeakerNestedSandbox": sandbox.enable_weaker_nested_sandbox,
-    });
-    let Some(all) = settings.as_object_mut() else {
-        return settings;
-    };
-    if let Some(files) = &sandbox.filesystem {
-        let paths = |places: &[PathRef]| {
-            let places = places.iter().map(PathRef::path);
-            let places = places.map(|place| std::path::absolute(&place).unwrap_or(place));
-            json!(places.collect::<Vec<_>>())
-        };
-        let files = json!({
-            "allowWrite": paths(&files.allow_write),
-            "denyWrite": paths(&files.deny_write),
-            "denyRead": paths(&files.deny_read),
-            "allowRead": paths(&files.allow_read),
-        });
-        all.insert("filesystem".to_owned(), files);
-    }
-    if let Some(network) = &sandbox.network {
-        let network = json!({
-            "allowedDomains": network.allowed_domains,
-            "deniedDomains": network.denied_domains,
-            "allowAllUnixSockets": network.allow_all_unix_sockets,
-            "allowLocalBinding": network.allow_local_binding,
-        });
-        all.insert("network".to_owned(), network);
-    }
-    settings
 }
 
 /// The commands that a sub-agent may run, where its `tools` name the shell only with patterns as in `Bash(git *)`.
