@@ -2,10 +2,10 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use holodeck_testkit::{AnthropicReply, AnthropicServer, OauthServer};
+use holodeck_testkit::{AnthropicReply, AnthropicServer, OauthServer, PINNED_CLAUDE, claude_cli};
 use serde_json::json;
 
-use super::{Bench, cli};
+use super::Bench;
 use crate::logins::{agree, files_with, log_in, tools};
 
 #[test]
@@ -29,7 +29,7 @@ fn the_cli_calls_a_server_with_a_login_and_sees_no_token() {
         "#!/bin/sh\ncase $1 in --version) ;; *)\n{{ printf '%s\\n' \"$@\"; env; for name do [ -f \"$name\" ] && cat \"$name\"; done; \
          }} >>'{0}'\nesac\nexec '{1}' \"$@\"\n",
         given.display(),
-        cli().display()
+        claude_cli(PINNED_CLAUDE).display()
     );
     fs::write(&wrapper, script).unwrap();
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
