@@ -239,6 +239,12 @@ const RUNS: &[Run] = &[
         cargo: &["build", "--locked", "-p", "holodeck-cli"],
     },
     Run {
+        name: "field-logins",
+        planned_minutes: 2,
+        // An authorization server of npm.
+        cargo: &["build", "--locked", "-p", "holodeck-cli"],
+    },
+    Run {
         name: "field-clis",
         planned_minutes: 2,
         cargo: &["build", "--locked", "-p", "holodeck-cli"],
@@ -311,6 +317,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             "report" => report::check()?,
             "field-models" => field::models()?,
             "field-servers" => field::servers()?,
+            "field-logins" => field::logins()?,
             "field-clis" => field::clis()?,
             "page" => page::check()?,
             "serve" => load::check()?,

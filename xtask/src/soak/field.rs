@@ -1,5 +1,6 @@
 //! Agents of the product against real programs that others wrote: a proxy and a small model, servers on the SDKs of the Model
-//! Context Protocol, and releases of the CLI of Claude Code. The outcomes are stored for `docs/compatibility.md`.
+//! Context Protocol, an authorization server, and releases of the CLI of Claude Code. The outcomes of all but logins are stored for
+//! `docs/compatibility.md`.
 #![allow(
     clippy::indexing_slicing,
     reason = "indexing JSON by a key that is not there gives null"
@@ -16,10 +17,13 @@ use crate::{host, workspace};
 
 mod child;
 mod clis;
+mod logins;
 mod models;
 mod servers;
 
-pub(super) use self::{clis::check as clis, models::check as models, servers::check as servers};
+pub(super) use self::{
+    clis::check as clis, logins::check as logins, models::check as models, servers::check as servers,
+};
 
 /// Where the outcomes are kept; the tables of the documentation are made of them.
 const OUTCOMES: &str = "fixtures/compatibility/tried.json";

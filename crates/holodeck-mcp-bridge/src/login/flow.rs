@@ -114,7 +114,7 @@ async fn log_in_unboxed(
         access_token: String::new(),
         refresh_token: None,
         expires_at: None,
-        saved_at: now(),
+        since: now(),
     };
     saved.take(&answer).map_err(|reason| LoginError::NoToken {
         issuer: flow.issuer.id.clone(),

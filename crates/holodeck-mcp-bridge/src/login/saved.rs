@@ -38,7 +38,8 @@ pub(crate) struct Saved {
     /// In seconds since 1970; absent if the authorization server did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) expires_at: Option<u64>,
-    pub(crate) saved_at: u64,
+    /// In seconds since 1970.
+    pub(crate) since: u64,
 }
 
 /// The fields of a token endpoint's answer.
@@ -94,8 +95,8 @@ impl Saved {
         if let Some(scopes) = tokens.scope {
             self.scopes = scopes.split_whitespace().map(str::to_owned).collect();
         }
-        self.saved_at = now();
-        self.expires_at = tokens.expires_in.map(|left| self.saved_at.saturating_add(left));
+        self.since = now();
+        self.expires_at = tokens.expires_in.map(|left| self.since.saturating_add(left));
         Ok(())
     }
 

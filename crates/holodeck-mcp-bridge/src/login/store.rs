@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use holodeck_http::HttpUrl;
-use holodeck_model::{create_private_folder, io_reason, private_file};
+use holodeck_model::{create_private_folder, hex_prefix, io_reason, private_file};
 use secrecy::SecretString;
 use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, sleep};
@@ -19,6 +19,9 @@ use crate::login::saved::Saved;
 
 /// The largest file that is read.
 const MAX_BYTES: u64 = 256 * 1024;
+
+/// The permissions of the group and of others.
+const OTHERS: u32 = 0o077;
 
 /// How long another process may hold the lock; it renews a token meanwhile.
 const LOCK_LIMIT: Duration = Duration::from_mins(1);
@@ -104,10 +107,7 @@ impl Logins {
             if saved.server != server.exposed() || self.path(&saved.server, &saved.issuer) != path {
                 return Err(error_at(&path, "it belongs to another server"));
             }
-            if found
-                .as_ref()
-                .is_none_or(|other| other.saved_at <= saved.saved_at)
-            {
+            if found.as_ref().is_none_or(|other| other.since <= saved.since) {
                 found = Some(saved);
             }
         }
@@ -253,7 +253,7 @@ fn error_at(path: &Path, reason: impl Into<String>) -> StoreError {
 }
 
 fn check_mode(path: &Path, mode: u32) -> Result<(), StoreError> {
-    if mode & 0o077 == 0 {
+    if mode & OTHERS == 0 {
         return Ok(());
     }
     let reason = format!(
@@ -265,8 +265,7 @@ fn check_mode(path: &Path, mode: u32) -> Result<(), StoreError> {
 }
 
 fn key(of: &str) -> String {
-    let digest = Sha256::digest(of.as_bytes());
-    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hex_prefix(&Sha256::digest(of.as_bytes()), 16)
 }
 
 /// Removes a file, which need not exist.

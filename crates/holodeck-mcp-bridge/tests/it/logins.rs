@@ -111,6 +111,9 @@ fn agreeing() -> Person {
     })
 }
 
+/// A change of the right answer.
+type Twist = fn(&str) -> String;
+
 fn with_parameter(redirect: &str, name: &str, value: &str) -> String {
     let mut url = url::Url::parse(redirect).unwrap();
     let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
@@ -421,7 +424,7 @@ async fn foreign_second_and_unreadable_answers_are_named_and_change_nothing() {
 
 #[tokio::test]
 async fn an_answer_that_refuses_or_is_of_another_server_ends_the_login() {
-    let cases: [(fn(&str) -> String, &str); 4] = [
+    let cases: [(Twist, &str); 4] = [
         (
             |right| {
                 let state = url::Url::parse(right).unwrap();

@@ -119,6 +119,7 @@ fn result(message: &Value) -> Option<Value> {
     })
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is an `Answer`")]
 fn regular(message: &Value) -> Option<Vec<Message>> {
     let Some(id) = message.get("id") else {
         return Some(Vec::new());

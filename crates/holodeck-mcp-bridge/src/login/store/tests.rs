@@ -22,7 +22,7 @@ fn saved(server: &str, issuer: &str, token: &str) -> Saved {
         access_token: token.to_owned(),
         refresh_token: None,
         expires_at: None,
-        saved_at: now(),
+        since: now(),
     }
 }
 
