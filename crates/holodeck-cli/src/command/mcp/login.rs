@@ -79,7 +79,7 @@ pub(super) fn login(args: &LoginArgs, terminal: &mut Terminal) -> Result<ExitCod
                 biased;
                 stop = interrupts.next() => return Err(Failure::from(stop.problem())),
                 Some(news) = news.recv() => show(&news, args, &env, terminal)?,
-                done = &mut login => return done.map_err(|error| problem(error).into()),
+                done = &mut login => return done.map_err(|error| problem(&error).into()),
             }
         }
     })?;
@@ -115,7 +115,7 @@ pub(super) fn logout(args: &LogoutArgs, terminal: &mut Terminal) -> Result<ExitC
     let tool = server(&agent, &args.name)?;
     let logins = logins(&env).ok_or_else(no_home)?;
     let done = build_runtime()?.block_on(log_out(&logins, tool, &env));
-    let Some(done) = done.map_err(problem)? else {
+    let Some(done) = done.map_err(|error| problem(&error))? else {
         terminal.write_message(&format!("there is no login to `{}`\n", args.name));
         return Ok(ExitCode::Passed);
     };
@@ -208,7 +208,7 @@ fn no_home() -> Problem {
     Problem::config("`HOME` is not set, so there is no `~/.holodeck` to keep a login in")
 }
 
-fn problem(error: LoginError) -> Problem {
+fn problem(error: &LoginError) -> Problem {
     let message = error.to_string();
     match error {
         LoginError::NotRemote(_) | LoginError::Address(_) | LoginError::Insecure(_) => {
