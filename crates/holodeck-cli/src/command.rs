@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod events;
+mod fixes;
 pub(crate) mod index;
 pub(crate) mod init;
 pub(crate) mod internal;

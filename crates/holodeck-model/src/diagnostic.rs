@@ -93,6 +93,9 @@ pub struct Diagnostic {
     pub notes: Vec<String>,
     /// The next action, shown as `hint:`.
     pub help: Option<String>,
+    /// The text that solves it in the primary place: for a program that edits the file. It may quote the file and is not shown.
+    #[serde(skip)]
+    pub fix: Option<String>,
 }
 
 impl Diagnostic {
@@ -108,6 +111,7 @@ impl Diagnostic {
             labels: Vec::new(),
             notes: Vec::new(),
             help: None,
+            fix: None,
         }
     }
 
@@ -168,6 +172,13 @@ impl Diagnostic {
     #[must_use]
     pub fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
+        self
+    }
+
+    /// Sets the text that solves it in the primary place.
+    #[must_use]
+    pub fn with_fix(mut self, text: impl Into<String>) -> Self {
+        self.fix = Some(text.into());
         self
     }
 

@@ -54,6 +54,7 @@ pub use holodeck_runs as runs;
 pub use holodeck_validators::{Check, CheckState};
 pub use holodeck_yaml as yaml;
 pub use index::conversion::convert_documents_with;
+pub use load::fixes::fix;
 pub use load::{check_equal_cases, doctor, is_agent_file, load, load_combination};
 pub use serve::{ServeError, ServeFlags, Server};
 pub use test::calibrate::{CalibrateError, PreparedCalibration, prepare_calibration};

@@ -3,6 +3,8 @@
 //!
 //! Returns problems as diagnostics; an invalid agent is no error of these functions.
 
+pub(crate) mod fixes;
+
 use std::path::Path;
 
 use holodeck_model::{

@@ -17,7 +17,7 @@ use holodeck::{
 };
 use serde_json::{Value, json};
 
-use super::{as_argument, build_runtime};
+use super::{as_argument, build_runtime, fixes};
 use crate::{
     failure::{Failure, Problem, Subject},
     render::{self, DiagnosticFilter},
@@ -69,6 +69,9 @@ enum AgentsCommand {
         /// Exit with 2 also if there is a warning.
         #[arg(long)]
         strict: bool,
+        /// First put texts of front matter that need quotes in quotes, in their files.
+        #[arg(long)]
+        fix: bool,
     },
     /// Create the file of a new agent.
     New {
@@ -115,7 +118,7 @@ pub(crate) fn run(args: &AgentsArgs, terminal: &mut Terminal) -> Result<ExitCode
         AgentsCommand::List { strict } => list(&args.place, *strict, terminal),
         AgentsCommand::Show { name } => show(&args.place, name, terminal),
         AgentsCommand::Select(select_args) => select(&args.place, select_args, terminal),
-        AgentsCommand::Validate { strict } => validate(&args.place, *strict, terminal),
+        AgentsCommand::Validate { strict, fix } => validate(&args.place, *strict, *fix, terminal),
         AgentsCommand::New { name } => {
             let (folder, own) = args.place.target(terminal)?;
             create::run(&folder, own.as_ref(), name, terminal)
@@ -395,8 +398,16 @@ fn select(place: &PlaceArgs, args: &SelectArgs, terminal: &mut Terminal) -> Resu
     })
 }
 
-fn validate(place: &PlaceArgs, strict: bool, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+fn validate(
+    place: &PlaceArgs,
+    strict: bool,
+    fix: bool,
+    terminal: &mut Terminal,
+) -> Result<ExitCode, Failure> {
     let mut found = place.load(terminal)?;
+    if fix && fixes::apply(&found.agents.load.diagnostics, terminal)? {
+        found = place.load(terminal)?;
+    }
     found.agents.review(found.own.as_ref());
     let load = &found.agents.load;
     if place.json {

@@ -2,6 +2,7 @@
 
 use holodeck::runs::ExitCode;
 
+use super::fixes;
 use crate::{
     args::AgentArg,
     failure::{Failure, Problem},
@@ -17,6 +18,9 @@ pub(crate) struct ValidateArgs {
     /// Write one JSON object instead of text.
     #[arg(long)]
     json: bool,
+    /// First put texts of front matter that need quotes in quotes, in their files.
+    #[arg(long)]
+    fix: bool,
 }
 
 /// Checks the agent file and the files it names; `doctor` checks the environment.
@@ -24,6 +28,9 @@ pub(crate) fn run(args: &ValidateArgs, terminal: &mut Terminal) -> Result<ExitCo
     let path = &args.agent.agent;
     let env = holodeck::environment(path).map_err(Problem::from)?;
     let mut load = holodeck::load(path, &env);
+    if args.fix && fixes::apply(&load.diagnostics, terminal)? {
+        load = holodeck::load(path, &env);
+    }
     holodeck::check_equal_cases(&mut load);
     if let Some(agent) = &load.agent {
         set_redactor(holodeck::redactor(agent, &env));

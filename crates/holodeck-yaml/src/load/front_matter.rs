@@ -1,6 +1,7 @@
 //! Front matter as people write it: a text that needs quotes as YAML is read up to the end of its line, with a warning, as
 //! other programs read it. Lists and mappings must be YAML.
 
+use std::fmt::Write as _;
 use std::ops::Range;
 
 use holodeck_model::{Code, Diagnostic};
@@ -57,21 +58,47 @@ impl Loader<'_> {
                 end: offset(range.start + text.value.end),
             };
             let entry = *self.tree.get(root, key)?;
-            let lines: Vec<&str> = written.lines().map(str::trim).collect();
-            let content = self.tree.own_text(lines.join(" "));
+            let lines: Vec<&str> = written.lines().map(|line| line.trim_matches(BLANKS)).collect();
+            let text = lines.join(" ");
+            let fix = quoted(&text);
+            let content = self.tree.own_text(text);
             let value = self.tree.scalar_node(place, content, false, false);
             root = self.with_entry(root, entry.with_value(value));
             let message =
                 format!("`{key}` needs quotes in YAML; it is read as text up to the end of its line");
-            let diagnostic = Diagnostic::warning(Code::BadFrontMatter, message)
+            let mut diagnostic = Diagnostic::warning(Code::BadFrontMatter, message)
                 .about(key)
-                .with_help("put the text in quotes, so that every program reads it alike");
+                .with_help("put the text in quotes, so that every program reads it alike; `validate --fix` writes them");
+            diagnostic.fix = Some(fix);
             self.findings.add(&self.tree, place, diagnostic);
         }
         self.tree.add_root(root);
         self.tree.mark_parsed(file);
         Some(root)
     }
+}
+
+/// Blanks and line ends of YAML: others are part of a text.
+const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
+
+/// A text on one line as YAML that every program reads alike.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            '\t' => quoted.push_str("\\t"),
+            // In YAML these are not printable, or end a line.
+            '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' => {
+                // Writing into a string cannot fail.
+                let _ = write!(quoted, "\\u{:04x}", u32::from(character));
+            }
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 /// A key with a text without quotes, as ranges of the front matter.
@@ -88,7 +115,7 @@ fn unquoted_texts(block: &str) -> Vec<UnquotedText> {
     for line in block.split_inclusive('\n') {
         let start = at;
         at += line.len();
-        let content = line.trim_end();
+        let content = line.trim_end_matches(BLANKS);
         if content.starts_with([' ', '\t']) {
             if let Some(last) = texts.last_mut().filter(|_| continues) {
                 last.value.end = start + content.len();
@@ -100,7 +127,7 @@ fn unquoted_texts(block: &str) -> Vec<UnquotedText> {
             continue;
         };
         let is_key = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
-        let text = value.trim_start();
+        let text = value.trim_start_matches(BLANKS);
         if key.is_empty()
             || !key.chars().all(is_key)
             || !value.starts_with([' ', '\t'])

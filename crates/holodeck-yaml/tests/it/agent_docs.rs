@@ -186,7 +186,7 @@ fn a_text_that_needs_quotes_is_read_to_the_end_of_its_line_with_a_warning() {
                 render(&load.diagnostics),
                 format!(
                     "{path}:3:14: warning[HD0603]: `description` needs quotes in YAML; it is read as text up to the end \
-                     of its line\n    hint: put the text in quotes, so that every program reads it alike\n"
+                     of its line\n    hint: put the text in quotes, so that every program reads it alike; `validate --fix` writes them\n"
                 )
             );
         }
