@@ -34,12 +34,15 @@ pub(crate) enum FramingError {
     Io(#[from] std::io::Error),
 }
 
+/// Is called with the beginning of a line whose end has not arrived.
+type Watch = Box<dyn Fn(&[u8]) + Send + Sync>;
+
 /// Reads lines from a reader. Skips empty lines and removes line ends.
 pub(crate) struct LineReader<R> {
     inner: R,
     lines: Lines,
     ended: bool,
-    watch: Option<Box<dyn Fn(&[u8]) + Send + Sync>>,
+    watch: Option<Watch>,
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {

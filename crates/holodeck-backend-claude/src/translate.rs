@@ -293,7 +293,7 @@ impl Translator {
         if let Some(usd) = priced.and_then(Spending::cost_usd) {
             emit(BackendEvent::Cost { usd });
         }
-        self.spent = result.in_process.clone();
+        self.spent.clone_from(&result.in_process);
     }
 
     fn begin_turn(&mut self) {

@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AGENTS, Caller, GOVERNED, Host, WORKTREE,
+    AGENTS, Caller, GOVERNED, Host,
     commands::{command_of, is_allowed_command},
     lock,
 };
@@ -65,9 +65,8 @@ impl RequestHandler {
             } => match callback_id.as_str() {
                 AGENTS if self.is_refused_worktree(&input) => Ok(pre_tool_use("deny", NO_WORKTREE)),
                 AGENTS => Ok(self.reserve_slot(tool_use_id, &input).await),
-                // Without the path of a folder, the CLI makes none and reports that.
-                WORKTREE => Ok(json!({})),
                 GOVERNED => Ok(self.check_call(tool_use_id.unwrap_or_default(), input)),
+                // To `WORKTREE` too: without the path of a folder, the CLI makes none and reports that.
                 _ => Ok(json!({})),
             },
             HostRequest::Elicitation(question) => Ok(self.elicit(question).await),

@@ -69,9 +69,6 @@ async fn check(version: CliVersion) {
     }
     a_dead_process_costs_nothing(version).await;
     thinking_is_off_and_answers_are_limited(version).await;
-    println!(
-        "Claude Code {version}: tokens, a dead process, thinking, limits and beta features are as they should be"
-    );
 }
 
 #[tokio::test]

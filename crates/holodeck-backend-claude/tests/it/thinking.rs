@@ -152,7 +152,7 @@ async fn an_answer_that_is_continued_after_its_limit_is_whole() {
 
 /// The settings that are tried on each model.
 const SETTINGS: [&str; 4] = [
-    r#"{}"#,
+    "{}",
     r#"{"effort": "low"}"#,
     r#"{"effort": "max"}"#,
     r#"{"extended_thinking": {"enabled": true, "budget_tokens": 5000}}"#,

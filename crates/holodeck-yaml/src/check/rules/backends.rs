@@ -65,17 +65,16 @@ fn warn_ignored(rules: &mut Rules<'_>, agent: &View, block: &str, provider: &str
 }
 
 fn check_claude(rules: &mut Rules<'_>, claude: &View, names: &ToolNames) {
-    if let Some(thinking) = rules.child(claude, "extended_thinking") {
-        if rules
+    if let Some(thinking) = rules.child(claude, "extended_thinking")
+        && rules
             .number(&thinking, "budget_tokens")
             .is_some_and(|tokens| (1000.0..1024.0).contains(&tokens))
-        {
-            let message = "`budget_tokens` below 1024 is sent as 1024";
-            let diagnostic = Diagnostic::warning(Code::OutOfRange, message)
-                .about(thinking.path.pointer(Some("budget_tokens")));
-            let place = rules.value_place(&thinking, "budget_tokens");
-            rules.add(place, diagnostic);
-        }
+    {
+        let message = "`budget_tokens` below 1024 is sent as 1024";
+        let diagnostic = Diagnostic::warning(Code::OutOfRange, message)
+            .about(thinking.path.pointer(Some("budget_tokens")));
+        let place = rules.value_place(&thinking, "budget_tokens");
+        rules.add(place, diagnostic);
     }
     let sources = rules.texts(claude, "setting_sources");
     if sources.len() > 1 && sources.iter().any(|(_, source)| *source == "all") {

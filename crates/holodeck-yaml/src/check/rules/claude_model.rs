@@ -1,7 +1,8 @@
 //! Checks the settings of an agent against its Claude model: which have no effect, and which model answers instead.
 
 use holodeck_model::{
-    ClaudeConfig, ClaudeModels, Code, Diagnostic, Effort, ExtendedThinkingConfig, NoEffect, closest,
+    ClaudeConfig, ClaudeModel, ClaudeModels, Code, Diagnostic, Effort, ExtendedThinkingConfig, NoEffect,
+    closest,
 };
 
 use super::{Rules, View};
@@ -78,8 +79,8 @@ fn warn_unknown(rules: &mut Rules<'_>, subagent: &View, name: &str, place: Place
     let mut diagnostic = Diagnostic::warning(Code::UnknownReference, message)
         .about(pointer)
         .with_help("it is passed to Claude Code as it is");
-    let aliases = models.models().iter().flat_map(|model| model.aliases());
-    let ids = models.models().iter().map(|model| model.id());
+    let aliases = models.models().iter().flat_map(ClaudeModel::aliases);
+    let ids = models.models().iter().map(ClaudeModel::id);
     let known = ids.chain(aliases).chain(std::iter::once("inherit"));
     if let Some(similar) = closest(name, known) {
         diagnostic = diagnostic.with_inline(format!("did you mean `{similar}`?"));
@@ -171,10 +172,12 @@ fn settings(rules: &Rules<'_>, claude: &View) -> ClaudeConfig {
     let effort = rules.text(claude, "effort");
     let thinking = rules.child(claude, "extended_thinking").map(|thinking| {
         let default = ExtendedThinkingConfig::default();
-        let tokens = rules.number(&thinking, "budget_tokens");
+        let tokens = rules.text(&thinking, "budget_tokens");
         ExtendedThinkingConfig {
             enabled: rules.flag(&thinking, "enabled").unwrap_or(default.enabled),
-            budget_tokens: tokens.map_or(default.budget_tokens, |tokens| tokens.clamp(0.0, 1e6) as u32),
+            budget_tokens: tokens
+                .and_then(|tokens| tokens.trim().parse().ok())
+                .unwrap_or(default.budget_tokens),
         }
     });
     ClaudeConfig {
