@@ -42,7 +42,7 @@ fn a_conversation_continues_in_another_process() {
 
 /// The idle process of a conversation is killed between two messages: nobody notices.
 #[test]
-fn a_chat_goes_on_after_its_idle_process_was_killed_and_lists_built_in_tools() {
+fn a_chat_goes_on_after_its_idle_process_was_killed() {
     let server = AnthropicServer::answering(|request| {
         let asked = request.texts("user").join(" ");
         let seen = ["apple", "banana"]
@@ -85,14 +85,10 @@ fn a_chat_goes_on_after_its_idle_process_was_killed_and_lists_built_in_tools() {
             .status()
             .unwrap();
     }
-    input.write_all(b"banana\n/tools\n").unwrap();
+    input.write_all(b"banana\n").unwrap();
     drop(input);
     let ran = CommandOutput::of(&child.wait_with_output().unwrap()).exits(0);
     assert!(ran.stdout.contains("I was told apple, banana."), "{}", ran.all());
-    for tool in ["Read", "Glob", "Grep"] {
-        let line = format!("  {tool:20} built into Claude Code");
-        assert!(ran.all().contains(&line), "{}", ran.all());
-    }
     bench.server.finish();
 }
 
