@@ -6,13 +6,15 @@
 
 use std::collections::HashMap;
 
+use foldhash::quality::RandomState;
+
 /// The number of a symbol that does not occur in the reference.
 pub(crate) const UNKNOWN: u32 = u32::MAX;
 
 /// Numbers words, starting at 0, in the order of their first occurrence.
 #[derive(Default)]
 pub(crate) struct Vocabulary<'t> {
-    numbers: HashMap<&'t [u8], u32>,
+    numbers: HashMap<&'t [u8], u32, RandomState>,
 }
 
 impl<'t> Vocabulary<'t> {
@@ -54,6 +56,27 @@ pub(crate) struct Overlap {
     pub(crate) reference: usize,
 }
 
+/// The overlap of single words.
+pub(crate) fn shared_words<'t>(
+    prediction: impl Iterator<Item = &'t str>,
+    reference: impl Iterator<Item = &'t str>,
+) -> Overlap {
+    let mut result = Overlap::default();
+    let mut left: HashMap<&str, usize, RandomState> = HashMap::default();
+    for word in reference {
+        result.reference += 1;
+        *left.entry(word).or_default() += 1;
+    }
+    for word in prediction {
+        result.prediction += 1;
+        if let Some(left) = left.get_mut(word).filter(|left| **left > 0) {
+            *left -= 1;
+            result.shared += 1;
+        }
+    }
+    result
+}
+
 /// An n-gram of the reference.
 struct Gram {
     number: u32,
@@ -66,7 +89,8 @@ pub(crate) fn overlaps<const N: usize>(prediction: &[u32], reference: &[u32]) ->
     let mut result = [Overlap::default(); N];
     // The number of the n-gram before each position; there is one of order 0.
     let (mut ours, mut theirs) = (vec![0; prediction.len()], vec![0; reference.len()]);
-    let mut grams: HashMap<(u32, u32), Gram> = HashMap::with_capacity(reference.len());
+    let mut grams: HashMap<(u32, u32), Gram, RandomState> =
+        HashMap::with_capacity_and_hasher(reference.len(), RandomState::default());
     for (last, overlap) in result.iter_mut().enumerate() {
         overlap.prediction = prediction.len().saturating_sub(last);
         overlap.reference = reference.len().saturating_sub(last);

@@ -1,6 +1,6 @@
 //! F1 and exact match of the SQuAD v1.1 script.
 
-use super::ngrams::{self, Overlap, Vocabulary};
+use super::ngrams::{self, Overlap};
 use super::{Tokenizer, python, unicode};
 
 /// Word F1: lower case, without punctuation and the articles a, an, the.
@@ -9,17 +9,7 @@ pub fn squad_f1(prediction: &str, reference: &str, tokenizer: Tokenizer) -> f64 
         NormalizedText::new(prediction, tokenizer),
         NormalizedText::new(reference, tokenizer),
     );
-    let mut vocabulary = Vocabulary::new();
-    let theirs: Vec<u32> = reference
-        .words()
-        .map(|word| vocabulary.insert(word.as_bytes()))
-        .collect();
-    let ours: Vec<u32> = prediction
-        .words()
-        .map(|word| vocabulary.get(word.as_bytes()))
-        .collect();
-    let [overlap] = ngrams::overlaps(&ours, &theirs);
-    f1(overlap)
+    f1(ngrams::shared_words(prediction.words(), reference.words()))
 }
 
 fn f1(overlap: Overlap) -> f64 {
