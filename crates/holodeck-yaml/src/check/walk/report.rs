@@ -5,7 +5,7 @@ use holodeck_model::{Code, Diagnostic, closest};
 use super::Walk;
 use crate::{
     check::naming::shorten,
-    shape::{Field, Record, ShapeKind},
+    shape::{Field, Record, Shape, ShapeKind},
     yaml::{Core, Entry, Legacy, NodeId, Place, Scalar, legacy_reading, lenient_f64, resolve},
 };
 
@@ -28,7 +28,7 @@ impl Walk<'_> {
         if let Some(name) = closest(key, absent) {
             diagnostic = diagnostic.with_inline(format!("did you mean `{name}`?"));
             self.findings.add_suggestion(node, name);
-        } else if let Some(home) = self.home_of(key) {
+        } else if let Some(home) = self.home_of(record, key) {
             diagnostic = diagnostic.with_help(format!("`{key}` belongs in `{home}`"));
         } else if record.fields.len() <= 12 {
             let names: Vec<String> = record.fields.keys().map(|name| format!("`{name}`")).collect();
@@ -37,39 +37,50 @@ impl Walk<'_> {
         self.report_at(entry.key_place, entry.value, diagnostic);
     }
 
-    /// The block of the file that has this field, for a key at the top level.
-    fn home_of(&self, key: &str) -> Option<String> {
-        if !self.path.is_root() {
-            return None;
-        }
-        let ShapeKind::Record(root) = &self.shapes.get(self.shapes.root).kind else {
-            return None;
+    /// The block inside of `record` that has this field. Of several at the top level, the one that is usually meant.
+    fn home_of(&self, record: &Record, key: &str) -> Option<String> {
+        let has_key = |block: &str| {
+            let inner = record.fields.get(block).map(|field| self.shapes.get(field.shape));
+            inner
+                .and_then(|shape| self.record_in(shape))
+                .is_some_and(|inner| inner.fields.contains_key(key))
         };
-        [
+        let usual = [
             "model",
             "execution",
             "evaluations",
             "instructions",
             "claude",
             "openai",
-        ]
-        .into_iter()
-        .find_map(|block| {
-            let shape = self.shapes.get(root.fields.get(block)?.shape);
-            let record = match &shape.kind {
-                ShapeKind::Record(record) => record,
-                ShapeKind::Either(alternatives) => {
-                    alternatives
-                        .iter()
-                        .find_map(|id| match &self.shapes.get(*id).kind {
-                            ShapeKind::Record(record) => Some(record),
-                            _ => None,
-                        })?
-                }
-                _ => return None,
-            };
-            record.fields.contains_key(key).then(|| block.to_owned())
-        })
+        ];
+        let usual = usual
+            .into_iter()
+            .filter(|_| self.path.is_root())
+            .find(|block| has_key(block));
+        let home = usual.or_else(|| {
+            let mut homes = record
+                .fields
+                .keys()
+                .map(String::as_str)
+                .filter(|block| has_key(block));
+            homes.next().filter(|_| homes.next().is_none())
+        });
+        home.map(|block| self.path.pointer(Some(block)))
+    }
+
+    /// The record that a mapping of this shape is.
+    fn record_in<'s>(&'s self, shape: &'s Shape) -> Option<&'s Record> {
+        match &shape.kind {
+            ShapeKind::Record(record) => Some(record),
+            ShapeKind::Either(alternatives) => {
+                let mut shapes = alternatives.iter().map(|id| self.shapes.get(*id));
+                shapes.find_map(|shape| match &shape.kind {
+                    ShapeKind::Record(record) => Some(record),
+                    _ => None,
+                })
+            }
+            _ => None,
+        }
     }
 
     pub(super) fn report_missing_field(&mut self, name: &str, field: &Field, node: NodeId, named_at: Place) {
