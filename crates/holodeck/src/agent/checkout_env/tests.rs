@@ -215,7 +215,8 @@ fn a_field_whose_variable_the_file_sets_is_named_with_its_place() {
 }
 
 /// Fields whose names look like those of servers and programs, and which send and run nothing.
-const NEITHER: [&str; 8] = [
+const NEITHER: [&str; 9] = [
+    "allow_unsandboxed_commands",
     "base_path",
     "cors_origins",
     "excluded_commands",
