@@ -1,4 +1,4 @@
-//! Tests that nobody overlooks that the CLI shortened a conversation.
+//! Tests that a conversation which the CLI shortened is named.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -222,7 +222,7 @@ async fn a_token_that_ends_is_renewed_with_the_same_resource_and_kept() {
         saved.contains(&server.refresh_token().unwrap()),
         "the rotated token is kept"
     );
-    // Nothing was discovered anew.
+    // Nothing was discovered again.
     let metadata = server.issuer_requests();
     let metadata = metadata
         .iter()

@@ -236,7 +236,7 @@ fn with_an_older_cli_each_turn_counts_what_was_added() {
     let turns = [
         result(json!({"main": spent(20, 10), "helper": spent(7_000, 30)})),
         result(json!({"main": spent(40, 20), "helper": spent(7_500, 31)})),
-        // It began anew.
+        // The counts began again.
         result(json!({"main": spent(20, 10)})),
     ];
     let turn = translate(TranslateOptions::default(), &turns);

@@ -40,7 +40,7 @@ fn a_conversation_continues_in_another_process() {
     bench.server.finish();
 }
 
-/// The idle process of a conversation is killed between two messages: nobody notices.
+/// The idle process of a conversation is killed between two messages: the chat continues.
 #[test]
 fn a_chat_goes_on_after_its_idle_process_was_killed() {
     let server = AnthropicServer::answering(|request| {

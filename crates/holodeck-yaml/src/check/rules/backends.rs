@@ -5,7 +5,9 @@ use holodeck_model::{ClaudeConfig, Code, Diagnostic, FileKind, ToolNames, withou
 use super::{
     Rules, View,
     names::{check_allowlist, check_names, tool_names},
-    patterns::{check_claude_patterns, check_openai_patterns, check_subagent_patterns, note_unbound_shell},
+    patterns::{
+        check_claude_patterns, check_openai_patterns, check_subagent_patterns, note_unbound_shell, shell,
+    },
 };
 use crate::yaml::NodeId;
 
@@ -207,18 +209,7 @@ fn check_sandbox(rules: &mut Rules<'_>, claude: &View) {
     let Some(sandbox) = rules.child(claude, "sandbox") else {
         return;
     };
-    let has_shell = rules
-        .child(claude, "bash")
-        .is_some_and(|bash| rules.flag(&bash, "enabled") == Some(true));
-    let mut listed = rules.texts(claude, "allowed_tools");
-    let agents = rules.child(claude, "agents");
-    for subagent in agents.iter().flat_map(|agents| rules.values(agents)) {
-        listed.extend(rules.texts(&subagent, "tools"));
-    }
-    let names_it = listed
-        .iter()
-        .any(|(_, entry)| without_pattern(entry.trim()) == "Bash");
-    if has_shell || names_it || rules.flag(&sandbox, "enabled") == Some(false) {
+    if shell(rules, claude).is_some() || rules.flag(&sandbox, "enabled") == Some(false) {
         return;
     }
     rules.warn_no_effect(

@@ -1,11 +1,11 @@
 //! Patterns of calls in allow and deny lists, and of paths in rules of `approvals`.
 
 use holodeck_model::{
-    CallPattern, Code, Diagnostic, Glob, PathBases, PathGlob, ToolPattern, tools_with_paths,
+    CallPattern, Code, Diagnostic, Glob, PathBases, PathGlob, ToolPattern, tools_with_paths, without_pattern,
 };
 
 use super::{Rules, View};
-use crate::yaml::NodeId;
+use crate::yaml::{NodeId, Place};
 
 /// Folders in place of those of the run: whether a pattern can be applied does not depend on them.
 fn bases() -> PathBases {
@@ -86,25 +86,26 @@ pub(super) fn check_rule_patterns(rules: &mut Rules<'_>, rule: &View, provider: 
     }
 }
 
-/// Notes that the folders do not bind the shell.
-pub(super) fn note_unbound_shell(rules: &mut Rules<'_>, claude: &View) {
-    let is_on = rules
-        .child(claude, "bash")
-        .is_some_and(|bash| rules.flag(&bash, "enabled") == Some(true));
+/// The place that gives the agent or a sub-agent a shell; `None` without one.
+pub(super) fn shell(rules: &Rules<'_>, claude: &View) -> Option<Place> {
+    let bash = rules.child(claude, "bash");
+    if bash.is_some_and(|bash| rules.flag(&bash, "enabled") == Some(true)) {
+        return Some(rules.key_place(claude, "bash"));
+    }
     let mut listed = rules.texts(claude, "allowed_tools");
     let agents = rules.child(claude, "agents");
     for subagent in agents.iter().flat_map(|agents| rules.values(agents)) {
         listed.extend(rules.texts(&subagent, "tools"));
     }
-    let node = listed
-        .into_iter()
-        .filter(|(_, entry)| entry.trim() == "Bash" || entry.trim().starts_with("Bash("))
-        .map(|(node, _)| node)
-        .next();
-    let place = match (is_on, node) {
-        (true, _) => rules.key_place(claude, "bash"),
-        (false, Some(node)) => rules.tree.place(node),
-        (false, None) => return,
+    let mut listed = listed.into_iter();
+    let named = listed.find(|(_, entry)| without_pattern(entry.trim()) == "Bash");
+    named.map(|(node, _)| rules.tree.place(node))
+}
+
+/// Notes that the folders do not bind the shell.
+pub(super) fn note_unbound_shell(rules: &mut Rules<'_>, claude: &View) {
+    let Some(place) = shell(rules, claude) else {
+        return;
     };
     let message = "the agent's folders and path patterns do not bind `Bash`: its commands use every file that the user can";
     let diagnostic =
