@@ -14,7 +14,7 @@ use crate::{
     agent::{
         approvals::protected_files,
         backends::{BackendSelector, Specialist},
-        inventory::{Inventory, ModelRole},
+        inventory::{Inventory, ModelRole, missing_programs},
         mcp::McpServers,
         prices,
         targets::{RefusedTarget, check_yaml_targets},
@@ -101,6 +101,8 @@ pub(crate) struct CheckedAgent {
     inventory: Inventory,
     /// Whether the agent itself answers; otherwise nothing is opened for it.
     answers_itself: bool,
+    /// The warnings of a test.
+    warnings: Vec<String>,
 }
 
 impl CheckedAgent {
@@ -130,13 +132,21 @@ impl CheckedAgent {
             .side_effects(options.side_effects)
             .prices(prices);
         let answers_itself = !checks_only_selection(&agent, planned);
+        let inventory = Inventory::new(&agent, planned);
+        let mut warnings = Vec::new();
+        if occasion == Occasion::Test {
+            warnings.extend(missing_programs(&agent, env));
+            warnings.extend(inventory.warn_own_judge());
+            warnings.extend(inventory.warn_own_user());
+        }
         let checked = Self {
-            inventory: Inventory::new(&agent, planned),
             agent,
             backends,
             occasion,
             options,
+            inventory,
             answers_itself,
+            warnings,
         };
         if !answers_itself {
             return Ok(checked);
@@ -185,11 +195,6 @@ impl CheckedAgent {
         })
     }
 
-    /// The models that the planned cases use.
-    pub(crate) fn inventory(&self) -> &Inventory {
-        &self.inventory
-    }
-
     /// The selector that creates its backends.
     pub(crate) fn into_backends(self) -> BackendSelector {
         self.backends
@@ -234,6 +239,7 @@ impl CheckedAgent {
             occasion,
             options,
             answers_itself,
+            mut warnings,
             inventory: _,
         } = self;
         let backends = backends.traced(telemetry.clone());
@@ -246,7 +252,7 @@ impl CheckedAgent {
                 servers: McpServers::default(),
                 trials: None,
                 telemetry,
-                warnings: Vec::new(),
+                warnings,
             });
         }
         let setup = ToolSetup {
@@ -261,8 +267,9 @@ impl CheckedAgent {
             tools,
             servers,
             trials,
-            warnings,
+            warnings: of_tools,
         } = prepare_tools(&setup).await?;
+        warnings.extend(of_tools);
         let backend = backends.create(Arc::clone(&agent.agent), occasion, Arc::clone(&tools));
         let backend = match backend.await {
             Ok(backend) => backend,
@@ -364,7 +371,8 @@ impl OpenAgent {
         &self.backends
     }
 
-    /// Warnings about its answers, for instance about documents that could not be read.
+    /// Warnings about its answers, for instance about documents that could not be read; of a test also about its judges and
+    /// about programs that are missing.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }

@@ -7,7 +7,7 @@ mod merge;
 mod regrade;
 mod settings;
 
-use std::{num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{AgentBackend, Occasion};
 use holodeck_cassette::{CassetteError, RecordMode};
@@ -28,14 +28,13 @@ use holodeck_runs::{
 use holodeck_turn::TurnRunner;
 use holodeck_yaml::LoadedAgent;
 
-use self::settings::{metadata, restore_options, settings};
+use self::settings::{metadata_of_open, restore_options, settings};
 use crate::{
     Answers, DryRun, OpenAgent, OpenError, OpenOptions, Preparing,
     agent::{
         answers::redactor,
-        claude::machine,
         fingerprint::{IdentityError, fingerprint},
-        inventory::{ModelRole, missing_programs},
+        inventory::ModelRole,
         model_pool::ModelPool,
         open::CheckedAgent,
         telemetry::TracedRun,
@@ -282,17 +281,8 @@ pub async fn prepare_test(
     callable.map_err(|(grader, reason)| PrepareError::Grader { grader, reason })?;
     let redactor = checked.answers().redactor();
     let adaptations = checked.answers().adaptations();
-    warnings.extend(missing_programs(&checked.agent, env));
-    let mut metadata = metadata(&checked.agent, options, &redactor);
-    let inventory = checked.inventory();
-    let own_model = inventory
-        .warn_own_judge()
-        .into_iter()
-        .chain(inventory.warn_own_user());
-    let own_model: Vec<String> = own_model.collect();
     let open = Arc::new(Box::pin(checked.open()).await?);
     warnings.extend_from_slice(open.warnings());
-    warnings.extend(own_model);
     let (router, agent_warnings) = match task_router(open.agent(), env, planned) {
         Ok(router) => router,
         Err(error) => {
@@ -314,8 +304,7 @@ pub async fn prepare_test(
     };
     warnings.extend(agent_warnings);
     warn_of_processes(&open, &trials);
-    metadata.mcp_servers = open.servers().records(&redactor);
-    metadata.managed_files = machine::managed_records(open.agent(), Path::new(machine::MANAGED));
+    let metadata = metadata_of_open(&open, options);
     let request = TestRequest {
         agent: Arc::clone(open.agent()),
         agent_path: options.agent_path.clone(),

@@ -1,6 +1,10 @@
 //! The settings of a run, from the agent file and the flags. It must not open anything.
 
-use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use holodeck_model::{Provider, Redactor, Replayed, ResolvedAgent, RunMetadata, SideEffectGate};
 use holodeck_runner::RunSettings;
@@ -9,7 +13,11 @@ use holodeck_yaml::LoadedAgent;
 use serde_json::{Value, json};
 
 use super::{PrepareError, TestOptions};
-use crate::{AnswerSource, agent::git, index::Rebuild};
+use crate::{
+    AnswerSource, OpenAgent,
+    agent::{claude::machine, git},
+    index::Rebuild,
+};
 
 /// Restores the options that a resumed run was started with: the source of its answers and the flags that shape them. A
 /// flag that is given again must be the same. Only the timeout may differ, because it is a reason to resume; then a
@@ -104,6 +112,17 @@ pub(super) fn concurrency(agent: &ResolvedAgent, requested: Option<NonZeroUsize>
     limit.map_or(requested, |limit| requested.min(limit))
 }
 
+/// The stored facts about a run of an open agent: its configuration, its servers and the files of the machine.
+pub(super) fn metadata_of_open(open: &OpenAgent, options: &TestOptions) -> RunMetadata {
+    let redactor = open.redactor();
+    RunMetadata {
+        mcp_servers: open.servers().records(&redactor),
+        managed_files: machine::managed_records(open.agent(), Path::new(machine::MANAGED)),
+        ..metadata(open.agent(), options, &redactor)
+    }
+}
+
+/// The stored facts about a run of an agent that is not opened for it.
 pub(super) fn metadata(agent: &ResolvedAgent, options: &TestOptions, redactor: &Redactor) -> RunMetadata {
     // The report already contains the cases; a second copy would double the size of the file and the memory.
     let mut config = serde_json::to_value(agent.config.without_cases()).unwrap_or(Value::Null);
