@@ -93,7 +93,7 @@ pub use input::{NotText, decode_text, open_input, read_text_input};
 pub use json_mend::mend_json;
 pub use json_strict::parse_json_strictly;
 pub use label::{LabelledCall, LabelledContent, LabelledItem, LabelledTurn};
-pub use number_format::{plain_number, render_number, render_text};
+pub use number_format::{CellFormat, CellFormats, plain_number};
 pub use occasion::Occasion;
 pub use partial::Partial;
 pub use printable::{is_hidden, printable, printable_json};

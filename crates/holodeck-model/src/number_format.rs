@@ -2,7 +2,11 @@
 //!
 //! A format that is not supported is an error, never a guess.
 
+mod cells;
+
 use std::{fmt::Write as _, iter};
+
+pub use cells::{CellFormat, CellFormats};
 
 /// Identifiers of formats below this one are built into the programs.
 const FIRST_CUSTOM_ID: u32 = 164;
@@ -32,7 +36,7 @@ pub fn plain_number(value: f64) -> String {
 }
 
 /// The text that a sheet shows for a number with this format. `id` is the identifier of the format, where it has one.
-pub fn render_number(value: f64, code: &str, id: Option<u32>) -> Result<String, NumberFormatError> {
+fn render_number(value: f64, code: &str, id: Option<u32>) -> Result<String, NumberFormatError> {
     if is_general(code) {
         // Readers know no code for formats that depend on the language.
         let is_local = id.is_some_and(|id| (1..FIRST_CUSTOM_ID).contains(&id));
@@ -76,7 +80,7 @@ pub fn render_number(value: f64, code: &str, id: Option<u32>) -> Result<String, 
 }
 
 /// The text that a sheet shows for a text with this format.
-pub fn render_text(text: &str, code: &str) -> Result<String, NumberFormatError> {
+fn render_text(text: &str, code: &str) -> Result<String, NumberFormatError> {
     if is_general(code) || text.is_empty() {
         return Ok(text.to_owned());
     }

@@ -4,13 +4,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     io::Cursor,
+    iter,
 };
 
 use calamine::{
-    Data, DataRef, ExcelDateTime, NumberFormat, Ods, Reader, SheetType, SheetVisible, Xls, Xlsx, XlsxError,
+    Data, DataRef, ExcelDateTime, Ods, Reader, SheetType, SheetVisible, Style, Xls, Xlsx, XlsxError,
     open_workbook_from_rs,
 };
-use holodeck_model::{plain_number, render_number, render_text};
+use holodeck_model::{CellFormat, CellFormats, plain_number};
 
 use crate::{ConvertOptions, Document, Format, Limit, Mark, Place, Problem, options::CellRange};
 
@@ -18,6 +19,9 @@ use super::{package, table};
 
 /// More cells than this are not readable text.
 const MOST_CELLS: usize = 1_000_000;
+
+/// Eight formatted cells, which may be empty, in each row of the largest sheet that Excel writes.
+const MOST_FORMATTED: usize = 8 * 1_048_576;
 
 type Bytes<'a> = Cursor<&'a [u8]>;
 
@@ -124,40 +128,19 @@ fn all<'a, B: Reader<Bytes<'a>>>(
 }
 
 /// The number formats of a sheet's cells.
-struct CellFormats {
-    /// The places of formats in their list, by row and column, sorted.
-    cells: Vec<((u32, u32), usize)>,
-    formats: Vec<Option<NumberFormat>>,
+fn formats_of(book: &mut Xlsx<Bytes<'_>>, sheet: &str) -> Result<Option<CellFormats>, XlsxError> {
+    let mut reader = book.worksheet_cells_reader(sheet)?;
+    let formats: Vec<_> = reader.styles().iter().map(format_of).collect();
+    let cells = iter::from_fn(|| reader.next_style_id().transpose());
+    CellFormats::collect(formats.into_iter(), cells, MOST_FORMATTED)
 }
 
-impl CellFormats {
-    fn read(book: &mut Xlsx<Bytes<'_>>, sheet: &str) -> Result<Self, XlsxError> {
-        let mut reader = book.worksheet_cells_reader(sheet)?;
-        let formats = reader.styles().iter().map(|style| style.number_format.clone());
-        let formats: Vec<_> = formats
-            .map(|format| format.filter(|format| format.format_id != Some(0)))
-            .collect();
-        let mut cells = Vec::new();
-        if formats.iter().any(Option::is_some) {
-            while let Some((row, column, style)) = reader.next_style_id()? {
-                // A cell that is not listed has the first format.
-                if formats.get(style) != formats.first() {
-                    cells.push(((row, column), style));
-                }
-            }
-            cells.sort_unstable();
-        }
-        Ok(Self { cells, formats })
-    }
-
-    /// The format of a cell; cells without one have the first.
-    fn get(&self, position: (u32, u32)) -> Option<&NumberFormat> {
-        let found = self
-            .cells
-            .binary_search_by_key(&position, |(position, _)| *position);
-        let style = found.ok().and_then(|at| self.cells.get(at));
-        self.formats.get(style.map_or(0, |(_, style)| *style))?.as_ref()
-    }
+fn format_of(style: &Style) -> Option<CellFormat> {
+    let format = style.number_format.as_ref()?;
+    Some(CellFormat {
+        code: format.format_code.clone(),
+        id: format.format_id,
+    })
 }
 
 /// Reads cell by cell, so that a sheet with one cell in each corner stays small.
@@ -169,7 +152,8 @@ fn by_cell(
     format: Format,
 ) -> Result<(), Problem> {
     let broken = |error: XlsxError| broken(format, &error);
-    let formats = CellFormats::read(book, sheet).map_err(broken)?;
+    let formats = formats_of(book, sheet).map_err(broken)?;
+    let formats = formats.ok_or(Limit::Cells(MOST_FORMATTED as u64))?;
     let mut reader = book.worksheet_cells_reader(sheet).map_err(broken)?;
     while let Some(cell) = reader.next_cell_with_formula().map_err(broken)? {
         let (row, column) = cell.pos;
@@ -181,34 +165,24 @@ fn by_cell(
             }
             (value, _) => {
                 let value = Data::from(value);
-                let plain = render_value(&value);
-                match formats.get(cell.pos).map(|format| formatted(&value, format)) {
-                    None | Some(None) => plain,
-                    Some(Some(Ok(text))) => text,
-                    Some(Some(Err(reason))) => {
-                        if range.is_none_or(|range| range.has(row, column)) {
-                            cells.note_unformatted(row, column, &reason);
-                        }
-                        plain
+                let shown = match &value {
+                    #[expect(clippy::cast_precision_loss, reason = "sheets have fifteen digits")]
+                    Data::Int(value) => formats.number(cell.pos, *value as f64),
+                    Data::Float(value) => formats.number(cell.pos, *value),
+                    Data::String(text) => formats.text(cell.pos, text),
+                    other => Ok(render_value(other)),
+                };
+                shown.unwrap_or_else(|reason| {
+                    if range.is_none_or(|range| range.has(row, column)) {
+                        cells.note_unformatted(row, column, &reason.to_string());
                     }
-                }
+                    render_value(&value)
+                })
             }
         };
         cells.add(row, column, value, range)?;
     }
     Ok(())
-}
-
-/// The text that the sheet shows for a value with a format, or why it is unknown; absent if the format has no effect.
-fn formatted(value: &Data, format: &NumberFormat) -> Option<Result<String, String>> {
-    let text = match value {
-        #[expect(clippy::cast_precision_loss, reason = "sheets have fifteen digits")]
-        Data::Int(value) => render_number(*value as f64, &format.format_code, format.format_id),
-        Data::Float(value) => render_number(*value, &format.format_code, format.format_id),
-        Data::String(text) => render_text(text, &format.format_code),
-        _ => return None,
-    };
-    Some(text.map_err(|error| error.to_string()))
 }
 
 fn whole<'a, B: Reader<Bytes<'a>>>(

@@ -2,12 +2,12 @@
 //!
 //! Its rows become a text with one line per row, so that the line of a diagnostic is the row of the sheet.
 
-use std::{io::Cursor, path::Path};
+use std::{io::Cursor, iter, path::Path};
 
 use calamine::{
-    DataRef, NumberFormat, Reader as _, SheetType, SheetVisible, Xlsx, XlsxError, open_workbook_from_rs,
+    DataRef, Reader as _, SheetType, SheetVisible, Style, Xlsx, XlsxError, open_workbook_from_rs,
 };
-use holodeck_model::{Code, Diagnostic, Layer, Source, plain_number, render_number, render_text};
+use holodeck_model::{CellFormat, CellFormats, Code, Diagnostic, Layer, Source};
 
 use super::{
     super::{Loader, read::MAX_DATA_BYTES},
@@ -96,47 +96,27 @@ struct FirstSheet {
 }
 
 /// The number formats of a sheet's cells.
-struct CellFormats {
-    /// The places of formats in their list, by row and column, sorted.
-    cells: Vec<((u32, u32), u32)>,
-    formats: Vec<Option<NumberFormat>>,
+fn formats_of(book: &mut Xlsx<Cursor<&[u8]>>, sheet: &str) -> Result<CellFormats, String> {
+    let mut reader = book
+        .worksheet_cells_reader(sheet)
+        .map_err(|error| text_of(&error))?;
+    let formats: Vec<_> = reader.styles().iter().map(format_of).collect();
+    let cells = iter::from_fn(|| reader.next_style_id().transpose());
+    CellFormats::collect(formats.into_iter(), cells, MAX_CELLS)
+        .map_err(|error| text_of(&error))?
+        .ok_or_else(too_many_cells)
 }
 
-impl CellFormats {
-    fn read(book: &mut Xlsx<Cursor<&[u8]>>, sheet: &str) -> Result<Self, String> {
-        let mut reader = book
-            .worksheet_cells_reader(sheet)
-            .map_err(|error| text_of(&error))?;
-        let formats = reader.styles().iter().map(|style| style.number_format.clone());
-        let formats: Vec<_> = formats
-            .map(|format| format.filter(|format| format.format_id != Some(0)))
-            .collect();
-        let mut cells = Vec::new();
-        if formats.iter().any(Option::is_some) {
-            while let Some((row, column, style)) = reader.next_style_id().map_err(|error| text_of(&error))? {
-                // A cell that is not listed has the first format.
-                if formats.get(style) != formats.first() {
-                    cells.push(((row, column), offset(style)));
-                }
-                if cells.len() > MAX_CELLS {
-                    return Err(format!("its first sheet has more than {MAX_CELLS} cells"));
-                }
-            }
-            cells.sort_unstable();
-        }
-        Ok(Self { cells, formats })
-    }
+fn format_of(style: &Style) -> Option<CellFormat> {
+    let format = style.number_format.as_ref()?;
+    Some(CellFormat {
+        code: format.format_code.clone(),
+        id: format.format_id,
+    })
+}
 
-    /// The format of a cell; cells without one have the first.
-    fn get(&self, position: (u32, u32)) -> Option<&NumberFormat> {
-        let found = self
-            .cells
-            .binary_search_by_key(&position, |(position, _)| *position);
-        let style = found.ok().and_then(|at| self.cells.get(at));
-        self.formats
-            .get(style.map_or(0, |(_, style)| *style as usize))?
-            .as_ref()
-    }
+fn too_many_cells() -> String {
+    format!("its first sheet has more than {MAX_CELLS} cells")
 }
 
 fn text_of(error: &XlsxError) -> String {
@@ -154,7 +134,7 @@ fn read_first_sheet(bytes: &[u8]) -> Result<FirstSheet, String> {
     let first = sheets.next().ok_or("it has no sheet")?;
     let (name, is_hidden) = (first.name.clone(), first.visible != SheetVisible::Visible);
     let others = sheets.count();
-    let formats = CellFormats::read(&mut book, &name)?;
+    let formats = formats_of(&mut book, &name)?;
     let mut reader = book
         .worksheet_cells_reader(&name)
         .map_err(|error| text_of(&error))?;
@@ -174,14 +154,14 @@ fn read_first_sheet(bytes: &[u8]) -> Result<FirstSheet, String> {
         }
         let value = match (cell.value, cell.formula) {
             (DataRef::Empty, Some(_)) => Err("a formula that was never calculated".to_owned()),
-            (value, _) => value_text(&value, formats.get(cell.pos)),
+            (value, _) => value_text(&value, cell.pos, &formats),
         };
         if matches!(&value, Ok(text) if text.is_empty()) {
             continue;
         }
         sheet.cells += (column as usize + 1).saturating_sub(row.len());
         if sheet.cells > MAX_CELLS {
-            return Err(format!("its first sheet has more than {MAX_CELLS} cells"));
+            return Err(too_many_cells());
         }
         // Cells that the sheet leaves out are empty.
         while row.len() < column as usize {
@@ -239,28 +219,19 @@ impl Sheet {
 }
 
 /// The text that the sheet shows for a value, or why it is unknown.
-fn value_text(value: &DataRef<'_>, format: Option<&NumberFormat>) -> Result<String, String> {
-    let number = |value: f64| match format {
-        Some(format) => {
-            render_number(value, &format.format_code, format.format_id).map_err(|error| error.to_string())
-        }
-        None => Ok(plain_number(value)),
-    };
-    let text = |text: &str| match format {
-        Some(format) => render_text(text, &format.format_code).map_err(|error| error.to_string()),
-        None => Ok(text.to_owned()),
-    };
-    match value {
+fn value_text(value: &DataRef<'_>, position: (u32, u32), formats: &CellFormats) -> Result<String, String> {
+    let shown = match value {
         DataRef::Empty => Ok(String::new()),
-        DataRef::String(value) => text(value),
-        DataRef::SharedString(value) => text(value),
+        DataRef::String(value) => formats.text(position, value),
+        DataRef::SharedString(value) => formats.text(position, value),
         #[expect(clippy::cast_precision_loss, reason = "sheets have fifteen digits")]
-        DataRef::Int(value) => number(*value as f64),
-        DataRef::Float(value) => number(*value),
+        DataRef::Int(value) => formats.number(position, *value as f64),
+        DataRef::Float(value) => formats.number(position, *value),
         DataRef::Bool(value) => Ok(if *value { "TRUE" } else { "FALSE" }.to_owned()),
-        DataRef::Error(error) => Err(format!("an error, {error}")),
+        DataRef::Error(error) => return Err(format!("an error, {error}")),
         DataRef::DateTime(_) | DataRef::DateTimeIso(_) | DataRef::DurationIso(_) => {
-            Err("a date or a time, whose text depends on its format".to_owned())
+            return Err("a date or a time, whose text depends on its format".to_owned());
         }
-    }
+    };
+    shown.map_err(|error| error.to_string())
 }
