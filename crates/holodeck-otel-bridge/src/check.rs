@@ -1,30 +1,38 @@
 //! Warns about settings of `observability` that cannot work or have no effect, before anything runs.
 
 use holodeck_http::{Headers, HttpError, HttpUrl};
-use holodeck_model::{Code, Diagnostic, ObservabilityConfig, OtlpExporter, Provider, ResolvedAgent};
+use holodeck_model::{Code, Diagnostic, Env, ObservabilityConfig, OtlpExporter, Provider, ResolvedAgent};
 
 use crate::{
     claude_env,
     collector::{collector_endpoint, insecure_ignored, otlp},
     unmapped,
+    variables::{complete, is_disabled, unclear_disabled},
+    wire::Signal,
 };
 
 /// The default gRPC port of collectors.
 const GRPC_PORT: u16 = 4317;
 
 /// Warns about settings in `observability` that cannot work or have no effect, by field. Empty if observability is off.
-pub fn check(agent: &ResolvedAgent) -> Vec<Diagnostic> {
+pub fn check(agent: &ResolvedAgent, env: &Env) -> Vec<Diagnostic> {
     let Some(config) = agent
         .config
         .observability
         .as_ref()
-        .filter(|config| config.enabled)
+        .filter(|config| config.enabled && !is_disabled(env))
     else {
         return Vec::new();
     };
     let mut found: Vec<Diagnostic> = otlp(config.exporters.as_ref())
-        .map(check_otlp)
+        .map(|otlp| {
+            let mut found = check_otlp(otlp);
+            found.extend(check_variables(config, otlp, env));
+            found
+        })
         .unwrap_or_default();
+    let unclear = unclear_disabled(env);
+    found.extend(unclear.map(|text| Diagnostic::warning(Code::NoEffect, text).about("observability")));
     found.extend(without_effect(config, agent.config.model.provider));
     found
 }
@@ -57,6 +65,28 @@ fn check_otlp(otlp: &OtlpExporter) -> Vec<Diagnostic> {
         );
     }
     found
+}
+
+/// Warns about each variable of the enabled signals that cannot be used, by name.
+fn check_variables(config: &ObservabilityConfig, otlp: &OtlpExporter, env: &Env) -> Vec<Diagnostic> {
+    let traces = config.traces.as_ref().is_none_or(|traces| traces.enabled);
+    let metrics = config.metrics.as_ref().is_none_or(|metrics| metrics.enabled);
+    let signals = [(Signal::Traces, traces), (Signal::Metrics, metrics)];
+    let mut texts: Vec<String> = Vec::new();
+    for (signal, _) in signals.into_iter().filter(|(_, enabled)| *enabled) {
+        let completed = complete(otlp, env, Some(signal));
+        let problem = completed.problem;
+        let problem = problem.map(|problem| format!("telemetry will not be exported: {problem}"));
+        for text in completed.warnings.into_iter().chain(problem) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+    }
+    let texts = texts.into_iter();
+    texts
+        .map(|text| Diagnostic::warning(Code::NoEffect, text).about("observability.exporters.otlp"))
+        .collect()
 }
 
 /// The request headers of an exporter.

@@ -7,7 +7,7 @@ use holodeck_model::{ObservabilityConfig, OtlpExporter, OtlpProtocol};
 use secrecy::ExposeSecret as _;
 
 use crate::{
-    collector::{collector_endpoint, otlp},
+    collector::{collector_endpoint, otlp, timeout_ms},
     conventions::service_name,
     unmapped,
 };
@@ -97,7 +97,7 @@ impl Variables {
         };
         self.set("OTEL_EXPORTER_OTLP_PROTOCOL", protocol);
         self.set("OTEL_EXPORTER_OTLP_ENDPOINT", &collector_endpoint(otlp));
-        self.set("OTEL_EXPORTER_OTLP_TIMEOUT", &otlp.timeout_ms.to_string());
+        self.set("OTEL_EXPORTER_OTLP_TIMEOUT", &timeout_ms(otlp).to_string());
         if let Some(compression) = &otlp.compression {
             self.set("OTEL_EXPORTER_OTLP_COMPRESSION", compression);
         }

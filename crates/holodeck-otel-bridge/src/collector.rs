@@ -11,6 +11,20 @@ pub(crate) fn collector_endpoint(otlp: &OtlpExporter) -> String {
     let local = if grpc { "localhost:4317" } else { "localhost:4318" };
     let written = otlp.endpoint.as_deref().map(str::trim);
     let written = written.filter(|text| !text.is_empty()).unwrap_or(local);
+    if grpc {
+        with_scheme(otlp, written)
+    } else {
+        with_scheme(otlp, &without_signal(written))
+    }
+}
+
+/// The endpoint as it is written, with a scheme.
+pub(crate) fn whole_url(otlp: &OtlpExporter) -> String {
+    with_scheme(otlp, otlp.endpoint.as_deref().unwrap_or_default().trim())
+}
+
+fn with_scheme(otlp: &OtlpExporter, written: &str) -> String {
+    let grpc = otlp.protocol == Some(OtlpProtocol::Grpc);
     let secure = otlp.insecure == Some(false);
     match written.split_once("://") {
         Some(("http", rest)) if grpc && secure => format!("https://{rest}"),
@@ -18,6 +32,20 @@ pub(crate) fn collector_endpoint(otlp: &OtlpExporter) -> String {
         None if secure => format!("https://{written}"),
         None => format!("http://{written}"),
     }
+}
+
+/// An endpoint without the path of a signal, which is appended for each.
+fn without_signal(endpoint: &str) -> String {
+    let end = endpoint.find(['?', '#']).unwrap_or(endpoint.len());
+    let (address, rest) = endpoint.split_at(end);
+    let trimmed = address.trim_end_matches('/');
+    let base = ["/v1/traces", "/v1/metrics", "/v1/logs"]
+        .into_iter()
+        .find_map(|path| trimmed.strip_suffix(path))
+        .map(|base| base.trim_end_matches('/'))
+        // The end may be the host.
+        .filter(|base| !base.is_empty() && !base.ends_with(':'));
+    base.map_or_else(|| endpoint.to_owned(), |base| format!("{base}{rest}"))
 }
 
 /// Whether `insecure` is set and contradicts the endpoint.
@@ -38,4 +66,9 @@ pub(crate) fn compression(otlp: &OtlpExporter) -> Option<Encoding> {
         Some("gzip") => Some(Encoding::Gzip),
         Some(_) => None,
     }
+}
+
+/// Milliseconds that an export may take.
+pub(crate) fn timeout_ms(otlp: &OtlpExporter) -> u32 {
+    otlp.timeout_ms.unwrap_or(30_000)
 }

@@ -3,7 +3,7 @@
 use std::{
     io::Write as _,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -25,9 +25,10 @@ use opentelemetry_sdk::{
     trace::{SpanData, SpanExporter},
 };
 use prost::Message;
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::watch, time::Instant};
 
 use crate::{
+    attempts::{Failure, attempt},
     grpc,
     wire::{Encoding, Signal, Wire},
 };
@@ -36,7 +37,11 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Fate {
     problem: OnceLock<String>,
+    /// The reason of a failed attempt while no other succeeded or ended the export, by signal.
+    waiting: Mutex<Vec<(Signal, String)>>,
     exported: AtomicU64,
+    /// When the run ends, once that is known.
+    end: watch::Sender<Option<Instant>>,
 }
 
 impl Fate {
@@ -44,7 +49,7 @@ impl Fate {
     pub(crate) fn failed(problem: String) -> Self {
         Self {
             problem: OnceLock::from(problem),
-            exported: AtomicU64::default(),
+            ..Self::default()
         }
     }
 
@@ -53,19 +58,37 @@ impl Fate {
         self.problem.get().map(String::as_str)
     }
 
+    /// Why the collector has not taken yet what is sent to it again.
+    pub(crate) fn waiting(&self) -> Option<String> {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.first().map(|(_, reason)| reason.clone())
+    }
+
+    /// No attempt begins after `limit`.
+    pub(crate) fn ends_within(&self, limit: Duration) {
+        self.end.send_replace(Some(Instant::now() + limit));
+    }
+
+    fn set_waiting(&self, signal: Signal, reason: Option<&str>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|(other, _)| *other != signal);
+        waiting.extend(reason.map(|reason| (signal, reason.to_owned())));
+    }
+
     /// Exported spans.
     pub(crate) fn exported(&self) -> u64 {
         self.exported.load(Ordering::Relaxed)
     }
 }
 
-/// A collector. The exporters run on threads of the SDK; requests run on the runtime.
+/// A collector of one signal. The exporters run on threads of the SDK; requests run on the runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct Collector {
     pub(crate) wire: Wire,
     pub(crate) client: HttpClient,
     pub(crate) runtime: Handle,
-    pub(crate) endpoint: HttpUrl,
+    pub(crate) signal: Signal,
+    pub(crate) url: HttpUrl,
     pub(crate) headers: Headers,
     pub(crate) timeout: Duration,
     pub(crate) encoding: Encoding,
@@ -73,29 +96,40 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    async fn send(&self, signal: Signal, message: Vec<u8>) -> OTelSdkResult {
-        let url = self.wire.url(&self.endpoint, signal);
+    async fn send(&self, message: Vec<u8>) -> OTelSdkResult {
         let message = match self.encoding {
             Encoding::Plain => Bytes::from(message),
             Encoding::Gzip => gzip(&message)?,
         };
-        let (wire, client, headers) = (self.wire, self.client.clone(), self.headers.clone());
-        let options = CallOptions {
-            timeout: Some(self.timeout),
-            retry: RetryPolicy::none(),
-            pacer: None,
-        };
-        let encoding = self.encoding;
+        let collector = self.clone();
         let sent = self.runtime.spawn(async move {
-            match wire {
-                Wire::Http => post(&client, &url, signal, &headers, message, &options).await,
-                Wire::Grpc => grpc::call(&client, &url, signal, &headers, &message, encoding, &options).await,
-            }
+            let (fate, signal) = (&collector.fate, collector.signal);
+            let failed = |reason: &str| fate.set_waiting(signal, Some(reason));
+            let end = fate.end.subscribe();
+            let sent = attempt(collector.timeout, end, failed, |limit| {
+                collector.send_once(message.clone(), limit)
+            });
+            let sent = sent.await;
+            fate.set_waiting(signal, None);
+            sent
         });
         match sent.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(problem)) => Err(self.failed(problem)),
             Err(_ended) => Err(self.failed("the program exited before sending it".to_owned())),
+        }
+    }
+
+    async fn send_once(&self, message: Bytes, limit: Duration) -> Result<(), Failure> {
+        let (client, url, signal, headers) = (&self.client, &self.url, self.signal, &self.headers);
+        let options = CallOptions {
+            timeout: Some(limit),
+            retry: RetryPolicy::none(),
+            pacer: None,
+        };
+        match self.wire {
+            Wire::Http => post(client, url, signal, headers, message, &options).await,
+            Wire::Grpc => grpc::call(client, url, signal, headers, &message, self.encoding, &options).await,
         }
     }
 
@@ -105,7 +139,7 @@ impl Collector {
     }
 }
 
-/// Posts `message`. An error is the reason as text, which includes a partial rejection.
+/// Posts `message`. A partial rejection is a failure.
 async fn post(
     client: &HttpClient,
     url: &HttpUrl,
@@ -113,16 +147,16 @@ async fn post(
     headers: &Headers,
     message: Bytes,
     options: &CallOptions,
-) -> Result<(), String> {
-    let answer = client.post_bytes(url, headers, message, options).await;
-    let answer = answer.map_err(|error| error.to_string())?;
+) -> Result<(), Failure> {
+    let answer = client.post_bytes(url, headers, message, options).await?;
     // Some collectors answer with JSON or a page of their own.
     if answer.header("content-type") != Some("application/x-protobuf") {
         return Ok(());
     }
     let masking = answer.masking();
-    let response = answer.bytes().await.map_err(|error| error.to_string())?;
-    signal.check_accepted(url, &response, masking)
+    let response = answer.bytes().await?;
+    signal.check_accepted(url, &response, masking)?;
+    Ok(())
 }
 
 fn gzip(message: &[u8]) -> Result<Bytes, OTelSdkError> {
@@ -155,9 +189,7 @@ impl SpanExporter for OtlpSpans {
         let request = ExportTraceServiceRequest {
             resource_spans: group_spans_by_resource_and_scope(batch, &self.resource),
         };
-        self.collector
-            .send(Signal::Traces, request.encode_to_vec())
-            .await?;
+        self.collector.send(request.encode_to_vec()).await?;
         self.collector.fate.exported.fetch_add(count, Ordering::Relaxed);
         Ok(())
     }
@@ -174,7 +206,7 @@ pub(crate) struct OtlpMetrics(pub(crate) Collector);
 impl PushMetricExporter for OtlpMetrics {
     async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
         let message = ExportMetricsServiceRequest::from(metrics).encode_to_vec();
-        self.0.send(Signal::Metrics, message).await
+        self.0.send(message).await
     }
 
     fn force_flush(&self) -> OTelSdkResult {

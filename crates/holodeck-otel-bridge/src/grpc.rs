@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use holodeck_http::{CallOptions, Headers, Http2Answer, HttpClient, HttpError, HttpUrl};
 
-use crate::wire::{Encoding, Signal, reason};
+use crate::{
+    attempts::{Failure, Wait},
+    wire::{Encoding, Signal, reason},
+};
 
 /// A compression flag and the length in four bytes.
 const PREFIX: usize = 5;
@@ -31,8 +34,10 @@ const CODES: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
-/// Sends `message`, which is encoded with `encoding`. An error is the reason as text, which includes a partial
-/// rejection.
+/// The codes that a retry may help, by OTLP. 8 would be one only with a wait that the server names in details.
+const RETRYABLE: [&str; 6] = ["1", "4", "10", "11", "14", "15"];
+
+/// Sends `message`, which is encoded with `encoding`. A partial rejection is a failure.
 pub(crate) async fn call(
     client: &HttpClient,
     url: &HttpUrl,
@@ -41,24 +46,28 @@ pub(crate) async fn call(
     message: &[u8],
     encoding: Encoding,
     options: &CallOptions,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let body = framed(message, encoding)?;
     let answer = client.post_http2(url, headers, body, options).await;
     let answer = answer.map_err(|error| match error {
         // Servers without gRPC answer like this.
-        HttpError::Body { .. } => format!("{error} (does this port speak gRPC?)"),
-        _ => error.to_string(),
+        HttpError::Body { .. } => Failure::from(format!("{error} (does this port speak gRPC?)")),
+        _ => Failure::from(error),
     })?;
     // A trailers-only answer has its status in the headers.
     let field = |name| answer.trailer(name).or_else(|| answer.header(name));
     let Some(status) = field("grpc-status") else {
-        return Err(format!("{url} answered without a gRPC status"));
+        return Err(format!("{url} answered without a gRPC status").into());
     };
     if status.trim() == "0" {
         let message = answer.body().get(PREFIX..).unwrap_or_default();
-        return signal.check_accepted(url, message, |text| answer.without_secrets(text));
+        signal.check_accepted(url, message, |text| answer.without_secrets(text))?;
+        return Ok(());
     }
-    Err(problem(url, status, field("grpc-message"), &answer))
+    Err(Failure {
+        reason: problem(url, status, field("grpc-message"), &answer),
+        retry: RETRYABLE.contains(&status.trim()).then_some(Wait::Backoff),
+    })
 }
 
 fn framed(message: &[u8], encoding: Encoding) -> Result<Bytes, String> {
@@ -83,7 +92,7 @@ fn problem(url: &HttpUrl, status: &str, message: Option<&str>, answer: &Http2Ans
 }
 
 /// Anything that is not an escape is kept.
-fn percent_decoded(text: &str) -> String {
+pub(crate) fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {

@@ -4,6 +4,7 @@
 //! [`Telemetry::wrap`] turns the events of any backend into spans and metrics, and [`Telemetry::evaluated`] adds the
 //! results of evaluations. [`check`] reports settings without effect before a run.
 
+mod attempts;
 mod check;
 mod claude_env;
 mod collector;
@@ -22,6 +23,7 @@ mod telemetry;
 mod traced;
 mod turn;
 mod unmapped;
+mod variables;
 mod wire;
 
 pub use check::check;
@@ -29,3 +31,4 @@ pub use claude_env::{CLAUDE_SECRET_VARIABLES, ClaudeTelemetry, claude_env};
 pub use evaluation::Evaluation;
 pub use options::{ConsoleWriter, TelemetryOptions};
 pub use telemetry::Telemetry;
+pub use variables::{header_secrets, with_variables};

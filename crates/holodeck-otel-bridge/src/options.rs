@@ -3,7 +3,7 @@
 use std::{io::Write, sync::Arc};
 
 use holodeck_http::HttpOptions;
-use holodeck_model::Redactor;
+use holodeck_model::{Env, Redactor};
 
 /// Output of the console exporter.
 pub type ConsoleWriter = fn() -> Box<dyn Write + Send>;
@@ -13,6 +13,8 @@ pub type ConsoleWriter = fn() -> Box<dyn Write + Send>;
 pub struct TelemetryOptions {
     /// How to reach a collector.
     pub http: HttpOptions,
+    /// The variables for OTLP exporters, which complete the YAML.
+    pub env: Env,
     /// Output of `exporters.console`.
     pub console: ConsoleWriter,
     /// Redacts secrets in exported content.

@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
-use holodeck_http::{HttpClient, HttpUrl};
-use holodeck_model::{MetricsConfig, ObservabilityConfig, OtlpExporter, TracesConfig};
+use holodeck_http::{Headers, HttpClient, HttpUrl};
+use holodeck_model::{Env, MetricsConfig, ObservabilityConfig, OtlpExporter, TracesConfig};
 use opentelemetry_sdk::{
     Resource,
     metrics::{PeriodicReader, SdkMeterProvider},
@@ -14,10 +14,11 @@ use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 use crate::{
     TelemetryOptions,
     check::headers,
-    collector::{collector_endpoint, compression, otlp},
+    collector::{collector_endpoint, compression, otlp, timeout_ms, whole_url},
     console::Console,
     export::{Collector, Fate, OtlpMetrics, OtlpSpans},
-    wire::{Encoding, Wire},
+    variables::{Completed, complete},
+    wire::{Encoding, Signal, Wire},
 };
 
 /// Metrics are cumulative, so the console shows them once, at the end.
@@ -35,29 +36,35 @@ pub(crate) struct Providers {
 impl Providers {
     /// Must be called inside a tokio runtime, which sends the requests.
     pub(crate) fn new(config: &ObservabilityConfig, service: &str, options: &TelemetryOptions) -> Self {
-        let (collector, fate) = match otlp(config.exporters.as_ref()).map(|otlp| collector(otlp, options)) {
-            Some(Ok(collector)) => {
-                let fate = Arc::clone(&collector.fate);
-                (Some(collector), Some(fate))
-            }
-            Some(Err(problem)) => (None, Some(Arc::new(Fate::failed(problem)))),
-            None => (None, None),
-        };
-        let console = console(config, options);
         let traces = config.traces.clone().unwrap_or_default();
         let metrics = config.metrics.clone().unwrap_or_default();
+        let mut signals = Vec::new();
+        signals.extend(traces.enabled.then_some(Signal::Traces));
+        signals.extend(metrics.enabled.then_some(Signal::Metrics));
+        let found = otlp(config.exporters.as_ref()).map(|otlp| collectors(otlp, &signals, options));
+        let (collectors, fate) = match found {
+            Some(Ok((collectors, fate))) => (collectors, Some(fate)),
+            Some(Err(problem)) => (Vec::new(), Some(Arc::new(Fate::failed(problem)))),
+            None => (Vec::new(), None),
+        };
+        let collector = |signal| collectors.iter().find(|found| found.signal == signal).cloned();
+        let (spans, measures) = (collector(Signal::Traces), collector(Signal::Metrics));
+        let console = console(config, options);
         let resource = resource(config, service);
-        let somewhere = collector.is_some() || console.is_some();
         Self {
-            tracer: (traces.enabled && somewhere)
-                .then(|| tracer(&traces, resource.clone(), collector.clone(), console.clone())),
-            meter: (metrics.enabled && somewhere).then(|| meter(&metrics, resource, collector, console)),
+            tracer: (traces.enabled && (spans.is_some() || console.is_some()))
+                .then(|| tracer(&traces, resource.clone(), spans, console.clone())),
+            meter: (metrics.enabled && (measures.is_some() || console.is_some()))
+                .then(|| meter(&metrics, resource, measures, console)),
             fate,
         }
     }
 
     /// Sends what is left; returns `false` and gives up after `limit`.
     pub(crate) async fn flush(&self, limit: Duration) -> bool {
+        if let Some(fate) = &self.fate {
+            fate.ends_within(limit);
+        }
         // The SDK blocks while it waits, so it runs on its own threads.
         let spans = self.tracer.clone().map(|tracer| {
             on_thread(move || {
@@ -102,26 +109,57 @@ fn on_thread(work: impl FnOnce() + Send + 'static) -> oneshot::Receiver<()> {
     wait
 }
 
-/// The error is the reason why nothing can be exported.
-fn collector(otlp: &OtlpExporter, options: &TelemetryOptions) -> Result<Collector, String> {
+/// The collector of each signal. The error is the reason why nothing can be exported.
+fn collectors(
+    otlp: &OtlpExporter,
+    signals: &[Signal],
+    options: &TelemetryOptions,
+) -> Result<(Vec<Collector>, Arc<Fate>), String> {
+    let client = HttpClient::new(&options.http).map_err(|error| error.to_string())?;
+    let fate = Arc::default();
+    let collectors = signals.iter().map(|signal| {
+        let (url, headers, completed) = request(otlp, &options.env, *signal)?;
+        Ok(Collector {
+            wire: Wire::of(&completed.otlp),
+            client: client.clone(),
+            runtime: Handle::current(),
+            signal: *signal,
+            url,
+            headers,
+            timeout: Duration::from_millis(timeout_ms(&completed.otlp).into()),
+            encoding: compression(&completed.otlp).unwrap_or(Encoding::Plain),
+            fate: Arc::clone(&fate),
+        })
+    });
+    let collectors: Result<Vec<_>, String> = collectors.collect();
+    Ok((collectors?, fate))
+}
+
+/// The URL and the headers of the requests of a signal.
+fn request(otlp: &OtlpExporter, env: &Env, signal: Signal) -> Result<(HttpUrl, Headers, Completed), String> {
+    let completed = complete(otlp, env, Some(signal));
+    if let Some(problem) = completed.problem {
+        return Err(problem);
+    }
+    let otlp = &completed.otlp;
     let wire = Wire::of(otlp);
-    let endpoint = HttpUrl::parse(&collector_endpoint(otlp)).map_err(|error| error.to_string())?;
+    let text = if completed.is_whole {
+        whole_url(otlp)
+    } else {
+        collector_endpoint(otlp)
+    };
+    let url = HttpUrl::parse(&text).map_err(|error| error.to_string())?;
+    let url = if completed.is_whole {
+        url
+    } else {
+        wire.url(&url, signal)
+    };
     let mut headers = headers(otlp).map_err(|error| error.to_string())?;
     let encoding = compression(otlp).unwrap_or(Encoding::Plain);
     for (name, value) in wire.headers(encoding) {
         headers.insert(name, value).map_err(|error| error.to_string())?;
     }
-    let client = HttpClient::new(&options.http).map_err(|error| error.to_string())?;
-    Ok(Collector {
-        wire,
-        client,
-        runtime: Handle::current(),
-        endpoint,
-        headers,
-        timeout: Duration::from_millis(otlp.timeout_ms.into()),
-        encoding,
-        fate: Arc::default(),
-    })
+    Ok((url, headers, completed))
 }
 
 /// As in 0.7.1, the console is used if no exporter is configured.

@@ -29,6 +29,7 @@ use crate::{
     providers::Providers,
     running::{BackendPart, Running, SharedRunning, parse_traceparent, traceparent},
     traced::TracedBackend,
+    variables::is_disabled,
 };
 
 /// The instrumentation scope.
@@ -46,7 +47,7 @@ impl Telemetry {
             .config
             .observability
             .as_ref()
-            .filter(|config| config.enabled)
+            .filter(|config| config.enabled && !is_disabled(&options.env))
         else {
             return Self::off();
         };
@@ -184,6 +185,9 @@ impl Telemetry {
         let fate = running.providers.fate.as_ref()?;
         if let Some(problem) = fate.problem() {
             return Some(format!("telemetry was not exported: {problem}"));
+        }
+        if let Some(reason) = fate.waiting() {
+            return Some(format!("telemetry was not exported: {reason}"));
         }
         if !in_time {
             return Some(format!(

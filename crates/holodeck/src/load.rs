@@ -122,7 +122,7 @@ fn warn_different_judges(load: &mut Load, matrix: &Matrix) {
 }
 
 fn check(mut load: Load, env: &Env) -> Load {
-    telemetry::check(&mut load);
+    telemetry::check(&mut load, env);
     check_schemas(&mut load);
     prompts::check(&mut load);
     judge_steps::check(&mut load);

@@ -185,9 +185,9 @@ pub struct OtlpExporter {
     #[serde(deserialize_with = "read_secrets", serialize_with = "write_secrets")]
     #[schemars(with = "Option<IndexMap<String, String>>")]
     pub headers: SecretMap,
-    /// How long an export may take.
+    /// How long an export may take; 30000 if absent.
     #[schemars(range(min = 1000))]
-    pub timeout_ms: u32,
+    pub timeout_ms: Option<u32>,
     /// Compression.
     pub compression: Option<String>,
     /// Whether TLS is disabled; true if absent. An `https://` endpoint always uses TLS.
@@ -201,7 +201,7 @@ impl Default for OtlpExporter {
             endpoint: None,
             protocol: None,
             headers: SecretMap::new(),
-            timeout_ms: 30_000,
+            timeout_ms: None,
             compression: None,
             insecure: None,
         }

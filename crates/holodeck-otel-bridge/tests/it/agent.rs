@@ -38,6 +38,7 @@ pub(crate) fn agent(provider: &str, observability: &Value) -> LoadedAgent {
 pub(crate) fn options() -> TelemetryOptions {
     TelemetryOptions {
         http: HttpOptions::default(),
+        env: Env::empty(),
         console: || Box::new(io::sink()),
         redactor: Arc::new(Redactor::new(["sk-very-secret-key".to_owned()])),
         run: "holodeck test".to_owned(),

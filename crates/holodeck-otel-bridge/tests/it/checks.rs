@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holodeck_model::Severity;
+use holodeck_model::{Env, Severity};
 use holodeck_otel_bridge::{Telemetry, check};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::agent::{agent, options};
 
 fn found(provider: &str, observability: &Value) -> Vec<(Severity, String)> {
-    let found = check(&agent(provider, observability));
+    let found = check(&agent(provider, observability), &Env::empty());
     for diagnostic in &found {
         assert!(diagnostic.pointer.is_some(), "{diagnostic:?}");
     }

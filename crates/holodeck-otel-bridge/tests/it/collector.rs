@@ -20,6 +20,9 @@ use prost::Message as _;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 
+/// A status and a `Retry-After`.
+pub(crate) type Status = (u16, Option<&'static str>);
+
 pub(crate) struct Collector {
     pub(crate) url: String,
     pub(crate) received: Arc<Mutex<Vec<Received>>>,
@@ -39,6 +42,15 @@ impl Collector {
 
     /// Answers every request with this protobuf message.
     pub(crate) async fn answering(answer: Vec<u8>) -> Self {
+        Self::start_with(answer, |_| (200, None)).await
+    }
+
+    /// Answers the request with this number of each path, from 0, with a status and a `Retry-After`.
+    pub(crate) async fn refusing(status: fn(usize) -> Status) -> Self {
+        Self::start_with(Vec::new(), status).await
+    }
+
+    async fn start_with(answer: Vec<u8>, status: fn(usize) -> Status) -> Self {
         let answer = bytes::Bytes::from(answer);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -49,7 +61,8 @@ impl Collector {
                 let (stream, _) = listener.accept().await.unwrap();
                 let kept = Arc::clone(&kept);
                 let answer = answer.clone();
-                let service = service_fn(move |request| keep(request, Arc::clone(&kept), answer.clone()));
+                let service =
+                    service_fn(move |request| keep(request, Arc::clone(&kept), answer.clone(), status));
                 tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
             }
         });
@@ -146,6 +159,7 @@ async fn keep(
     request: Request<Incoming>,
     kept: Arc<Mutex<Vec<Received>>>,
     answer: bytes::Bytes,
+    status: fn(usize) -> Status,
 ) -> Result<Response<Full<bytes::Bytes>>, Infallible> {
     let path = request.uri().path().to_owned();
     let headers = request.headers().iter();
@@ -153,8 +167,19 @@ async fn keep(
         .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
         .collect();
     let body = request.into_body().collect().await.unwrap().to_bytes().to_vec();
-    kept.lock().unwrap().push(Received { path, headers, body });
-    let response = Response::builder().header("content-type", "application/x-protobuf");
+    let number = {
+        let mut kept = kept.lock().unwrap();
+        let number = kept.iter().filter(|received| received.path == path).count();
+        kept.push(Received { path, headers, body });
+        number
+    };
+    let (status, retry_after) = status(number);
+    let mut response = Response::builder()
+        .status(status)
+        .header("content-type", "application/x-protobuf");
+    if let Some(retry_after) = retry_after {
+        response = response.header("retry-after", retry_after);
+    }
     Ok(response.body(Full::new(answer)).unwrap())
 }
 

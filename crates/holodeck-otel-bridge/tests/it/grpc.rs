@@ -49,6 +49,10 @@ const OK: Answer = Answer(
     &[("grpc-status", "0"), ("grpc-message", "")],
 );
 
+pub(crate) async fn accepting() -> Collector {
+    collector(OK).await
+}
+
 async fn collector(answer: Answer) -> Collector {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -15,4 +15,6 @@ mod console;
 mod evaluations;
 mod faults;
 mod grpc;
+mod retries;
 mod spans;
+mod variables;

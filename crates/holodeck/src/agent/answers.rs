@@ -341,6 +341,7 @@ pub fn redactor(agent: &ResolvedAgent, env: &Env) -> Arc<Redactor> {
     let named = [OPENAI_API_KEY, AZURE_OPENAI_API_KEY, ANTHROPIC_API_KEY]
         .into_iter()
         .filter_map(|name| env.non_blank(name).map(str::to_owned));
+    let named = named.chain(holodeck_otel_bridge::header_secrets(env));
     let own = agent.secrets.iter().map(exposed);
     let server_secrets = agent.config.tools.iter().filter_map(|tool| match tool {
         ToolConfig::Mcp(tool) => Some(env_file_variables(tool, env)),

@@ -62,6 +62,7 @@ pub(crate) fn check(load: &mut Load, env: &Env) {
     };
     finder.add_programs_and_connections();
     finder.add_servers_of_models();
+    finder.add_collector();
     finder.add_fields();
     // First, so that none is among those that are too many to show.
     let found = finder.found;
@@ -138,6 +139,24 @@ impl Finder<'_> {
                 VariableEffect::Program if is_used => self.add_program(name),
                 VariableEffect::Connections if is_used => self.add_connection(name),
                 _ => {}
+            }
+        }
+    }
+
+    /// Adds the variables that name the collector of telemetry if the YAML names none.
+    fn add_collector(&mut self) {
+        let observability = self.agent.config.observability.as_ref();
+        let observability = observability.filter(|observability| observability.enabled);
+        let exporters = observability.and_then(|observability| observability.exporters.as_ref());
+        let otlp = exporters.and_then(|exporters| exporters.otlp.as_ref());
+        let is_open = otlp.is_some_and(|otlp| otlp.enabled && otlp.endpoint.is_none());
+        for (name, _) in EFFECTS {
+            if !is_open || !name.starts_with("OTEL_") {
+                continue;
+            }
+            if let Some(file) = self.file(name) {
+                let message = format!("`{file}` decides where telemetry goes: it sets `{name}`");
+                self.add(name, message, None);
             }
         }
     }

@@ -10,7 +10,7 @@ use std::{path::Path, sync::Arc};
 use holodeck_backend_api::{AgentBackend, BackendError, ToolHost};
 use holodeck_backend_claude::{ClaudeBackend, Reuse};
 use holodeck_model::{ApprovalPolicy, Env, Occasion, SideEffectGate};
-use holodeck_otel_bridge::{CLAUDE_SECRET_VARIABLES, ClaudeTelemetry, claude_env};
+use holodeck_otel_bridge::{CLAUDE_SECRET_VARIABLES, ClaudeTelemetry, claude_env, with_variables};
 use holodeck_validators::{ClaudeCliSearch, ClaudeEnv};
 use holodeck_yaml::LoadedAgent;
 
@@ -32,7 +32,11 @@ pub(crate) async fn backend(
     let cli = cli.map_err(|error| BackendError::init(&*error))?;
     // Its warnings were already reported when the agent was loaded.
     let telemetry = match &agent.config.observability {
-        Some(observability) => claude_env(observability, &agent.config.name, traceparent),
+        Some(observability) => claude_env(
+            &with_variables(observability, env),
+            &agent.config.name,
+            traceparent,
+        ),
         None => ClaudeTelemetry::default(),
     };
     credentials.secret_names.extend(CLAUDE_SECRET_VARIABLES);

@@ -52,6 +52,7 @@ pub(crate) fn start_regrade(
 fn options(run: &str, regraded: Option<String>, env: &Env, redactor: Arc<Redactor>) -> TelemetryOptions {
     TelemetryOptions {
         http: HttpOptions::from_variables(|name| env.get(name).map(str::to_owned)),
+        env: env.clone(),
         console: || Box::new(io::stderr()),
         run: run.to_owned(),
         redactor,
@@ -123,9 +124,9 @@ fn evaluations(grade: &TurnGrade) -> impl Iterator<Item = Evaluation<'_>> {
 }
 
 /// Adds warnings about settings of `observability` that cannot work or have no effect.
-pub(crate) fn check(load: &mut Load) {
+pub(crate) fn check(load: &mut Load, env: &Env) {
     let Some(agent) = &load.agent else { return };
-    let mut found = holodeck_otel_bridge::check(agent);
+    let mut found = holodeck_otel_bridge::check(agent, env);
     for diagnostic in &mut found {
         let place = diagnostic
             .pointer

@@ -9,6 +9,9 @@ use super::*;
 
 const OPENAI: &str = "name: a\nmodel: {provider: openai, name: m}\ninstructions: {inline: Hi}\n";
 
+/// Telemetry to a collector that the YAML does not name.
+const OBSERVED: &str = "observability: {enabled: true, exporters: {otlp: {}}}\n";
+
 /// Credentials of each way to sign in, and what else it needs.
 const WAYS: [(&str, &[(&str, &str)]); 6] = [
     ("api_key", &[("ANTHROPIC_API_KEY", "k-1")]),
@@ -83,7 +86,7 @@ fn every_variable_that_decides_is_named_where_it_has_an_effect_and_only_if_the_f
     let agents = WAYS
         .iter()
         .map(|(way, keys)| (claude(way), *keys))
-        .chain([openai]);
+        .chain([openai, (format!("{OPENAI}{OBSERVED}"), &[])]);
     for (yaml, keys) in agents {
         for (name, effect) in EFFECTS {
             let of_file = [(*name, value(*effect))];
@@ -356,4 +359,26 @@ fn every_variable_that_reaches_the_cli_or_a_request_is_classified() {
         .filter(|name| !["VERTEX_REGION_", "TMPDIR", "CARGO_PKG_VERSION", "LENOVO"].contains(*name))
         .collect();
     assert_eq!(unknown, Vec::<&&str>::new());
+}
+
+#[test]
+fn the_collector_of_a_file_is_named_where_it_is_used() {
+    let observed =
+        |otlp: &str| format!("{OPENAI}observability: {{enabled: true, exporters: {{otlp: {otlp}}}}}\n");
+    for name in [
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    ] {
+        let variable = [(name, "http://collector:4318")];
+        let told = |yaml: &str, of_file: &[(&str, &str)], of_user: &[(&str, &str)]| {
+            let found = warnings(yaml, of_file, of_user).into_iter();
+            found.filter(|warning| warning.message.contains(name)).count()
+        };
+        assert_eq!(told(&observed("{}"), &variable, &[]), 1, "{name}");
+        assert_eq!(told(&observed("{}"), &[], &variable), 0, "{name}");
+        assert_eq!(told(&observed("{endpoint: 'http://c:1'}"), &variable, &[]), 0);
+        assert_eq!(told(&observed("{enabled: false}"), &variable, &[]), 0);
+        assert_eq!(told(OPENAI, &variable, &[]), 0, "{name}");
+    }
 }
