@@ -31,17 +31,20 @@ impl Headers {
     pub fn insert_secret(&mut self, name: &str, value: &SecretString) -> Result<(), HttpError> {
         let (name, mut header) = parts(name, value.expose_secret().trim())?;
         header.set_sensitive(true);
+        let value = value.expose_secret().trim();
+        self.secrets.push(value.into());
+        // A server may repeat the credentials without their scheme.
+        if let Some((_scheme, credentials)) = value.split_once(' ').filter(|_| name == AUTHORIZATION) {
+            self.secrets.push(credentials.trim().into());
+        }
         self.map.insert(name, header);
-        self.secrets.push(value.expose_secret().trim().into());
         Ok(())
     }
 
     /// Sets `Authorization: Bearer <token>`.
     pub fn bearer(&mut self, token: &SecretString) -> Result<(), HttpError> {
         let value = format!("Bearer {}", token.expose_secret().trim());
-        self.insert_secret(AUTHORIZATION.as_str(), &value.into())?;
-        self.secrets.push(token.expose_secret().trim().into());
-        Ok(())
+        self.insert_secret(AUTHORIZATION.as_str(), &value.into())
     }
 
     /// Adds `others`, which replace headers of the same name.
@@ -91,6 +94,18 @@ mod tests {
             r#"["x-team", "api-key", "authorization"]"#
         );
         assert_eq!(headers.map().get("api-key").unwrap(), "hush");
+    }
+
+    #[test]
+    fn credentials_are_secret_with_their_scheme_and_without() {
+        let mut headers = Headers::new();
+        headers.bearer(&" t-1 ".into()).unwrap();
+        headers
+            .insert_secret("Authorization", &"Basic  t-2".into())
+            .unwrap();
+        headers.insert_secret("x-team", &"blue sky".into()).unwrap();
+        let secrets: Vec<&str> = headers.secrets().collect();
+        assert_eq!(secrets, ["Bearer t-1", "t-1", "Basic  t-2", "t-2", "blue sky"]);
     }
 
     #[test]

@@ -70,11 +70,17 @@ impl RetryPolicy {
             // The jitter is added: an earlier retry is useless, simultaneous ones overload the server.
             return (asked <= self.max_retry_after).then(|| asked + self.first_wait.mul_f64(jitter));
         }
-        let ceiling = self
-            .first_wait
-            .saturating_mul(2_u32.saturating_pow(retries))
-            .min(self.max_wait);
-        Some(ceiling.mul_f64(jitter))
+        Some(self.ceiling(retries).mul_f64(jitter))
+    }
+
+    /// A random wait before a retry after `retries` earlier ones, whatever failed.
+    pub fn backoff(&self, retries: u32) -> Duration {
+        self.ceiling(retries).mul_f64(random())
+    }
+
+    fn ceiling(&self, retries: u32) -> Duration {
+        let ceiling = self.first_wait.saturating_mul(2_u32.saturating_pow(retries));
+        ceiling.min(self.max_wait)
     }
 }
 

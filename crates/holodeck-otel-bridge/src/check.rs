@@ -5,14 +5,11 @@ use holodeck_model::{Code, Diagnostic, Env, ObservabilityConfig, OtlpExporter, P
 
 use crate::{
     claude_env,
-    collector::{collector_endpoint, insecure_ignored, otlp},
+    collector::{collector_endpoint, insecure_ignored, is_grpc_port, otlp},
     unmapped,
-    variables::{complete, is_disabled, unclear_disabled},
+    variables::{complete, is_disabled, unclear_disabled, unknown_to_claude, unread},
     wire::Signal,
 };
-
-/// The default gRPC port of collectors.
-const GRPC_PORT: u16 = 4317;
 
 /// Warns about settings in `observability` that cannot work or have no effect, by field. Empty if observability is off.
 pub fn check(agent: &ResolvedAgent, env: &Env) -> Vec<Diagnostic> {
@@ -27,7 +24,7 @@ pub fn check(agent: &ResolvedAgent, env: &Env) -> Vec<Diagnostic> {
     let mut found: Vec<Diagnostic> = otlp(config.exporters.as_ref())
         .map(|otlp| {
             let mut found = check_otlp(otlp);
-            found.extend(check_variables(config, otlp, env));
+            found.extend(check_variables(config, otlp, env, agent.config.model.provider));
             found
         })
         .unwrap_or_default();
@@ -67,8 +64,13 @@ fn check_otlp(otlp: &OtlpExporter) -> Vec<Diagnostic> {
     found
 }
 
-/// Warns about each variable of the enabled signals that cannot be used, by name.
-fn check_variables(config: &ObservabilityConfig, otlp: &OtlpExporter, env: &Env) -> Vec<Diagnostic> {
+/// Warns about each variable of the enabled signals that cannot be used or has no effect, by name.
+fn check_variables(
+    config: &ObservabilityConfig,
+    otlp: &OtlpExporter,
+    env: &Env,
+    provider: Provider,
+) -> Vec<Diagnostic> {
     let traces = config.traces.as_ref().is_none_or(|traces| traces.enabled);
     let metrics = config.metrics.as_ref().is_none_or(|metrics| metrics.enabled);
     let signals = [(Signal::Traces, traces), (Signal::Metrics, metrics)];
@@ -82,6 +84,21 @@ fn check_variables(config: &ObservabilityConfig, otlp: &OtlpExporter, env: &Env)
                 texts.push(text);
             }
         }
+    }
+    let unread = unread(env);
+    if !unread.is_empty() {
+        texts.push(format!(
+            "HoloDeck's telemetry does not follow {}",
+            listed(&unread)
+        ));
+    }
+    let unknown_to_claude = unknown_to_claude(otlp, env);
+    if provider == Provider::Anthropic && !unknown_to_claude.is_empty() {
+        texts.push(format!(
+            "the telemetry of the Claude CLI does not follow {}: it gets the variables for all signals, without \
+             certificates",
+            listed(&unknown_to_claude)
+        ));
     }
     let texts = texts.into_iter();
     texts
@@ -104,12 +121,6 @@ fn not_exported(error: &HttpError, field: &str) -> Diagnostic {
         .about(format!("observability.exporters.otlp.{field}"))
 }
 
-fn is_grpc_port(endpoint: &str) -> bool {
-    let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    host.rsplit(':').next().and_then(|port| port.parse().ok()) == Some(GRPC_PORT)
-}
-
 fn without_effect(config: &ObservabilityConfig, provider: Provider) -> Option<Diagnostic> {
     if provider == Provider::Anthropic {
         let message = claude_env(config, "", None).warning?;
@@ -120,17 +131,15 @@ fn without_effect(config: &ObservabilityConfig, provider: Provider) -> Option<Di
         return None;
     }
     let verb = if fields.len() == 1 { "has" } else { "have" };
-    let message = format!(
-        "of `observability`, {} {verb} no effect",
-        fields
-            .iter()
-            .map(|field| format!("`{field}`"))
-            .collect::<Vec<_>>()
-            .join(", ")
-    );
+    let message = format!("of `observability`, {} {verb} no effect", listed(&fields));
     Some(
         Diagnostic::warning(Code::NoEffect, message)
             .about("observability")
             .with_help("spans and metrics go to `exporters.otlp` and `exporters.console`"),
     )
+}
+
+fn listed(names: &[&str]) -> String {
+    let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
 }

@@ -4,6 +4,9 @@ use holodeck_model::{ExportersConfig, OtlpExporter, OtlpProtocol};
 
 use crate::wire::Encoding;
 
+/// The default gRPC port of collectors.
+const GRPC_PORT: u16 = 4317;
+
 /// The target of an OTLP exporter: the configured endpoint, else the default port on this machine. As in 0.7.1,
 /// `insecure` selects TLS if no scheme does, and `insecure: false` enables it for every gRPC endpoint.
 pub(crate) fn collector_endpoint(otlp: &OtlpExporter) -> String {
@@ -46,6 +49,13 @@ fn without_signal(endpoint: &str) -> String {
         // The end may be the host.
         .filter(|base| !base.is_empty() && !base.ends_with(':'));
     base.map_or_else(|| endpoint.to_owned(), |base| format!("{base}{rest}"))
+}
+
+/// Whether the port of an endpoint is the one of gRPC.
+pub(crate) fn is_grpc_port(endpoint: &str) -> bool {
+    let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    host.rsplit(':').next().and_then(|port| port.parse().ok()) == Some(GRPC_PORT)
 }
 
 /// Whether `insecure` is set and contradicts the endpoint.

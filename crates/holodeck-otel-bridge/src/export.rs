@@ -92,6 +92,8 @@ pub(crate) struct Collector {
     pub(crate) headers: Headers,
     pub(crate) timeout: Duration,
     pub(crate) encoding: Encoding,
+    /// How metrics are counted.
+    pub(crate) temporality: Temporality,
     pub(crate) fate: Arc<Fate>,
 }
 
@@ -106,8 +108,8 @@ impl Collector {
             let (fate, signal) = (&collector.fate, collector.signal);
             let failed = |reason: &str| fate.set_waiting(signal, Some(reason));
             let end = fate.end.subscribe();
-            let sent = attempt(collector.timeout, end, failed, |limit| {
-                collector.send_once(message.clone(), limit)
+            let sent = attempt(collector.timeout, end, failed, || {
+                collector.send_once(message.clone())
             });
             let sent = sent.await;
             fate.set_waiting(signal, None);
@@ -120,10 +122,10 @@ impl Collector {
         }
     }
 
-    async fn send_once(&self, message: Bytes, limit: Duration) -> Result<(), Failure> {
+    async fn send_once(&self, message: Bytes) -> Result<(), Failure> {
         let (client, url, signal, headers) = (&self.client, &self.url, self.signal, &self.headers);
         let options = CallOptions {
-            timeout: Some(limit),
+            timeout: Some(self.timeout),
             retry: RetryPolicy::none(),
             pacer: None,
         };
@@ -150,7 +152,10 @@ async fn post(
 ) -> Result<(), Failure> {
     let answer = client.post_bytes(url, headers, message, options).await?;
     // Some collectors answer with JSON or a page of their own.
-    if answer.header("content-type") != Some("application/x-protobuf") {
+    let kind = answer
+        .header("content-type")
+        .and_then(|kind| kind.split(';').next());
+    if !kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/x-protobuf")) {
         return Ok(());
     }
     let masking = answer.masking();
@@ -218,6 +223,6 @@ impl PushMetricExporter for OtlpMetrics {
     }
 
     fn temporality(&self) -> Temporality {
-        Temporality::Cumulative
+        self.0.temporality
     }
 }

@@ -6,7 +6,8 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use holodeck_http::{CallOptions, Headers, Http2Answer, HttpClient, HttpError, HttpUrl};
 
 use crate::{
-    attempts::{Failure, Wait},
+    attempts::{Failure, Retry},
+    retry_info,
     wire::{Encoding, Signal, reason},
 };
 
@@ -34,8 +35,18 @@ const CODES: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
-/// The codes that a retry may help, by OTLP. 8 would be one only with a wait that the server names in details.
-const RETRYABLE: [&str; 6] = ["1", "4", "10", "11", "14", "15"];
+/// The codes that a retry may help, by OTLP.
+const RETRYABLE: [&str; 6] = [
+    "CANCELLED",
+    "DEADLINE_EXCEEDED",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+];
+
+/// Retryable if the server says so in the details.
+const EXHAUSTED: &str = "RESOURCE_EXHAUSTED";
 
 /// Sends `message`, which is encoded with `encoding`. A partial rejection is a failure.
 pub(crate) async fn call(
@@ -51,7 +62,10 @@ pub(crate) async fn call(
     let answer = client.post_http2(url, headers, body, options).await;
     let answer = answer.map_err(|error| match error {
         // Servers without gRPC answer like this.
-        HttpError::Body { .. } => Failure::from(format!("{error} (does this port speak gRPC?)")),
+        HttpError::Body { .. } => Failure {
+            reason: format!("{error} (does this port speak gRPC?)"),
+            retry: Some(Retry::DuringRun),
+        },
         _ => Failure::from(error),
     })?;
     // A trailers-only answer has its status in the headers.
@@ -64,10 +78,26 @@ pub(crate) async fn call(
         signal.check_accepted(url, message, |text| answer.without_secrets(text))?;
         return Ok(());
     }
+    let asked = field("grpc-status-details-bin").and_then(retry_info::read);
     Err(Failure {
         reason: problem(url, status, field("grpc-message"), &answer),
-        retry: RETRYABLE.contains(&status.trim()).then_some(Wait::Backoff),
+        retry: code(status).and_then(|code| retry(code, asked)),
     })
+}
+
+/// When a retry may help, by a code and the retry that the server offers in the details.
+fn retry(code: &str, offered: Option<Retry>) -> Option<Retry> {
+    match code {
+        EXHAUSTED => offered,
+        _ if RETRYABLE.contains(&code) => offered.or(Some(Retry::Soon)),
+        _ => None,
+    }
+}
+
+/// The name of a code.
+fn code(status: &str) -> Option<&'static str> {
+    let code: usize = status.trim().parse().ok()?;
+    CODES.get(code).copied()
 }
 
 fn framed(message: &[u8], encoding: Encoding) -> Result<Bytes, String> {
@@ -82,8 +112,7 @@ fn framed(message: &[u8], encoding: Encoding) -> Result<Bytes, String> {
 
 fn problem(url: &HttpUrl, status: &str, message: Option<&str>, answer: &Http2Answer) -> String {
     let mut problem = format!("{url} answered gRPC status {status}");
-    let code = status.trim().parse().ok().and_then(|code: usize| CODES.get(code));
-    if let Some(code) = code {
+    if let Some(code) = code(status) {
         let _ = write!(problem, " {code}");
     }
     let message = answer.without_secrets(&percent_decoded(message.unwrap_or_default()));
@@ -121,6 +150,22 @@ mod tests {
         assert_eq!(plain.as_ref(), b"\0\0\0\0\x03abc");
         let packed = framed(&[7; 258], Encoding::Gzip).unwrap();
         assert_eq!(packed.get(..PREFIX).unwrap(), [1, 0, 0, 1, 2]);
+    }
+
+    #[test]
+    fn the_codes_that_are_tried_again_are_those_of_otlp() {
+        let offered = Some(Retry::After(std::time::Duration::from_secs(7)));
+        for (number, name) in CODES.iter().enumerate() {
+            assert_eq!(code(&format!(" {number}")), Some(*name));
+            let (alone, with_offer) = match number {
+                1 | 4 | 10 | 11 | 14 | 15 => (Some(Retry::Soon), offered),
+                8 => (None, offered),
+                _ => (None, None),
+            };
+            assert_eq!(retry(name, None), alone, "{name}");
+            assert_eq!(retry(name, offered), with_offer, "{name}");
+        }
+        assert_eq!((code("17"), code("-1"), code("x")), (None, None, None));
     }
 
     #[test]

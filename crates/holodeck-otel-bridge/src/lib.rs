@@ -18,6 +18,7 @@ mod level;
 mod meters;
 mod options;
 mod providers;
+mod retry_info;
 mod running;
 mod telemetry;
 mod traced;

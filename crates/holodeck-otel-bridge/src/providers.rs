@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
-use holodeck_http::{Headers, HttpClient, HttpUrl};
+use holodeck_http::{Headers, HttpClient, HttpOptions, HttpUrl};
 use holodeck_model::{Env, MetricsConfig, ObservabilityConfig, OtlpExporter, TracesConfig};
 use opentelemetry_sdk::{
     Resource,
@@ -119,15 +119,24 @@ fn collectors(
     let fate = Arc::default();
     let collectors = signals.iter().map(|signal| {
         let (url, headers, completed) = request(otlp, &options.env, *signal)?;
+        let client = match completed.certificate {
+            Some(file) => HttpClient::new(&HttpOptions {
+                ca_bundle: Some(file),
+                ..options.http.clone()
+            })
+            .map_err(|error| error.to_string())?,
+            None => client.clone(),
+        };
         Ok(Collector {
             wire: Wire::of(&completed.otlp),
-            client: client.clone(),
+            client,
             runtime: Handle::current(),
             signal: *signal,
             url,
             headers,
             timeout: Duration::from_millis(timeout_ms(&completed.otlp).into()),
             encoding: compression(&completed.otlp).unwrap_or(Encoding::Plain),
+            temporality: completed.temporality,
             fate: Arc::clone(&fate),
         })
     });

@@ -174,15 +174,22 @@ impl Telemetry {
         }
     }
 
-    /// Sends what is left within `limit`. All problems of the run become one warning.
+    /// Sends what is left within `limit`. All problems of the run become one warning, without secrets.
     pub async fn shutdown(&self, limit: Duration) -> Option<String> {
         let running = self.running()?;
-        if let Some(mut run) = running.run.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            running.count(run.span_context());
+        let warning = running.end_export(limit).await?;
+        Some(running.redactor.text(&warning).into_owned())
+    }
+}
+
+impl Running {
+    async fn end_export(&self, limit: Duration) -> Option<String> {
+        if let Some(mut run) = self.run.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            self.count(run.span_context());
             run.end();
         }
-        let in_time = running.providers.flush(limit).await;
-        let fate = running.providers.fate.as_ref()?;
+        let in_time = self.providers.flush(limit).await;
+        let fate = self.providers.fate.as_ref()?;
         if let Some(problem) = fate.problem() {
             return Some(format!("telemetry was not exported: {problem}"));
         }
@@ -195,8 +202,8 @@ impl Telemetry {
                 limit.as_secs_f64()
             ));
         }
-        let (ended, exported) = (running.ended.load(Ordering::Relaxed), fate.exported());
-        (running.tracer.is_some() && exported < ended).then(|| {
+        let (ended, exported) = (self.ended.load(Ordering::Relaxed), fate.exported());
+        (self.tracer.is_some() && exported < ended).then(|| {
             format!(
                 "{} of {ended} spans were not exported: the queue was full (`traces.max_queue_size`)",
                 ended - exported

@@ -1,8 +1,7 @@
 //! A collector that decodes what it receives.
 
 use std::{
-    convert::Infallible,
-    io::Read as _,
+    io::{self, Read as _},
     sync::{Arc, Mutex},
 };
 
@@ -20,8 +19,13 @@ use prost::Message as _;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 
-/// A status and a `Retry-After`.
+/// A status and a `Retry-After`. With the status [`BREAKS`], the connection ends without an answer.
 pub(crate) type Status = (u16, Option<&'static str>);
+
+pub(crate) const BREAKS: u16 = 0;
+
+/// With this status, the answer has a content type with a parameter, and is a success.
+pub(crate) const WITH_PARAMETER: u16 = 1;
 
 pub(crate) struct Collector {
     pub(crate) url: String,
@@ -37,12 +41,7 @@ pub(crate) struct Received {
 
 impl Collector {
     pub(crate) async fn start() -> Self {
-        Self::answering(Vec::new()).await
-    }
-
-    /// Answers every request with this protobuf message.
-    pub(crate) async fn answering(answer: Vec<u8>) -> Self {
-        Self::start_with(answer, |_| (200, None)).await
+        Self::refusing(|_| (200, None)).await
     }
 
     /// Answers the request with this number of each path, from 0, with a status and a `Retry-After`.
@@ -50,7 +49,8 @@ impl Collector {
         Self::start_with(Vec::new(), status).await
     }
 
-    async fn start_with(answer: Vec<u8>, status: fn(usize) -> Status) -> Self {
+    /// As [`refusing`](Self::refusing), with this protobuf message.
+    pub(crate) async fn start_with(answer: Vec<u8>, status: fn(usize) -> Status) -> Self {
         let answer = bytes::Bytes::from(answer);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -128,6 +128,27 @@ impl Collector {
         series
     }
 
+    /// The temporality of every histogram of the last export, as OTLP numbers it.
+    pub(crate) fn temporality(&self) -> i32 {
+        let received = self.received();
+        let metrics = received.iter().rfind(|received| received.path == "/v1/metrics");
+        let request = ExportMetricsServiceRequest::decode(metrics.unwrap().plain().as_slice()).unwrap();
+        let scopes = request
+            .resource_metrics
+            .into_iter()
+            .flat_map(|resource| resource.scope_metrics);
+        let kinds = scopes
+            .flat_map(|scope| scope.metrics)
+            .map(|metric| match metric.data {
+                Some(metric::Data::Histogram(histogram)) => histogram.aggregation_temporality,
+                other => panic!("{other:?}"),
+            });
+        let mut kinds: Vec<i32> = kinds.collect();
+        kinds.dedup();
+        assert_eq!(kinds.len(), 1, "{kinds:?}");
+        kinds[0]
+    }
+
     /// Whether these words occur anywhere in the received data.
     pub(crate) fn received_text(&self, words: &str) -> bool {
         self.received().iter().any(|received| {
@@ -160,7 +181,7 @@ async fn keep(
     kept: Arc<Mutex<Vec<Received>>>,
     answer: bytes::Bytes,
     status: fn(usize) -> Status,
-) -> Result<Response<Full<bytes::Bytes>>, Infallible> {
+) -> Result<Response<Full<bytes::Bytes>>, io::Error> {
     let path = request.uri().path().to_owned();
     let headers = request.headers().iter();
     let headers = headers
@@ -174,9 +195,12 @@ async fn keep(
         number
     };
     let (status, retry_after) = status(number);
-    let mut response = Response::builder()
-        .status(status)
-        .header("content-type", "application/x-protobuf");
+    let (status, kind) = match status {
+        BREAKS => return Err(io::Error::other("broken")),
+        WITH_PARAMETER => (200, "Application/x-protobuf; charset=utf-8"),
+        status => (status, "application/x-protobuf"),
+    };
+    let mut response = Response::builder().status(status).header("content-type", kind);
     if let Some(retry_after) = retry_after {
         response = response.header("retry-after", retry_after);
     }

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     agent::{Scripted, options, otlp, plain, start, wrap},
-    collector::Collector,
+    collector::{Collector, Status, WITH_PARAMETER},
     grpc::PARTIAL,
     spans::run,
 };
@@ -53,24 +53,32 @@ async fn a_collector_that_never_answers_is_given_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn spans_that_an_accepted_request_rejects_are_reported() {
-    let collector = Collector::answering(PARTIAL.to_vec()).await;
-    let mut observability = otlp(&collector.url, &json!({}));
-    observability["exporters"]["otlp"]["headers"] = json!({"x-other": "xx-hush"});
-    let telemetry = start(&observability);
-    let backend = wrap(&telemetry, Scripted::backend([plain("one")]));
-    assert!(run(&backend).await.last().unwrap().is_ok());
-    let warning = telemetry.shutdown(LONG).await.unwrap();
-    let start = "telemetry was not exported: ";
-    // Whichever was exported first.
-    let ends = [
-        "/v1/traces rejected 2 spans",
-        "/v1/metrics rejected 2 data points",
-    ];
-    let ends = ends.map(|end| format!("{end}: quota of [redacted]"));
-    assert!(
-        warning.starts_with(start) && ends.iter().any(|end| warning.ends_with(end)),
-        "{warning}"
-    );
+    let statuses: [fn(usize) -> Status; 2] = [|_| (200, None), |_| (WITH_PARAMETER, None)];
+    for status in statuses {
+        let collector = Collector::start_with(PARTIAL.to_vec(), status).await;
+        let mut observability = otlp(&collector.url, &json!({}));
+        observability["exporters"]["otlp"]["headers"] = json!({"x-other": "xx-hush"});
+        let telemetry = start(&observability);
+        let backend = wrap(&telemetry, Scripted::backend([plain("one")]));
+        assert!(run(&backend).await.last().unwrap().is_ok());
+        let warning = telemetry.shutdown(LONG).await.unwrap();
+        let start = "telemetry was not exported: ";
+        // Whichever was exported first.
+        let ends = [
+            "/v1/traces rejected 2 spans",
+            "/v1/metrics rejected 2 data points",
+        ];
+        let ends = ends.map(|end| format!("{end}: quota of [redacted]"));
+        assert!(
+            warning.starts_with(start) && ends.iter().any(|end| warning.ends_with(end)),
+            "{warning}"
+        );
+        assert_eq!(
+            collector.received().len(),
+            2,
+            "a partial success is never sent again"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

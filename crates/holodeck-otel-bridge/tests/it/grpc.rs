@@ -36,7 +36,7 @@ type Fields = &'static [(&'static str, &'static str)];
 
 /// Headers and trailers of an answer, whose message is empty.
 #[derive(Clone, Copy)]
-struct Answer(Fields, Fields);
+pub(crate) struct Answer(Fields, Fields);
 
 /// `partial_success` of a response: two rejected of either kind, and a text that echoes a header.
 pub(crate) const PARTIAL: &[u8] = b"\x0a\x15\x08\x02\x12\x11quota  of xx-hush";
@@ -54,6 +54,12 @@ pub(crate) async fn accepting() -> Collector {
 }
 
 async fn collector(answer: Answer) -> Collector {
+    answering(move |_| answer).await
+}
+
+/// Answers the request with this number of each path, from 0.
+async fn answering(answer: impl Fn(usize) -> Answer + Send + Sync + 'static) -> Collector {
+    let answer: Arc<dyn Fn(usize) -> Answer + Send + Sync> = Arc::new(answer);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let received = Arc::new(Mutex::new(Vec::new()));
@@ -62,7 +68,8 @@ async fn collector(answer: Answer) -> Collector {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             let kept = Arc::clone(&kept);
-            let service = service_fn(move |request| serve(request, Arc::clone(&kept), answer));
+            let answer = Arc::clone(&answer);
+            let service = service_fn(move |request| serve(request, Arc::clone(&kept), Arc::clone(&answer)));
             let server = http2::Builder::new(TokioExecutor::new());
             tokio::spawn(server.serve_connection(TokioIo::new(stream), service));
         }
@@ -75,7 +82,7 @@ type Body = StreamBody<stream::Iter<std::vec::IntoIter<Result<Frame<Bytes>, Infa
 async fn serve(
     request: Request<Incoming>,
     kept: Arc<Mutex<Vec<Received>>>,
-    Answer(headers, trailers): Answer,
+    answer: Arc<dyn Fn(usize) -> Answer + Send + Sync>,
 ) -> Result<Response<Body>, Infallible> {
     // Recorded in the form of a request over HTTP.
     let path = match request.uri().path() {
@@ -101,11 +108,17 @@ async fn serve(
         let coding = coding.clone();
         seen.push(("content-encoding".to_owned(), coding));
     }
-    kept.lock().unwrap().push(Received {
-        path,
-        headers: seen,
-        body: message.to_vec(),
-    });
+    let number = {
+        let mut kept = kept.lock().unwrap();
+        let number = kept.iter().filter(|received| received.path == path).count();
+        kept.push(Received {
+            path,
+            headers: seen,
+            body: message.to_vec(),
+        });
+        number
+    };
+    let Answer(headers, trailers) = answer(number);
     let mut frames = Vec::new();
     if !trailers.is_empty() {
         let message = if headers.contains(&REJECTS) { PARTIAL } else { b"" };
@@ -216,6 +229,64 @@ async fn a_status_other_than_ok_is_the_one_warning() {
         let start = format!("telemetry was not exported: {}/opentelemetry.", collector.url);
         assert!(warning.starts_with(&start) && warning.ends_with(end), "{warning}");
         assert!(!warning.contains("hush"), "{warning}");
+    }
+}
+
+/// Details with a `RetryInfo`: without a wait, with one of a millisecond, and with one of an hour.
+const OFFERS: [&str; 3] = [
+    "CAgSBGZ1bGwaKgoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbw==",
+    "GjIKKHR5cGUuZ29vZ2xlYXBpcy5jb20vZ29vZ2xlLnJwYy5SZXRyeUluZm8SBgoEEMCEPQ",
+    "GjEKKHR5cGUuZ29vZ2xlYXBpcy5jb20vZ29vZ2xlLnJwYy5SZXRyeUluZm8SBQoDCJAc",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_collector_gets_the_same_batch_again() {
+    const BUSY: [Fields; 8] = [
+        &[("grpc-status", "1")],
+        &[("grpc-status", "4")],
+        &[("grpc-status", "10")],
+        &[("grpc-status", "11")],
+        &[("grpc-status", "14")],
+        &[("grpc-status", "15")],
+        &[("grpc-status", "8"), ("grpc-status-details-bin", OFFERS[0])],
+        &[("grpc-status", "8"), ("grpc-status-details-bin", OFFERS[1])],
+    ];
+    for busy in BUSY {
+        // In the headers as in the trailers.
+        for refusal in [Answer(OK.0, busy), Answer(busy, &[])] {
+            let collector = answering(move |number| if number < 2 { refusal } else { OK }).await;
+            let telemetry = start(&grpc(&collector.url, &json!({})));
+            let backend = wrap(&telemetry, Scripted::backend([plain("one")]));
+            assert!(run(&backend).await.last().unwrap().is_ok());
+            assert_eq!(telemetry.shutdown(LONG).await, None, "{busy:?}");
+            let received = collector.received();
+            for path in ["/v1/traces", "/v1/metrics"] {
+                let of_path = received.iter().filter(|received| received.path == path);
+                let bodies: Vec<&Vec<u8>> = of_path.map(|received| &received.body).collect();
+                assert_eq!(bodies.len(), 3, "{busy:?} {path}");
+                assert!(bodies.iter().all(|body| *body == bodies[0]), "{busy:?} {path}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_final_status_and_a_wait_that_is_too_long_are_not_tried_again() {
+    const FINAL: [Fields; 5] = [
+        &[("grpc-status", "8")],
+        &[("grpc-status", "8"), ("grpc-status-details-bin", "nonsense!")],
+        &[("grpc-status", "8"), ("grpc-status-details-bin", OFFERS[2])],
+        &[("grpc-status", "14"), ("grpc-status-details-bin", OFFERS[2])],
+        &[("grpc-status", "3"), ("grpc-status-details-bin", OFFERS[1])],
+    ];
+    for status in FINAL {
+        let collector = collector(Answer(OK.0, status)).await;
+        let warning = warning(&grpc(&collector.url, &json!({})), LONG).await;
+        assert!(
+            warning.contains(&format!(" answered gRPC status {} ", status[0].1)),
+            "{warning}"
+        );
+        assert_eq!(collector.received().len(), 2, "{status:?}");
     }
 }
 

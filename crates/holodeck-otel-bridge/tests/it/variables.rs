@@ -201,40 +201,282 @@ async fn the_timeout_of_a_variable_is_used() {
     let url = format!("http://{}", silent.local_addr().unwrap());
     let variables = env(&[("ENDPOINT", "URL"), ("TIMEOUT", "300")], &url);
     let warning = export(&json!({}), variables).await.unwrap();
-    assert!(warning.ends_with("within 0.3 s"), "{warning}");
+    assert!(warning.ends_with(" within 0.3 s"), "{warning}");
 }
 
 #[test]
 fn a_variable_that_cannot_be_used_is_named_without_its_value() {
     for signal in ["", "TRACES_", "METRICS_"] {
-        for (setting, value) in [
-            ("PROTOCOL", "http/json"),
-            ("PROTOCOL", "hush"),
-            ("COMPRESSION", "hush"),
-            ("COMPRESSION", "zstd"),
-            ("TIMEOUT", "hush"),
-            ("TIMEOUT", "0"),
-            ("TIMEOUT", "-1"),
-            ("TIMEOUT", "1.5"),
-            ("HEADERS", "hush"),
-            ("HEADERS", "a b=hush"),
-            ("HEADERS", "x=hu%0Ash"),
-            ("HEADERS", "x-team=blue,=hush"),
-            ("ENDPOINT", "ftp://me:hush@c?hush=hush"),
-            ("ENDPOINT", "http://hush:hush"),
-            ("CERTIFICATE", "/hush"),
-            ("CLIENT_KEY", "/hush"),
-            ("CLIENT_CERTIFICATE", "/hush"),
-            ("INSECURE", "hush"),
+        for (setting, value, expected) in [
+            (
+                "PROTOCOL",
+                "http/json",
+                "is ignored: it must be `http/protobuf` or `grpc`",
+            ),
+            (
+                "PROTOCOL",
+                "hush",
+                "is ignored: it must be `http/protobuf` or `grpc`",
+            ),
+            ("COMPRESSION", "hush", "is ignored: it must be `gzip` or `none`"),
+            ("COMPRESSION", "zstd", "is ignored: it must be `gzip` or `none`"),
+            (
+                "TIMEOUT",
+                "hush",
+                "is ignored: it must be a whole number of milliseconds",
+            ),
+            (
+                "TIMEOUT",
+                "-1",
+                "is ignored: it must be a whole number of milliseconds",
+            ),
+            (
+                "TIMEOUT",
+                "1.5",
+                "is ignored: it must be a whole number of milliseconds",
+            ),
+            (
+                "TIMEOUT",
+                "99999999999",
+                "is ignored: it must be a whole number of milliseconds",
+            ),
+            ("HEADERS", "hush", "is ignored: each must be `name=value`"),
+            ("HEADERS", "a b=hush", "is ignored: each must be `name=value`"),
+            ("HEADERS", "x=hu%0Ash", "is ignored: each must be `name=value`"),
+            (
+                "HEADERS",
+                "x-team=blue,=hush",
+                "is ignored: each must be `name=value`",
+            ),
+            (
+                "ENDPOINT",
+                "ftp://me:hush@c?hush=hush",
+                "is not an `http://` or `https://` URL",
+            ),
+            (
+                "ENDPOINT",
+                "http://hush:hush",
+                "is not an `http://` or `https://` URL",
+            ),
+            (
+                "ENDPOINT",
+                "http://hush:4317",
+                "names port 4317 of a collector, which speaks gRPC",
+            ),
+            (
+                "INSECURE",
+                "hush",
+                "counts as `false`: it must be `true` or `false`",
+            ),
+            (
+                "INSECURE",
+                "false",
+                "is ignored: the scheme of the endpoint decides about TLS",
+            ),
         ] {
             let name = format!("{signal}{setting}");
             let found = warnings(&json!({}), &env(&[(&name, value)], ""));
             let [warning] = found.as_slice() else {
                 panic!("{name}={value}: {found:?}")
             };
-            assert!(warning.contains(&format!("`{PREFIX}{name}`")), "{warning}");
+            let expected = format!("`{PREFIX}{name}` {expected}");
+            assert!(warning.contains(&expected), "{warning}");
             assert!(!warning.contains("hush"), "{warning}");
         }
+    }
+    for (name, value, expected) in [
+        (
+            "TEMPORALITY_PREFERENCE",
+            "hush",
+            "it must be `cumulative`, `delta` or `lowmemory`",
+        ),
+        (
+            "DEFAULT_HISTOGRAM_AGGREGATION",
+            "base2_exponential_bucket_histogram",
+            "only `explicit_bucket_histogram` is supported",
+        ),
+    ] {
+        let name = format!("METRICS_{name}");
+        let found = warnings(&json!({}), &env(&[(&name, value)], ""));
+        assert_eq!(
+            found,
+            [format!("the variable `{PREFIX}{name}` is ignored: {expected}")]
+        );
+    }
+}
+
+#[test]
+fn every_other_variable_of_otlp_is_named_in_one_warning() {
+    let names = [
+        "CLIENT_CERTIFICATE",
+        "CLIENT_KEY",
+        "ENDPOINTS",
+        "LOGS_ENDPOINT",
+        "LOGS_HEADERS",
+        "METRIC_INSECURE",
+        "PROFILES_ENDPOINT",
+        "TRACES_CLIENT_KEY",
+        "TRACES_TEMPORALITY_PREFERENCE",
+    ];
+    let set = names.map(|name| (name, "hush"));
+    let mut all = set.to_vec();
+    all.extend([("LOGS_TIMEOUT", " "), ("TIMEOUT", "5")]);
+    let listed = names.map(|name| format!("`{PREFIX}{name}`")).join(", ");
+    assert_eq!(
+        warnings(&json!({}), &env(&all, "")),
+        [format!("HoloDeck's telemetry does not follow {listed}")]
+    );
+    let off = warnings(&json!({"enabled": false}), &env(&all, ""));
+    assert_eq!(off, [] as [String; 0]);
+}
+
+#[test]
+fn the_variables_of_one_signal_that_the_cli_of_claude_does_not_get_are_named() {
+    let settings = [
+        ("CERTIFICATE", "/ca"),
+        ("COMPRESSION", "gzip"),
+        ("ENDPOINT", "http://c"),
+        ("HEADERS", "a=hush"),
+        ("INSECURE", "true"),
+        ("PROTOCOL", "grpc"),
+        ("TIMEOUT", "7"),
+    ];
+    let of_claude = |exporter: &Value, env: &Env| -> Vec<String> {
+        let found = check(&agent("anthropic", &observability(exporter)), env);
+        found.into_iter().map(|diagnostic| diagnostic.message).collect()
+    };
+    for signal in ["TRACES", "METRICS"] {
+        let names: Vec<String> = settings.map(|(name, _)| format!("{signal}_{name}")).to_vec();
+        let all: Vec<(&str, &str)> = names
+            .iter()
+            .zip(settings)
+            .map(|(name, (_, value))| (name.as_str(), value))
+            .collect();
+        let env = env(&all, "");
+        let listed: Vec<String> = names.iter().map(|name| format!("`{PREFIX}{name}`")).collect();
+        assert_eq!(
+            of_claude(&json!({}), &env),
+            [format!(
+                "the telemetry of the Claude CLI does not follow {}: it gets the variables for all signals, without certificates",
+                listed.join(", ")
+            )]
+        );
+        assert_eq!(warnings(&json!({}), &env), [] as [String; 0]);
+        // The YAML precedes them for both.
+        let exporter = json!({"endpoint": "http://c", "protocol": "http", "compression": "none",
+            "timeout_ms": 9000, "headers": {"x": "y"}, "insecure": true});
+        assert_eq!(
+            of_claude(&exporter, &env),
+            [format!(
+                "the telemetry of the Claude CLI does not follow `{PREFIX}{signal}_CERTIFICATE`: it gets the variables \
+                 for all signals, without certificates"
+            )]
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_in_capitals_and_the_timeout_of_no_limit_are_understood() {
+    let variables = [
+        ("ENDPOINT", "URL"),
+        ("PROTOCOL", "HTTP/Protobuf"),
+        ("TRACES_COMPRESSION", "GZIP"),
+        ("METRICS_COMPRESSION", "None"),
+        ("TIMEOUT", "0"),
+        ("METRICS_TEMPORALITY_PREFERENCE", "Delta"),
+        (
+            "METRICS_DEFAULT_HISTOGRAM_AGGREGATION",
+            "EXPLICIT_BUCKET_HISTOGRAM",
+        ),
+    ];
+    let collector = Collector::start().await;
+    let variables = env(&variables, &collector.url);
+    assert_eq!(warnings(&json!({}), &variables), [] as [String; 0]);
+    assert_eq!(export(&json!({}), variables.clone()).await, None);
+    for received in collector.received() {
+        let coding = (received.path == "/v1/traces").then_some("gzip");
+        assert_eq!(received.header("content-encoding"), coding);
+    }
+    let config = agent("anthropic", &observability(&json!({})));
+    let config = config.config.observability.clone().unwrap();
+    let vars = claude_env(&with_variables(&config, &variables), "a", None).vars;
+    // Node.js waits for no longer time.
+    let longest = (format!("{PREFIX}TIMEOUT"), "2147483647".to_owned());
+    assert!(vars.contains(&longest), "{vars:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_are_counted_as_the_variable_says() {
+    for (value, expected) in [
+        (None, 2),
+        (Some("cumulative"), 2),
+        (Some("delta"), 1),
+        (Some("LowMemory"), 1),
+    ] {
+        let collector = Collector::start().await;
+        let value = value.unwrap_or_default();
+        let variables = [("ENDPOINT", "URL"), ("METRICS_TEMPORALITY_PREFERENCE", value)];
+        let variables = env(&variables, &collector.url);
+        assert_eq!(export(&json!({}), variables).await, None);
+        assert_eq!(collector.temporality(), expected, "{value}");
+    }
+}
+
+#[test]
+fn insecure_decides_about_an_endpoint_of_grpc_without_a_scheme_only() {
+    let config = agent("anthropic", &observability(&json!({})));
+    let config = config.config.observability.clone().unwrap();
+    for (endpoint, value, expected, is_silent) in [
+        ("c:1", "true", "http://c:1", true),
+        ("c:1", "TRUE", "http://c:1", true),
+        ("c:1", "false", "https://c:1", true),
+        ("c:1", "what", "https://c:1", false),
+        ("c:1", "", "http://c:1", true),
+        ("http://c:1", "true", "http://c:1", true),
+        ("http://c:1", "false", "http://c:1", false),
+        ("https://c:1", "true", "https://c:1", false),
+        ("https://c:1", "false", "https://c:1", true),
+        ("", "false", "http://localhost:4317", false),
+    ] {
+        let variables = env(
+            &[("ENDPOINT", endpoint), ("PROTOCOL", "grpc"), ("INSECURE", value)],
+            "",
+        );
+        let vars = claude_env(&with_variables(&config, &variables), "a", None).vars;
+        let expected = (format!("{PREFIX}ENDPOINT"), expected.to_owned());
+        assert!(vars.contains(&expected), "{endpoint} {value}: {vars:?}");
+        let found = warnings(&json!({}), &variables);
+        assert_eq!(found.is_empty(), is_silent, "{endpoint} {value}: {found:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_cannot_be_read_is_the_one_warning() {
+    let collector = Collector::start().await;
+    for name in ["CERTIFICATE", "METRICS_CERTIFICATE"] {
+        let variables = env(&[("ENDPOINT", "URL"), (name, "/no/such/ca.pem")], &collector.url);
+        assert_eq!(
+            export(&json!({}), variables).await.unwrap(),
+            "telemetry was not exported: can't read the CA bundle `/no/such/ca.pem`"
+        );
+    }
+    assert!(collector.received().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_that_a_collector_repeats_are_masked_with_and_without_their_scheme() {
+    for (header, repeated) in [
+        ("authorization=Bearer%20hush-1234", "who is Bearer hush-1234?"),
+        ("Authorization=Basic hush-1234", "who is hush-1234?"),
+        ("x-key=hush-1234", "who is hush-1234?"),
+    ] {
+        let collector = Collector::start_with(repeated.as_bytes().to_vec(), |_| (401, None)).await;
+        let variables = env(&[("ENDPOINT", "URL"), ("HEADERS", header)], &collector.url);
+        let warning = export(&json!({}), variables).await.unwrap();
+        assert!(
+            warning.ends_with("answered 401 Unauthorized: who is [redacted]?"),
+            "{warning}"
+        );
     }
 }
 

@@ -143,19 +143,24 @@ impl Finder<'_> {
         }
     }
 
-    /// Adds the variables that name the collector of telemetry if the YAML names none.
+    /// Adds the variables that name the collector of telemetry if the YAML names none, and those that decide who is taken for
+    /// it.
     fn add_collector(&mut self) {
         let observability = self.agent.config.observability.as_ref();
         let observability = observability.filter(|observability| observability.enabled);
         let exporters = observability.and_then(|observability| observability.exporters.as_ref());
         let otlp = exporters.and_then(|exporters| exporters.otlp.as_ref());
-        let is_open = otlp.is_some_and(|otlp| otlp.enabled && otlp.endpoint.is_none());
-        for (name, _) in EFFECTS {
-            if !is_open || !name.starts_with("OTEL_") {
-                continue;
-            }
+        let Some(otlp) = otlp.filter(|otlp| otlp.enabled) else {
+            return;
+        };
+        for (name, effect) in EFFECTS.iter().filter(|(name, _)| name.starts_with("OTEL_")) {
+            let what = match effect {
+                VariableEffect::Server if otlp.endpoint.is_none() => "where telemetry goes",
+                VariableEffect::Connections => "which collector of telemetry is trusted",
+                _ => continue,
+            };
             if let Some(file) = self.file(name) {
-                let message = format!("`{file}` decides where telemetry goes: it sets `{name}`");
+                let message = format!("`{file}` decides {what}: it sets `{name}`");
                 self.add(name, message, None);
             }
         }
