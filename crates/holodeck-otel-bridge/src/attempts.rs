@@ -24,7 +24,7 @@ pub(crate) enum Retry {
     After(Duration),
     /// After a backoff.
     Soon,
-    /// After a backoff, but not once the run ends: the server may never come, and nobody waits for it.
+    /// After a backoff, but not once the run ends: the server may never come, and no run waits for it.
     DuringRun,
 }
 
@@ -63,7 +63,7 @@ fn backoff() -> RetryPolicy {
 }
 
 /// Attempts until one succeeds, a failure is final, or the next attempt would begin after `limit` or the `end` of the run.
-/// `failed` hears the reason of each failure that is followed by another attempt.
+/// `failed` receives the reason of each failure that is followed by another attempt.
 pub(crate) async fn attempt<F, Fut>(
     limit: Duration,
     mut end: watch::Receiver<Option<Instant>>,
@@ -149,11 +149,11 @@ mod tests {
         let start = Instant::now();
         let sender = watch::Sender::new(None);
         let times = std::cell::RefCell::new(Vec::new());
-        let told = Cell::new(0);
+        let reported = Cell::new(0);
         let all = attempt(
             LIMIT,
             sender.subscribe(),
-            |_| told.set(told.get() + 1),
+            |_| reported.set(reported.get() + 1),
             || {
                 times.borrow_mut().push(start.elapsed());
                 let reason = format!("attempt {}", times.borrow().len());
@@ -172,7 +172,10 @@ mod tests {
             () = ends => unreachable!(),
         };
         let times = times.into_inner();
-        assert!([times.len(), times.len() - 1].contains(&told.get()), "{times:?}");
+        assert!(
+            [times.len(), times.len() - 1].contains(&reported.get()),
+            "{times:?}"
+        );
         (outcome, times)
     }
 

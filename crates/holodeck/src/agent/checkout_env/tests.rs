@@ -367,16 +367,19 @@ fn the_collector_of_a_file_is_named_where_it_is_used() {
         |otlp: &str| format!("{OPENAI}observability: {{enabled: true, exporters: {{otlp: {otlp}}}}}\n");
     for (name, effect) in EFFECTS.iter().filter(|(name, _)| name.starts_with("OTEL_")) {
         let variable = [(*name, "http://collector:4318")];
-        let told = |yaml: &str, of_file: &[(&str, &str)], of_user: &[(&str, &str)]| {
+        let named = |yaml: &str, of_file: &[(&str, &str)], of_user: &[(&str, &str)]| {
             let found = warnings(yaml, of_file, of_user).into_iter();
             let of_this = format!("`{name}`");
             found.filter(|warning| warning.message.contains(&of_this)).count()
         };
-        assert_eq!(told(&observed("{}"), &variable, &[]), 1, "{name}");
-        assert_eq!(told(&observed("{}"), &[], &variable), 0, "{name}");
+        assert_eq!(named(&observed("{}"), &variable, &[]), 1, "{name}");
+        assert_eq!(named(&observed("{}"), &[], &variable), 0, "{name}");
         let known = usize::from(*effect == VariableEffect::Connections);
-        assert_eq!(told(&observed("{endpoint: 'http://c:1'}"), &variable, &[]), known);
-        assert_eq!(told(&observed("{enabled: false}"), &variable, &[]), 0);
-        assert_eq!(told(OPENAI, &variable, &[]), 0, "{name}");
+        assert_eq!(
+            named(&observed("{endpoint: 'http://c:1'}"), &variable, &[]),
+            known
+        );
+        assert_eq!(named(&observed("{enabled: false}"), &variable, &[]), 0);
+        assert_eq!(named(OPENAI, &variable, &[]), 0, "{name}");
     }
 }
