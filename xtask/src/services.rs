@@ -90,6 +90,18 @@ pub(crate) fn litellm() -> Result<PathBuf> {
     python_environment(&folder("litellm"), "LiteLLM", pin)
 }
 
+pub(crate) const ROTEL: &str = "0.0.1a15";
+
+/// The collector of telemetry, which is in its Python package.
+pub(crate) fn rotel() -> Result<PathBuf> {
+    let pin = "services/rotel.txt";
+    ensure_pins(pin, &format!("rotel=={ROTEL}"))?;
+    let python = python_environment(&folder("rotel"), "Rotel", pin)?;
+    let find = "import importlib.util; print(importlib.util.find_spec('rotel').origin)";
+    let module = host::output(host::command(&python).args(["-c", find]))?;
+    Ok(Path::new(module.trim()).with_file_name("rotel-agent"))
+}
+
 /// The Python that has this release of a package for MCP servers, with what `xtask/servers` pins beside it.
 pub(crate) fn python_of_server(package: &str, version: &str) -> Result<PathBuf> {
     let name = format!("{package}-{version}");

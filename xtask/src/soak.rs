@@ -245,6 +245,12 @@ const RUNS: &[Run] = &[
         cargo: &["build", "--locked", "-p", "holodeck-cli"],
     },
     Run {
+        name: "field-collectors",
+        planned_minutes: 1,
+        // A collector of PyPI, which is 30 MB.
+        cargo: &["build", "--locked", "-p", "holodeck-cli"],
+    },
+    Run {
         name: "field-clis",
         planned_minutes: 2,
         cargo: &["build", "--locked", "-p", "holodeck-cli"],
@@ -318,6 +324,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             "field-models" => field::models()?,
             "field-servers" => field::servers()?,
             "field-logins" => field::logins()?,
+            "field-collectors" => field::collectors()?,
             "field-clis" => field::clis()?,
             "page" => page::check()?,
             "serve" => load::check()?,

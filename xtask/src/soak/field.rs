@@ -1,6 +1,6 @@
 //! Agents of the product against real programs that others wrote: a proxy and a small model, servers on the SDKs of the Model
-//! Context Protocol, an authorization server, and releases of the CLI of Claude Code. The outcomes of all but logins are stored for
-//! `docs/compatibility.md`.
+//! Context Protocol, an authorization server, a collector of telemetry, and releases of the CLI of Claude Code. The outcomes of all
+//! but logins and collectors are stored for `docs/compatibility.md`.
 #![allow(
     clippy::indexing_slicing,
     reason = "indexing JSON by a key that is not there gives null"
@@ -17,12 +17,14 @@ use crate::{host, workspace};
 
 mod child;
 mod clis;
+mod collectors;
 mod logins;
 mod models;
 mod servers;
 
 pub(super) use self::{
-    clis::check as clis, logins::check as logins, models::check as models, servers::check as servers,
+    clis::check as clis, collectors::check as collectors, logins::check as logins, models::check as models,
+    servers::check as servers,
 };
 
 /// Where the outcomes are kept; the tables of the documentation are made of them.

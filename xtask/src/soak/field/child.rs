@@ -67,10 +67,15 @@ impl Listening {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    /// All that it printed.
+    pub(super) fn printed(&self) -> String {
+        let log = fs::read(self.folder.path().join("log")).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
     /// The last lines that it printed.
     pub(super) fn log(&self) -> String {
-        let log = fs::read(self.folder.path().join("log")).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
+        let log = self.printed();
         let lines: Vec<&str> = log.lines().collect();
         let skipped = lines.len().saturating_sub(SHOWN_LINES);
         lines.into_iter().skip(skipped).collect::<Vec<_>>().join("\n")
