@@ -10,7 +10,7 @@ use holodeck_backend_api::{AgentBackend, Approver, BackendError, Occasion};
 use holodeck_chat::{AgentRunService, Concurrency, FileVault, Patience, ServiceOptions};
 use holodeck_events::EventStore;
 use holodeck_model::{
-    Env, FileInput, FileType, PathRef, Presence, Provider, ResolvedAgent, SideEffectGate,
+    Agent, Env, FileInput, FileType, PathRef, Presence, Provider, ResolvedAgent, SideEffectGate,
     events::SessionStart,
 };
 use holodeck_yaml::LoadedAgent;
@@ -18,8 +18,10 @@ use holodeck_yaml::LoadedAgent;
 use crate::{
     OpenAgent, OpenOptions, PolicyApprover, PrepareError,
     agent::fingerprint::{IdentityError, fingerprint},
+    agent::open::CheckedAgent,
     agent::turns::turn_runner,
     chat::{attached_files::file_embedder, tool_arguments::ToolArguments},
+    commands::routed::{Messages, routed_commands},
 };
 
 /// How conversations are run.
@@ -56,8 +58,10 @@ impl Chat {
         store: Arc<dyn EventStore>,
         options: ChatOptions,
     ) -> Result<Self, PrepareError> {
-        let open = OpenAgent::open(agent, env, options.occasion, options.open.clone()).await?;
-        let open = Arc::new(open);
+        let commands = commands(&agent.config, env, options.occasion);
+        let checked = CheckedAgent::check_others(agent, env, options.occasion, options.open.clone(), None)?;
+        let asked = Messages::of_conversations(commands.iter().cloned());
+        let open = Arc::new(checked.check_answers(&asked).await?.open().await?);
         let prepared = service_options(&open, env, &options).and_then(|settings| {
             let executor = open.executor(env, options.occasion, options.timeout)?;
             Ok((executor, settings))
@@ -112,6 +116,18 @@ impl Chat {
     }
 }
 
+/// The commands that a message can name.
+fn commands(config: &Agent, env: &Env, occasion: Occasion) -> Vec<String> {
+    match occasion {
+        Occasion::Serve => config
+            .serve
+            .as_ref()
+            .map(|serve| serve.commands.clone())
+            .unwrap_or_default(),
+        _ => routed_commands(config, env),
+    }
+}
+
 /// How messages are answered: in stored conversations, and without storing anything.
 fn service_options(
     open: &OpenAgent,
@@ -152,14 +168,7 @@ fn service_options(
             options.timeout,
             open.backends().price_list().clone(),
         )?),
-        commands: match options.occasion {
-            Occasion::Serve => config
-                .serve
-                .as_ref()
-                .map(|serve| serve.commands.clone())
-                .unwrap_or_default(),
-            _ => open.routed_commands(env),
-        },
+        commands: commands(config, env, options.occasion),
         policy: policy(options.presence),
         tools: Some(Arc::new(ToolArguments(Arc::clone(open.tools())))),
         patience: Patience {

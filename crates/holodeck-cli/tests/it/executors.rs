@@ -214,6 +214,123 @@ fn a_plain_message_that_no_specialist_takes_is_answered_by_the_agent_itself() {
     }
 }
 
+/// An agent without a key, whose other executor prints `by legacy`, unless `more` leaves it out.
+fn without_key(commands: &str, more: &str) -> Project {
+    let project = Project::with(&format!(
+        "name: keyless\nmodel: {{provider: openai, name: test-model}}\ninstructions: {{inline: Help.}}\n\
+         routing:\n  commands: {commands}\n  agents: {{directories: [{{path: agents}}]}}\n{more}"
+    ));
+    project.write("agents/reviewer.md", REVIEWER);
+    project
+}
+
+/// What each of the four commands says to a message of an agent without a key: its exit code, and its record or its error.
+fn say_without_key(message: &Message<'_>, more: &str) -> Vec<(&'static str, Option<i32>, Value)> {
+    let serve = format!(
+        "{more}serve: {{commands: [{}]}}\n",
+        message.command.unwrap_or_default()
+    );
+    let case = message
+        .command
+        .map_or_else(String::new, |name| format!("command: {name}, "));
+    let check = "evaluations: [{type: standard, metric: contains, value: by legacy}]";
+    let case = format!("{more}test_cases:\n- {{input: {QUESTION}, {case}{check}}}\n");
+    let typed = message.typed();
+    let mut run = vec!["run"];
+    run.extend(message.command.into_iter().flat_map(|name| ["--command", name]));
+    run.push(QUESTION);
+    let mut said = Vec::new();
+    for (name, args, more) in [
+        ("run", &run[..], more),
+        ("test", &["test", "--report", "json=report.json"], case.as_str()),
+        ("chat", &["chat", "--save", "--once", &typed], more),
+    ] {
+        let project = without_key(message.commands, more);
+        let ran = project.run(args);
+        assert!(!ran.all().contains("panicked"), "{}", ran.all());
+        let record = match ran.code {
+            Some(0) if name == "test" => {
+                let report: Value = serde_json::from_str(&project.read("report.json")).unwrap();
+                short(&report["results"][0]["executor"])
+            }
+            Some(0) => {
+                assert_eq!(ran.stdout.trim_end(), "by legacy", "{name}: {}", ran.all());
+                stored(&project)
+            }
+            _ => {
+                assert!(ran.stderr.contains("OPENAI_API_KEY"), "{name}: {}", ran.all());
+                json!("no key")
+            }
+        };
+        said.push((name, ran.code, record));
+    }
+    let project = without_key(message.commands, &serve);
+    said.push(match Server::try_start(&project) {
+        Err(refused) => {
+            assert!(
+                refused.stderr.contains("OPENAI_API_KEY"),
+                "serve: {}",
+                refused.all()
+            );
+            ("serve", refused.code, json!("no key"))
+        }
+        Ok(server) => {
+            let body = json!({ "message": typed }).to_string();
+            let answer = server.ask("POST", "/v1/sessions/s/messages?wait=true", "", &body);
+            server.end("-TERM").exits(0);
+            let record = stored(&project);
+            if record["executor"].is_null() {
+                assert!(answer.contains("OPENAI_API_KEY"), "{answer}");
+                ("serve", Some(3), json!("no key"))
+            } else {
+                ("serve", Some(0), record)
+            }
+        }
+    });
+    said
+}
+
+#[test]
+fn a_missing_key_has_one_outcome_in_run_test_chat_and_serve() {
+    let legacy = "  legacy: {command: [sh, -c, 'echo by legacy']}\n";
+    let shut = "  chain: [sdk]\n  legacy: {command: [sh, -c, 'echo by legacy']}\n";
+    for (commands, command, more, answers) in [
+        ("[run, review]", None, legacy, true),
+        ("[run, review]", Some("review"), legacy, true),
+        // The agent itself would answer a plain message.
+        ("[review]", None, legacy, false),
+        ("[review]", Some("review"), legacy, true),
+        ("[run, review]", None, "", false),
+        ("[run, review]", Some("review"), "", false),
+        ("[run, review]", Some("review"), shut, false),
+    ] {
+        let message = Message { commands, command };
+        let said = say_without_key(&message, more);
+        for (name, code, record) in said {
+            let place = format!("{name}: {commands} {command:?} {more}");
+            assert_eq!(code, Some(if answers { 0 } else { 3 }), "{place}: {record}");
+            if answers {
+                assert_eq!(record["executor"], "legacy", "{place}");
+                assert_eq!(record["decision"], "sdk_unavailable", "{place}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_in_which_one_case_has_no_executor_asks_nothing() {
+    let cases = "  legacy: {command: [sh, -c, 'echo x >> ran.txt; echo by legacy']}\n\
+                 test_cases:\n- {input: a, command: review, ground_truth: x}\n- {input: b, ground_truth: x}\n";
+    let project = without_key("[review]", cases);
+    let ran = project.run(&["test"]).exits(3);
+    assert!(ran.stderr.contains("OPENAI_API_KEY"), "{}", ran.all());
+    assert!(!project.path("ran.txt").exists() && project.journals().is_empty());
+    // Only cases that are planned count, and a run says who answered in place of whom.
+    let ran = project.run(&["test", "--limit", "1"]);
+    assert!(project.path("ran.txt").exists(), "{}", ran.all());
+    assert!(ran.all().contains("itself cannot be asked"), "{}", ran.all());
+}
+
 #[test]
 fn a_backend_that_failed_is_not_asked_again_as_the_agent_itself() {
     for reply in [400, 401] {

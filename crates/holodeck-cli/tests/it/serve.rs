@@ -36,6 +36,19 @@ impl Server {
     }
 
     fn launch(project: &Project, args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::try_launch(project, args, env).unwrap_or_else(|refused| panic!("{}", refused.all()))
+    }
+
+    /// A server, or the output of one that refused to start.
+    pub(crate) fn try_start(project: &Project) -> Result<Self, Box<CommandOutput>> {
+        Self::try_launch(project, &["--port", "0"], &[])
+    }
+
+    fn try_launch(
+        project: &Project,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Result<Self, Box<CommandOutput>> {
         let mut child = project
             .command(&[&["serve", "--json"], args].concat())
             .envs(env.iter().copied())
@@ -47,13 +60,13 @@ impl Server {
         let stdout = child.stdout.as_mut().unwrap();
         BufReader::new(stdout).read_line(&mut line).unwrap();
         let Ok(listening) = serde_json::from_str::<Value>(&line) else {
-            panic!("{}", CommandOutput::of(&child.wait_with_output().unwrap()).all())
+            return Err(Box::new(CommandOutput::of(&child.wait_with_output().unwrap())));
         };
         let url = listening["url"].as_str().unwrap();
-        Self {
+        Ok(Self {
             address: url.strip_prefix("http://").unwrap().to_owned(),
             child,
-        }
+        })
     }
 
     /// The answer to a request: its status line, headers and body.

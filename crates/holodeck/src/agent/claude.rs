@@ -64,6 +64,12 @@ pub(crate) async fn backend(
     Ok(Arc::new(ClaudeBackend::new(options)?))
 }
 
+/// Why there is no CLI to ask.
+pub(crate) async fn missing_cli(agent: &LoadedAgent, env: &Env) -> Option<BackendError> {
+    let found = ClaudeCliSearch::for_agent(agent, env).find().await;
+    found.err().map(|error| BackendError::init(&*error))
+}
+
 /// The credentials of the CLI.
 pub(crate) fn credentials(agent: &LoadedAgent, env: &Env) -> Result<ClaudeEnv, BackendError> {
     ClaudeEnv::for_agent(agent, env).map_err(|error| BackendError::init(&*error))

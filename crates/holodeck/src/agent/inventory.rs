@@ -11,8 +11,8 @@ mod programs;
 use std::{borrow::Cow, fmt};
 
 use holodeck_model::{
-    EmbeddingProvider, EmbeddingSettings, Env, MetricConfig, MetricPlace, ModelConfig, Provider,
-    QualityLoopConfig, ResolvedAgent, SearchMethod, ToolConfig,
+    EmbeddingProvider, EmbeddingSettings, Env, ExecutorKind, MetricConfig, MetricPlace, ModelConfig,
+    Provider, QualityLoopConfig, ResolvedAgent, SearchMethod, ToolConfig,
 };
 use holodeck_retrieval::serves_rerank;
 use holodeck_runner::JudgedSubject;
@@ -39,6 +39,8 @@ pub(crate) enum ModelRole {
     SimulatedUser,
     /// Chooses the specialist agent of a message.
     AgentSelector,
+    /// Answers in place of the agent, as `routing.legacy.backend`.
+    Legacy,
     /// Answers for a prompt tool.
     PromptTool,
     /// Orders the results of a search.
@@ -53,9 +55,10 @@ pub(crate) enum ModelRole {
 
 impl ModelRole {
     /// All whose calls cost what a run reports.
-    pub(crate) const PRICED: [Self; 8] = [
+    pub(crate) const PRICED: [Self; 9] = [
         Self::Own,
         Self::AgentSelector,
+        Self::Legacy,
         Self::Judge,
         Self::LoopJudge,
         Self::SimulatedUser,
@@ -96,6 +99,7 @@ impl fmt::Display for ModelRole {
             Self::Judge | Self::LoopJudge => "judge",
             Self::SimulatedUser => "simulated user",
             Self::AgentSelector => "selector of agents",
+            Self::Legacy => "model of `routing.legacy`",
             Self::PromptTool => "model of a prompt tool",
             Self::Reranker | Self::RerankServer => "reranker",
             Self::ContextWriter => "writer of contexts",
@@ -134,6 +138,7 @@ impl Inventory {
         finder.add_judges(planned);
         if planned.is_none_or(|planned| !planned.is_empty()) {
             finder.add_selector();
+            finder.add_legacy();
             finder.add_loop();
             finder.add_tools();
         }
@@ -284,6 +289,20 @@ impl Finder<'_> {
             self.add(ModelRole::AgentSelector, pointer.to_owned(), model, "routing");
         }
         self.add_embedder(self.agent.config.selecting_embedder(), "routing");
+    }
+
+    /// Adds the model that answers where the agent does not.
+    fn add_legacy(&mut self) {
+        let routing = self.agent.config.routing.as_ref();
+        let routing = routing.filter(|routing| routing.chain.contains(&ExecutorKind::Legacy));
+        if let Some(model) = routing.and_then(|routing| routing.legacy.as_ref()?.backend.as_ref()) {
+            self.add(
+                ModelRole::Legacy,
+                "routing.legacy.backend".to_owned(),
+                model,
+                "routing",
+            );
+        }
     }
 
     fn add_tools(&mut self) {

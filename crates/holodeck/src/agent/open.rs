@@ -14,6 +14,7 @@ use crate::{
     agent::{
         approvals::protected_files,
         backends::{BackendSelector, Specialist},
+        claude,
         inventory::{Inventory, ModelRole, missing_programs},
         mcp::McpServers,
         prices,
@@ -22,6 +23,7 @@ use crate::{
         tools::{ReadyTools, ToolSetup, prepare_tools},
         unsupported::refuse_unsupported,
     },
+    commands::routed::{Messages, OtherExecutors},
     index::{IndexSink, Rebuild},
     test::trial_tools::TrialTools,
 };
@@ -103,12 +105,34 @@ pub(crate) struct CheckedAgent {
     answers_itself: bool,
     /// The warnings of a test.
     warnings: Vec<String>,
+    /// Why its own backend cannot be used on this machine, as far as that is known.
+    unavailable: Option<BackendError>,
 }
 
 impl CheckedAgent {
     /// Returns an error if something that the agent needs is missing or unsupported. Of the test cases, only the
     /// `planned` ones are considered.
     pub(crate) fn check(
+        agent: LoadedAgent,
+        env: &Env,
+        occasion: Occasion,
+        options: OpenOptions,
+        planned: Option<&[usize]>,
+    ) -> Result<Self, OpenError> {
+        Self::check_others(agent, env, occasion, options, planned)?.require_keys()
+    }
+
+    /// Returns an error if a key is missing.
+    pub(crate) fn require_keys(self) -> Result<Self, OpenError> {
+        match self.unavailable {
+            Some(error) => Err(error.into()),
+            None => Ok(self),
+        }
+    }
+
+    /// As [`check`](Self::check), but a missing key of a model without which the agent cannot answer is kept as the reason
+    /// that its backend is [unavailable](Self::unavailable): something else may answer in its place.
+    pub(crate) fn check_others(
         agent: LoadedAgent,
         env: &Env,
         occasion: Occasion,
@@ -139,7 +163,7 @@ impl CheckedAgent {
             warnings.extend(inventory.warn_own_judge());
             warnings.extend(inventory.warn_own_user());
         }
-        let checked = Self {
+        let mut checked = Self {
             agent,
             backends,
             occasion,
@@ -147,6 +171,7 @@ impl CheckedAgent {
             inventory,
             answers_itself,
             warnings,
+            unavailable: None,
         };
         if !answers_itself {
             return Ok(checked);
@@ -165,17 +190,53 @@ impl CheckedAgent {
         if budget.is_some() && matches!(occasion, Occasion::Run | Occasion::Test) {
             checked.require_prices("quality_loop.budget.max_cost_usd", &ModelRole::PRICED)?;
         }
-        let mut roles = ModelRole::OF_AGENT.to_vec();
-        if matches!(occasion, Occasion::Run | Occasion::Test) {
-            roles.push(ModelRole::LoopJudge);
+        if checked.answers().replayed().is_some() {
+            return Ok(checked);
         }
+        let mut own = ModelRole::OF_AGENT.to_vec();
+        if occasion == Occasion::Run {
+            own.push(ModelRole::LoopJudge);
+        }
+        let keys = checked.inventory.check_keys(&checked.agent, env, &own);
+        checked.unavailable = keys.err();
         if occasion == Occasion::Test {
-            roles.extend(ModelRole::OF_TESTS);
-        }
-        if checked.answers().replayed().is_none() {
-            checked.inventory.check_keys(&checked.agent, env, &roles)?;
+            let graders = [&[ModelRole::LoopJudge], &ModelRole::OF_TESTS[..]].concat();
+            let keys = checked.inventory.check_keys(&checked.agent, env, &graders);
+            // A key that the agent lacks too is reported as the agent's.
+            keys.map_err(|error| checked.unavailable.clone().unwrap_or(error))?;
         }
         Ok(checked)
+    }
+
+    /// Why the agent's own backend cannot be used on this machine: a key or the CLI is missing. The only place that decides
+    /// it. Nothing is asked.
+    pub(crate) async fn unavailable(&self) -> Option<BackendError> {
+        let is_live = self.answers().replayed().is_none();
+        match &self.unavailable {
+            Some(error) => Some(error.clone()),
+            None if is_live && self.agent.config.model.provider == Provider::Anthropic => {
+                claude::missing_cli(&self.agent, self.backends.env()).await
+            }
+            None => None,
+        }
+    }
+
+    /// Returns an error if the agent's own backend cannot be used on this machine and nothing else answers these messages, as
+    /// `routing:` says.
+    pub(crate) async fn check_answers(mut self, messages: &Messages) -> Result<Self, OpenError> {
+        if !self.answers_itself {
+            return Ok(self);
+        }
+        self.unavailable = self.unavailable().await;
+        let Some(error) = &self.unavailable else {
+            return Ok(self);
+        };
+        let others = OtherExecutors::of(&self.agent, self.backends.env());
+        if others.answer_enough(messages).await {
+            Ok(self)
+        } else {
+            Err(error.clone().into())
+        }
     }
 
     /// Returns an error if the cost `limit` cannot be enforced because the price of a model of these roles is not known.
@@ -241,13 +302,18 @@ impl CheckedAgent {
             answers_itself,
             mut warnings,
             inventory: _,
+            unavailable,
         } = self;
         let backends = backends.traced(telemetry.clone());
-        if !answers_itself {
+        if !answers_itself || unavailable.is_some() {
+            warnings.extend(unavailable.iter().map(|error| {
+                let name = &agent.config.name;
+                format!("`{name}` itself cannot be asked, only what `routing:` has in its place: {error}")
+            }));
             return Ok(OpenAgent {
                 agent: agent.agent,
                 backends: backends.places(Places::default()),
-                backend: None,
+                backend: unavailable.map_or(OwnBackend::NotAsked, OwnBackend::Unavailable),
                 tools: Arc::new(NoTools),
                 servers: McpServers::default(),
                 trials: None,
@@ -282,7 +348,7 @@ impl CheckedAgent {
             agent: agent.agent,
             // Places are not needed from here on, and with many test cases they are large.
             backends: backends.places(Places::default()),
-            backend: Some(backend),
+            backend: OwnBackend::Open(backend),
             tools,
             servers,
             trials,
@@ -303,13 +369,21 @@ fn checks_only_selection(agent: &ResolvedAgent, planned: Option<&[usize]>) -> bo
     planned.peek().is_some() && planned.all(|case| agent.config.needs_no_model(&case))
 }
 
+/// The agent's own backend.
+enum OwnBackend {
+    Open(Arc<dyn AgentBackend>),
+    /// Nothing that a run asks.
+    NotAsked,
+    /// It cannot be used on this machine; something else answers in its place.
+    Unavailable(BackendError),
+}
+
 /// An agent with its backend, tools and servers. [`close`](Self::close) it: dropping it ends its processes without
 /// waiting for them.
 pub struct OpenAgent {
     agent: Arc<ResolvedAgent>,
     backends: BackendSelector,
-    /// `None` for a run whose cases do not ask the agent.
-    backend: Option<Arc<dyn AgentBackend>>,
+    backend: OwnBackend,
     tools: Arc<dyn ToolHost>,
     servers: McpServers,
     trials: Option<Arc<TrialTools>>,
@@ -335,10 +409,28 @@ impl OpenAgent {
         &self.agent
     }
 
-    /// Its backend; an error if it was not opened, because no planned case asks the agent.
+    /// Its backend; an error if it was not opened: no planned case asks the agent, or it cannot be used on this machine.
     pub fn backend(&self) -> Result<&Arc<dyn AgentBackend>, BackendError> {
-        let missing = || BackendError::init("the agent was not opened, because no case asks it");
-        self.backend.as_ref().ok_or_else(missing)
+        match &self.backend {
+            OwnBackend::Open(backend) => Ok(backend),
+            OwnBackend::NotAsked => Err(BackendError::init(
+                "the agent was not opened, because no case asks it",
+            )),
+            OwnBackend::Unavailable(error) => Err(error.clone()),
+        }
+    }
+
+    /// Whether anything is asked of it, also in its place.
+    pub(crate) fn is_asked(&self) -> bool {
+        !matches!(self.backend, OwnBackend::NotAsked)
+    }
+
+    /// Why its own backend cannot be used on this machine.
+    pub(crate) fn unavailable(&self) -> Option<&BackendError> {
+        match &self.backend {
+            OwnBackend::Unavailable(error) => Some(error),
+            OwnBackend::Open(_) | OwnBackend::NotAsked => None,
+        }
     }
 
     /// A backend for another task of this agent: with its answers, request limits, prices and telemetry, but without
@@ -412,8 +504,8 @@ impl OpenAgent {
     /// As [`close`](Self::close), without the export of telemetry, which the caller ends.
     pub(crate) async fn close_traced(&self) -> Result<(), BackendError> {
         let result = match &self.backend {
-            Some(backend) => backend.teardown().await,
-            None => Ok(()),
+            OwnBackend::Open(backend) => backend.teardown().await,
+            OwnBackend::NotAsked | OwnBackend::Unavailable(_) => Ok(()),
         };
         if let Some(trials) = &self.trials {
             trials.close().await;

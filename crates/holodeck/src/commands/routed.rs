@@ -4,6 +4,7 @@ mod account;
 mod executor;
 mod legacy;
 mod open;
+mod others;
 mod plan;
 mod record;
 mod refine;
@@ -35,9 +36,10 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 pub use account::execution_json;
-pub(crate) use executor::ExecutorError;
+pub(crate) use executor::{ExecutorError, routed_commands};
 pub use legacy::MAX_DELEGATION;
 pub(crate) use legacy::check_delegation;
+pub(crate) use others::{Messages, OtherExecutors};
 pub use plan::{PlannedQuestion, RoutedPlan};
 pub use record::LOOP_STEP;
 pub(crate) use router::task_router;
@@ -170,6 +172,35 @@ pub(super) enum Choice {
     Itself(Option<RoutingDecision>),
 }
 
+/// Chooses the executor of a message: the only place that decides it, for `run`, `test`, `chat` and `serve`.
+fn choose(
+    config: &Agent,
+    settings: &RoutingSettings,
+    is_nested: bool,
+    names_command: bool,
+    options: &ExecuteOptions,
+) -> Choice {
+    if config.routing.is_none() {
+        // Without routing the agent answers itself, unless a command was named and there is no loop either.
+        let has_loop = config.enabled_loop().is_some();
+        return if names_command && !has_loop && !is_nested {
+            Choice::Facade
+        } else {
+            Choice::Itself(None)
+        };
+    }
+    if names_command || options.force_sdk || options.disable_sdk {
+        return Choice::Facade;
+    }
+    if !settings.enabled {
+        Choice::Itself(Some(RoutingDecision::SdkNotEnabled))
+    } else if !settings.allows(PLAIN_COMMAND) {
+        Choice::Itself(Some(RoutingDecision::CommandNotAllowed))
+    } else {
+        Choice::Facade
+    }
+}
+
 impl RoutedAgent {
     /// Says if the files that count for the selection here are not those of tests and conversations.
     pub fn note_folder(&self, folder: &Path) -> Option<String> {
@@ -184,28 +215,9 @@ impl RoutedAgent {
         })
     }
 
-    /// Chooses the executor of a message: the only place that decides it, for `run`, `test`, `chat` and `serve`.
     fn choose(&self, names_command: bool, options: &ExecuteOptions) -> Choice {
         let config = &self.variants.agent.config;
-        if config.routing.is_none() {
-            // Without routing the agent answers itself, unless a command was named and there is no loop either.
-            let has_loop = config.enabled_loop().is_some();
-            return if names_command && !has_loop && !self.is_nested {
-                Choice::Facade
-            } else {
-                Choice::Itself(None)
-            };
-        }
-        if names_command || options.force_sdk || options.disable_sdk {
-            return Choice::Facade;
-        }
-        if !self.settings.enabled {
-            Choice::Itself(Some(RoutingDecision::SdkNotEnabled))
-        } else if !self.settings.allows(PLAIN_COMMAND) {
-            Choice::Itself(Some(RoutingDecision::CommandNotAllowed))
-        } else {
-            Choice::Facade
-        }
+        choose(config, &self.settings, self.is_nested, names_command, options)
     }
 
     /// The parts that the definition of a specialist leaves out of its file, such as tools that the agent does not have.
@@ -348,7 +360,7 @@ impl RoutedAgent {
         }
         self.redactor.mask_value(&mut stored);
         let details = JsonMap::from_iter([(EXECUTION_FIELD.to_owned(), stored)]);
-        recorder.end(ending(&outcome), record, details);
+        recorder.end(ending(choice, &outcome), record, details);
         outcome
     }
 

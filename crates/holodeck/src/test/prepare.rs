@@ -7,7 +7,7 @@ mod merge;
 mod regrade;
 mod settings;
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{borrow::Cow, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{AgentBackend, Occasion};
 use holodeck_cassette::{CassetteError, RecordMode};
@@ -15,7 +15,7 @@ use holodeck_eval::JUDGE_PROMPTS;
 use holodeck_judging::JudgeSettings;
 use holodeck_model::{
     CaseIdentity, CheckIdentities, Combination, DiskFiles, Env, GraderFiles, Partial, ResolvedAgent, Shard,
-    SideEffectGate, Spent, case_label, identify_cases,
+    SideEffectGate, Spent, TestCase, case_label, identify_cases,
 };
 use holodeck_runner::{
     AnswerLoop, Budget, CurrentDeciders, FailedIn, OnFailure, Plan, PlanError, RunControl, RunError,
@@ -42,7 +42,7 @@ use crate::{
     },
     commands::{
         quality::AgentLoop,
-        routed::{ExecutorError, task_router},
+        routed::{ExecutorError, Messages, task_router},
     },
     test::{
         calibrated::{UncalibratedJudges, refuse_uncalibrated},
@@ -235,7 +235,10 @@ pub async fn prepare_test(
         (None, Some(_)) => judge_steps::refuse_missing(&agent, Some(planned), "a shard")?,
         (None, None) => {}
     }
-    let mut checked = CheckedAgent::check(agent, env, Occasion::Test, options.open.clone(), Some(planned))?;
+    let asked = Messages::of_cases(planned_cases(&agent, planned));
+    let checked =
+        CheckedAgent::check_others(agent, env, Occasion::Test, options.open.clone(), Some(planned))?;
+    let mut checked = checked.check_answers(&asked).await?;
     if options.budget.max_cost_usd.is_some() {
         checked.require_prices("--max-cost-usd", &ModelRole::PRICED)?;
     }
@@ -344,6 +347,17 @@ pub async fn prepare_test(
     })
 }
 
+/// The planned cases that ask the agent.
+fn planned_cases<'a>(
+    agent: &'a LoadedAgent,
+    planned: &'a [usize],
+) -> impl Iterator<Item = Cow<'a, TestCase>> {
+    let cases = planned
+        .iter()
+        .filter_map(|index| agent.config.test_cases.get(*index));
+    cases.filter(|case| !agent.config.needs_no_model(case))
+}
+
 /// The executor of the cases, if any of them asks the agent, and the loop that improves its answers.
 #[expect(clippy::type_complexity, reason = "the two parts of a request that answer")]
 fn executors(
@@ -352,7 +366,7 @@ fn executors(
     timeout: Option<Duration>,
     (turns, judges, gate): (&TurnRunner, &JudgeSettings, SideEffectGate),
 ) -> Result<(Option<Arc<dyn AgentBackend>>, Option<Arc<dyn AnswerLoop>>), PrepareError> {
-    if open.backend().is_err() {
+    if !open.is_asked() {
         return Ok((None, None));
     }
     let executor = open.executor(env, Occasion::Test, timeout)?;

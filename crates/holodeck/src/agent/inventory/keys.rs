@@ -11,8 +11,9 @@ use super::{Inventory, ModelRole, UsedModel, is_same};
 /// Checks whether there is a credential for each model that is not the agent's own.
 pub(crate) fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     let inventory = Inventory::new(agent, None);
-    let groups: [&[ModelRole]; 7] = [
+    let groups: [&[ModelRole]; 8] = [
         &[ModelRole::AgentSelector],
+        &[ModelRole::Legacy],
         &ModelRole::JUDGES,
         &[ModelRole::SimulatedUser],
         &[ModelRole::Reranker, ModelRole::RerankServer],

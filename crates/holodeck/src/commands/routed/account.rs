@@ -31,7 +31,7 @@ impl RoutedAgent {
         outcome: &Result<Execution, FacadeError>,
     ) -> ExecutorRecord {
         let config = &self.variants.agent.config;
-        if let Choice::Itself(_) = choice {
+        if let (Choice::Itself(_), Ok(_)) = (choice, outcome) {
             return self.record_of_itself(choice, &context.command.name);
         }
         let (attempt, mode) = match outcome {
@@ -106,18 +106,15 @@ pub(super) fn record_of_nothing(context: &CommandContext) -> ExecutorRecord {
 }
 
 /// How an execution ended, for who reads its events.
-pub(super) fn ending(outcome: &Result<Execution, FacadeError>) -> Ending {
+pub(super) fn ending(choice: Choice, outcome: &Result<Execution, FacadeError>) -> Ending {
     let execution = match outcome {
         Ok(execution) => execution,
-        Err(FacadeError::NoExecutor { reasons, missing, .. }) => {
-            let error = outcome
+        // Nothing but the agent itself could have answered.
+        Err(FacadeError::NoExecutor { attempt, .. }) if choice != Choice::Facade => {
+            let reason = attempt
                 .as_ref()
-                .err()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            let missing = (!missing.is_empty()).then(|| format!("not configured: {}", missing.join(", ")));
-            let reasons: Vec<String> = reasons.iter().cloned().chain(missing).collect();
-            return Ending::Broken(format!("{error}: {}", reasons.join("; ")));
+                .and_then(|details| details.attempt.fallback_reason.clone());
+            return Ending::Broken(reason.unwrap_or_default());
         }
         Err(error) => return Ending::Broken(error.to_string()),
     };

@@ -11,7 +11,7 @@ use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendEvent, EventStream, HistoryFold, HistoryItem, Occasion,
     Opening, SessionControl, SessionCore, SessionHandle, TurnRequest,
 };
-use holodeck_model::{Command, CommandContext, Env, ExecutorRecord, PLAIN_COMMAND};
+use holodeck_model::{Agent, Command, CommandContext, Env, ExecutorRecord, PLAIN_COMMAND};
 use holodeck_orchestrator::{ExecuteOptions, Specialists as _, TurnObserver};
 
 use super::{
@@ -32,12 +32,12 @@ pub enum ExecutorError {
     Routing(#[from] RoutedError),
 }
 
-impl OpenAgent {
-    /// The commands that may be routed, all layers of settings applied.
-    pub(crate) fn routed_commands(&self, env: &Env) -> Vec<String> {
-        RoutingSettings::new(&self.agent().config, env, &RoutingOverrides::default()).commands
-    }
+/// The commands of an agent that may be routed, all layers of settings applied.
+pub(crate) fn routed_commands(agent: &Agent, env: &Env) -> Vec<String> {
+    RoutingSettings::new(agent, env, &RoutingOverrides::default()).commands
+}
 
+impl OpenAgent {
     /// The executor of a message, also of a conversation: the agent itself, or the facade of routing. Each result says which.
     pub fn executor(
         self: &Arc<Self>,
@@ -45,9 +45,12 @@ impl OpenAgent {
         occasion: Occasion,
         timeout: Option<Duration>,
     ) -> Result<Arc<dyn AgentBackend>, ExecutorError> {
-        let itself = Arc::clone(self.backend().map_err(OpenError::from)?);
-        if self.agent().config.routing.is_none() {
-            return Ok(itself);
+        let itself = match self.unavailable() {
+            None => Some(Arc::clone(self.backend().map_err(OpenError::from)?)),
+            Some(_) => None,
+        };
+        if let (Some(itself), None) = (&itself, &self.agent().config.routing) {
+            return Ok(Arc::clone(itself));
         }
         let routed = RoutedAgent::of_open(self, env, occasion, timeout)?;
         Ok(Arc::new(RoutedBackend(Arc::new(Parts { routed, itself }))))
@@ -59,23 +62,26 @@ pub(crate) struct RoutedBackend(Arc<Parts>);
 
 struct Parts {
     routed: RoutedAgent,
-    /// The agent itself.
-    itself: Arc<dyn AgentBackend>,
+    /// The agent itself; `None` if its backend cannot be used on this machine.
+    itself: Option<Arc<dyn AgentBackend>>,
 }
 
 #[async_trait]
 impl AgentBackend for RoutedBackend {
     async fn initialize(&self) -> Result<(), BackendError> {
-        self.0.itself.initialize().await
+        match &self.0.itself {
+            Some(itself) => itself.initialize().await,
+            None => Ok(()),
+        }
     }
 
     fn start(&self, request: TurnRequest) -> EventStream<'_> {
-        match self.0.choose(&request) {
-            Choice::Itself(_) => {
+        match (self.0.choose(&request), &self.0.itself) {
+            (Choice::Itself(_), Some(itself)) => {
                 let record = self.0.record_itself(&request);
-                with_record(self.0.itself.start(request), record)
+                with_record(itself.start(request), record)
             }
-            Choice::Facade => self.0.execute(request),
+            (choice, _) => self.0.execute(choice, request),
         }
     }
 
@@ -91,7 +97,10 @@ impl AgentBackend for RoutedBackend {
 
     async fn teardown(&self) -> Result<(), BackendError> {
         self.0.routed.close_parts().await;
-        self.0.itself.teardown().await
+        match &self.0.itself {
+            Some(itself) => itself.teardown().await,
+            None => Ok(()),
+        }
     }
 }
 
@@ -110,11 +119,11 @@ impl Parts {
         self.routed.record_of_itself(choice, PLAIN_COMMAND)
     }
 
-    /// The events of a message that the facade executes.
-    fn execute(&self, request: TurnRequest) -> EventStream<'_> {
+    /// The events of a message that a facade executes.
+    fn execute(&self, choice: Choice, request: TurnRequest) -> EventStream<'_> {
         match request.command.agent.clone() {
             Some(agent) => self.ask_again(agent, request),
-            None => self.select_and_execute(request),
+            None => self.select_and_execute(choice, request),
         }
     }
 
@@ -135,7 +144,7 @@ impl Parts {
         })
     }
 
-    fn select_and_execute(&self, request: TurnRequest) -> EventStream<'_> {
+    fn select_and_execute(&self, choice: Choice, request: TurnRequest) -> EventStream<'_> {
         Box::pin(stream! {
             // Each executor has the time limit of a turn.
             yield Ok(BackendEvent::LimitLifted);
@@ -150,10 +159,10 @@ impl Parts {
             };
             let (recorder, recorded) = Recorder::new();
             let mut events = recorded.events;
-            let mut settings = routed.facade(Choice::Facade, names_command);
+            let mut settings = routed.facade(choice, names_command);
             settings.turns = Some(Arc::clone(&recorder) as Arc<dyn TurnObserver>);
             let executing = async {
-                let outcome = routed.execute_recorded(Choice::Facade, settings, &context, &options, &recorder);
+                let outcome = routed.execute_recorded(choice, settings, &context, &options, &recorder);
                 // Its end is the last event.
                 let _ = outcome.await;
             };
@@ -233,9 +242,12 @@ impl AgentSession for RoutedSession {
             handle,
             own,
         } = self;
-        core.turn(request, |request| match parts.choose(&request) {
-            Choice::Itself(_) => ask_itself(parts, request, (history, handle, own)),
-            Choice::Facade => execute_apart(parts, request, (history, handle, own)),
+        core.turn(request, |request| match (parts.choose(&request), &parts.itself) {
+            (Choice::Itself(_), Some(itself)) => {
+                let record = parts.record_itself(&request);
+                with_record(ask_itself(itself, request, (history, handle, own)), record)
+            }
+            (choice, _) => execute_apart(parts, choice, request, (history, handle, own)),
         })
     }
 
@@ -268,18 +280,17 @@ type Kept<'a> = (
 
 /// A turn of the conversation with the agent itself.
 fn ask_itself<'a>(
-    parts: &'a Arc<Parts>,
+    itself: &'a Arc<dyn AgentBackend>,
     request: TurnRequest,
     (history, handle, own): Kept<'a>,
 ) -> EventStream<'a> {
-    let record = parts.record_itself(&request);
-    let events: EventStream<'a> = Box::pin(stream! {
+    Box::pin(stream! {
         if own.is_none() {
             let opening = Opening {
                 history: history.clone(),
                 handle: handle.take(),
             };
-            match parts.itself.open_session(opening).await {
+            match itself.open_session(opening).await {
                 Ok(session) => *own = Some(session),
                 Err(error) => {
                     yield Err(error);
@@ -302,19 +313,19 @@ fn ask_itself<'a>(
             }
             yield event;
         }
-    });
-    with_record(events, record)
+    })
 }
 
 /// An execution, which does not see the conversation.
 fn execute_apart<'a>(
     parts: &'a Arc<Parts>,
+    choice: Choice,
     request: TurnRequest,
     (history, handle, own): Kept<'a>,
 ) -> EventStream<'a> {
     let question = request.message.clone();
     Box::pin(stream! {
-        let mut events = parts.execute(request);
+        let mut events = parts.execute(choice, request);
         while let Some(event) = events.next().await {
             if let Ok(BackendEvent::End(result)) = &event
                 && !result.response.is_empty()

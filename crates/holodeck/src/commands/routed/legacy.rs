@@ -27,7 +27,7 @@ use crate::{
 pub const MAX_DELEGATION: usize = 5;
 
 /// The agent file to which an agent delegates.
-fn delegate(agent: &ResolvedAgent) -> Option<PathBuf> {
+pub(super) fn delegate(agent: &ResolvedAgent) -> Option<PathBuf> {
     let routing = agent.config.routing.as_ref()?;
     Some(routing.legacy.as_ref()?.agent.as_ref()?.path())
 }

@@ -12,7 +12,6 @@ use holodeck_model::{
 };
 use holodeck_orchestrator::{AgentDefinition, ReadyAgent, SkillAgents, SkillPrograms, Specialists};
 use holodeck_otel_bridge::Telemetry;
-use holodeck_validators::{CheckState, ClaudeCliSearch, ClaudeEnv, check_own_key};
 use holodeck_yaml::{Load, LoadedAgent};
 use tokio::sync::{Mutex, OnceCell};
 
@@ -67,7 +66,8 @@ impl Variants {
     /// Opens the agent, once.
     pub(super) async fn opened(&self) -> Result<&OpenAgent, BackendError> {
         let open = || async {
-            let checked = self.checked().map_err(as_backend_error)?;
+            let checked = self.checked().and_then(CheckedAgent::require_keys);
+            let checked = checked.map_err(as_backend_error)?;
             let opened = checked.open_traced(self.telemetry.clone());
             opened.await.map(Arc::new).map_err(as_backend_error)
         };
@@ -89,13 +89,14 @@ impl Variants {
         self.open.get().is_some_and(|open| !open.answers().are_live())
     }
 
+    /// The agent, of which not everything may be there.
     fn checked(&self) -> Result<CheckedAgent, OpenError> {
         let options = OpenOptions {
             answers: AnswerSource::Live,
             on_index: self.on_index.clone(),
             ..OpenOptions::default()
         };
-        CheckedAgent::check(self.agent.clone(), &self.env, self.occasion.0, options, None)
+        CheckedAgent::check_others(self.agent.clone(), &self.env, self.occasion.0, options, None)
     }
 
     /// The agent itself, with those of its tools that a list names.
@@ -217,27 +218,19 @@ impl Variants {
 
     /// Why the backend cannot be used, by the checks of this machine; nothing is asked.
     async fn missing(&self) -> Option<String> {
-        if !self.asks || self.open.get().is_some() {
+        if !self.asks {
             return None;
         }
-        let (agent, env) = (&self.agent, &self.env);
-        if agent.config.model.provider == Provider::Anthropic {
-            if let Err(error) = ClaudeEnv::for_agent(agent, env) {
-                return Some(error.message.clone());
-            }
-            let found = ClaudeCliSearch::for_agent(agent, env).find().await;
-            return found.err().map(|error| error.message.clone());
-        }
-        let credentials = check_own_key(agent, env);
-        if credentials.state == CheckState::Missing {
-            let message = credentials.diagnostic.map(|found| found.message);
-            return Some(message.unwrap_or(credentials.found));
-        }
-        match self.checked() {
-            Err(OpenError::Backend(error)) => Some(error.to_string()),
+        let missing = match self.open.get() {
+            Some(open) => open.unavailable().cloned(),
             // Everything else is reported when the agent is opened.
-            _ => None,
-        }
+            None => self.checked().ok()?.unavailable().await,
+        };
+        let missing = missing?.explanation();
+        Some(match missing.hint {
+            Some(hint) => format!("{}: {hint}", missing.message),
+            None => missing.message,
+        })
     }
 }
 
