@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult};
+use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult, TurnRequest};
 use holodeck_model::{CommandContext, JsonMap, events::StopReason};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     evidence::Evidence,
     verdict::{FailureClass, Verdict},
-    watch::{ReadyAgent, TurnResult, Watch},
+    watch::{ReadyAgent, TurnObserver, TurnResult, Watch},
 };
 
 /// Executes commands with skills.
@@ -76,6 +76,16 @@ impl ExecutorCall {
     /// Passes an event of an executor that is not a backend on to hooks and evidence.
     pub fn observe(&self, event: &BackendEvent) {
         self.watch.record(event);
+    }
+
+    /// Receives every event of every turn; an executor with executions of its own passes theirs on to it.
+    pub fn observer(&self) -> Option<Arc<dyn TurnObserver>> {
+        self.watch.observer()
+    }
+
+    /// The message that is executed, if it is one of a conversation or a test.
+    pub fn message(&self) -> Option<TurnRequest> {
+        self.watch.message().cloned()
     }
 
     /// The evidence that was observed so far.

@@ -183,6 +183,14 @@ impl Watch {
         }
     }
 
+    pub(crate) fn observer(&self) -> Option<Arc<dyn TurnObserver>> {
+        self.turns.clone()
+    }
+
+    pub(crate) fn message(&self) -> Option<&TurnRequest> {
+        self.message.as_ref()
+    }
+
     /// Passes on that a recording has no answer to a question that is no turn.
     pub(crate) fn miss(&self, error: &BackendError) {
         if let Some(turns) = &self.turns {

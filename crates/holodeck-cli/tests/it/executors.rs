@@ -385,7 +385,8 @@ fn a_named_command_that_nothing_executes_is_an_error_of_the_case() {
     );
     project.run(&["chat", "--once", "/review good morning"]).exits(3);
     // Only the plain message reached the endpoint.
-    assert_eq!(asked(server).len(), 1);
+    let asked = asked(server);
+    assert_eq!(asked.iter().filter(|body| !body["messages"].is_null()).count(), 1);
 }
 
 #[test]
@@ -508,6 +509,126 @@ fn a_specialist_that_changed_makes_a_recording_miss_and_resume_refuse() {
     );
 }
 
+/// An agent whose command `review` no specialist takes, so that `legacy` answers it.
+fn delegating(url: &str, legacy: &str) -> Project {
+    let check = "evaluations: [{type: standard, metric: contains, value: in its place}]";
+    let more = format!("  legacy: {legacy}\ntest_cases:\n- {{input: zzz, command: review, {check}}}\n");
+    let yaml = agent(url, "[review]", &more).replace("path: agents}]", "path: agents}], default_agent: null");
+    let project = Project::with(&yaml);
+    project.write("agents/reviewer.md", REVIEWER);
+    let tool = "{type: function, name: find, description: Finds., command: cat, parameters: {}}";
+    project.write(
+        "other.yaml",
+        format!(
+            "name: other\nmodel: {{provider: openai, name: other-model, endpoint: {url}, api_key: OTHER-7f3a9c}}\n\
+             instructions: {{inline: Stand in.}}\ntools: [{tool}]\n"
+        ),
+    );
+    project
+}
+
+/// Answers in place of another agent, after it has called its tool.
+fn stand_in() -> ModelServer {
+    ModelServer::answering(|request| {
+        let has_tools = request.body.get("tools").is_some_and(|tools| !tools.is_null());
+        let reply = if has_tools && request.messages().len() == 2 {
+            Reply::tool_call("c1", "find", &json!({}))
+        } else {
+            Reply::text("OTHER-7f3a9c answers in its place")
+        };
+        reply.usage(json!({"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}))
+    })
+}
+
+#[test]
+fn what_answers_in_place_of_the_agent_is_recorded_and_a_change_of_it_makes_the_recording_miss() {
+    for (legacy, file) in [
+        ("{agent: other.yaml}", "other.yaml"),
+        (
+            "{backend: {provider: openai, name: other-model, endpoint: URL, api_key: OTHER-7f3a9c}}",
+            "agent.yaml",
+        ),
+    ] {
+        let server = stand_in();
+        let project = delegating(&server.url(), &legacy.replace("URL", &server.url()));
+        let report = ["--report", "json=report.json"];
+        let live = project.run(&[&["test", "--record", "tape.jsonl"], &report[..]].concat());
+        let live = live.exits(0);
+        // The key of what answers is masked wherever the run shows or stores something.
+        let tape = project.read("tape.jsonl");
+        let shown = [live.all(), project.read("report.json"), tape];
+        for text in &shown {
+            assert!(!text.contains("OTHER-7f3a9c"), "{file}: {text}");
+        }
+        let result = |project: &Project| -> Value {
+            let report: Value = serde_json::from_str(&project.read("report.json")).unwrap();
+            report["results"][0].clone()
+        };
+        let recorded = result(&project);
+        assert_eq!(recorded["executor"]["executor"], "legacy");
+        let asked = server.finish().len();
+        // What the other agent used is counted.
+        assert_eq!(recorded["token_usage"]["total_tokens"], 14 * asked, "{recorded}");
+        // Neither endpoint nor key is needed.
+        project
+            .run(&[&["test", "--replay", "tape.jsonl"], &report[..]].concat())
+            .exits(0);
+        let replayed = result(&project);
+        assert_eq!(replayed["response"], recorded["response"]);
+        assert_eq!(replayed["token_usage"], recorded["token_usage"]);
+        let changed = project
+            .read(file)
+            .replace("name: other-model", "name: newer-model");
+        project.write(file, changed);
+        let refused = project.run(&["test", "resume", "latest"]).exits(2);
+        let part = if file == "agent.yaml" {
+            "routing"
+        } else {
+            "legacy agent: model"
+        };
+        assert!(refused.stderr.contains(part), "{}", refused.all());
+        let missed = project.run(&["test", "--replay", "tape.jsonl"]).exits(3);
+        assert!(missed.all().contains("newer-model"), "{}", missed.all());
+    }
+}
+
+#[test]
+fn the_model_in_place_of_the_agent_is_reported_priced_and_needs_a_key_only_where_it_is_asked() {
+    let server = server();
+    let legacy = "  legacy: {backend: {provider: anthropic, name: sonnet, auth_provider: api_key}}\n";
+    let project = project(&server.url(), "[review]", legacy);
+    let doctor = project.run(&["doctor"]);
+    let line = doctor
+        .stdout
+        .lines()
+        .find(|line| line.contains("model of `routing.legacy`"));
+    assert!(
+        line.is_some_and(|line| line.contains("sonnet")),
+        "{}",
+        doctor.all()
+    );
+    project.run(&["run", "--command", "review", QUESTION]).exits(0);
+    // Its price is needed where a limit on the cost is to hold.
+    let unknown =
+        "  legacy: {backend: {provider: openai, name: unlisted-model, endpoint: URL, api_key: k}}\n";
+    let case = "test_cases:\n- {input: hi, ground_truth: x}\n";
+    let priced = self::project(
+        &server.url(),
+        "[review]",
+        &format!("{}{case}", unknown.replace("URL", &server.url())),
+    );
+    let yaml = priced
+        .read("agent.yaml")
+        .replace("name: test-model", "name: gpt-4o");
+    priced.write("agent.yaml", yaml);
+    priced
+        .run(&["test", "--max-cost-usd", "1"])
+        .exits(2)
+        .says("no price known for `unlisted-model`");
+    let asked = asked(server);
+    assert_eq!(asked.iter().filter(|body| !body["messages"].is_null()).count(), 1);
+}
+
 #[test]
 fn an_expected_agent_that_was_selected_and_not_asked_fails_the_case() {
     let case = "test_cases:\n- {name: live, input: look at src/, expected_agent: reviewer, forbidden_tools: [deploy]}\n\
@@ -536,7 +657,8 @@ fn an_expected_agent_that_was_selected_and_not_asked_fails_the_case() {
     let said: Vec<&str> = ran.stdout.split_whitespace().collect();
     assert!(said.join(" ").contains("count as open"), "{}", ran.all());
     // Only the case with another check asked.
-    assert_eq!(asked(server).len(), 1);
+    let asked = asked(server);
+    assert_eq!(asked.iter().filter(|body| !body["messages"].is_null()).count(), 1);
 }
 
 #[test]

@@ -26,7 +26,10 @@ use holodeck_validators::ClaudeEnv;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
-use crate::agent::{adapted_calls::AdaptedCalls, inventory::Inventory, logins::logins};
+use crate::{
+    agent::{adapted_calls::AdaptedCalls, inventory::Inventory, logins::logins},
+    commands::routed::delegates,
+};
 
 /// The requested source of answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -327,8 +330,16 @@ impl Answers {
     }
 }
 
-/// Masks what the texts of an agent must not show: the keys it may use, and the secrets in its files.
+/// Masks what the texts of an agent must not show: the keys that it and the agents to which it delegates may use, and the
+/// secrets in their files.
 pub fn redactor(agent: &ResolvedAgent, env: &Env) -> Arc<Redactor> {
+    let delegates = delegates(agent, env);
+    let agents = std::iter::once(agent).chain(delegates.iter().map(|delegate| &**delegate));
+    Arc::new(Redactor::new(agents.flat_map(|agent| secrets(agent, env))))
+}
+
+/// The keys that an agent may use, and the secrets in its files.
+fn secrets(agent: &ResolvedAgent, env: &Env) -> Vec<String> {
     let exposed = |secret: &SecretString| secret.expose_secret().to_owned();
     let inventory = Inventory::new(agent, None);
     let models = inventory.models().iter().map(|used| &used.config);
@@ -362,10 +373,10 @@ pub fn redactor(agent: &ResolvedAgent, env: &Env) -> Arc<Redactor> {
     let server_secrets = server_secrets
         .flatten()
         .flat_map(|(name, value)| variable_secrets(&name, value.expose_secret()));
-    let all = named
+    named
         .chain(own)
         .chain(credentials)
         .chain(server_secrets)
-        .chain(tokens);
-    Arc::new(Redactor::new(all))
+        .chain(tokens)
+        .collect()
 }

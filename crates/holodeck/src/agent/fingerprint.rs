@@ -341,9 +341,18 @@ impl<'a> Parts<'a> {
                 self.add_value(format!("variable {name}"), value.expose_secret().into());
             }
         }
-        // Embedders, the models of tools and the one that selects agents read it too.
+        // Embedders, the models of tools, the one that selects agents and the one of `legacy` read it too.
         let selector = config.selecting_model().map(|(_, model)| model);
-        let models = json!([config.model, config.tools, config.embedding_provider, selector]).to_string();
+        let routing = config.routing.as_ref();
+        let legacy = routing.and_then(|routing| routing.legacy.as_ref()?.backend.as_ref());
+        let models = json!([
+            config.model,
+            config.tools,
+            config.embedding_provider,
+            selector,
+            legacy
+        ]);
+        let models = models.to_string();
         if models.contains(r#""provider":"openai""#) {
             self.add_value(
                 format!("variable {OPENAI_BASE_URL}"),

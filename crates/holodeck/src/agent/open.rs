@@ -139,9 +139,21 @@ impl CheckedAgent {
         options: OpenOptions,
         planned: Option<&[usize]>,
     ) -> Result<Self, OpenError> {
+        let answers = Answers::open(&options.answers, options.record.as_deref(), &agent, env)?;
+        Self::check_with(agent, env, occasion, options, planned, answers)
+    }
+
+    /// As [`check_others`](Self::check_others), with answers that are open already: those of the agent that delegates to it.
+    pub(crate) fn check_with(
+        agent: LoadedAgent,
+        env: &Env,
+        occasion: Occasion,
+        options: OpenOptions,
+        planned: Option<&[usize]>,
+        answers: Answers,
+    ) -> Result<Self, OpenError> {
         refuse_unsupported(&agent, planned)?;
         check_yaml_targets(&agent, env)?;
-        let answers = Answers::open(&options.answers, options.record.as_deref(), &agent, env)?;
         let prices = prices::prices(&agent, env, options.prices.as_deref())?;
         let mut protected = protected_files(&agent, env, occasion);
         protected.extend(options.record.clone());
@@ -199,7 +211,7 @@ impl CheckedAgent {
         }
         let keys = checked.inventory.check_keys(&checked.agent, env, &own);
         checked.unavailable = keys.err();
-        if occasion == Occasion::Test {
+        if occasion == Occasion::Test && planned.is_some() {
             let graders = [&[ModelRole::LoopJudge], &ModelRole::OF_TESTS[..]].concat();
             let keys = checked.inventory.check_keys(&checked.agent, env, &graders);
             // A key that the agent lacks too is reported as the agent's.

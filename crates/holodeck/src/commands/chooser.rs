@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use crate::{
-    AnswerSource, OpenAgent, OpenError, OpenOptions,
+    AnswerSource, Answers, OpenAgent, OpenError, OpenOptions,
     agent::{
         backends::{BackendSelector, Specialist},
         model_pool::ModelPool,
@@ -46,6 +46,8 @@ pub(crate) struct Chooser {
     chosen: Chosen,
     /// The backends of the agent if it is open already.
     open: Option<BackendSelector>,
+    /// The answers of the agent that delegates to it, if they are recorded or replayed.
+    answers: Option<Answers>,
     telemetry: Telemetry,
     opened: OnceCell<(Arc<ModelPool>, TurnRunner)>,
     similarity: OnceCell<Arc<dyn TextSimilarity>>,
@@ -70,6 +72,7 @@ impl Chooser {
             env: env.clone(),
             timeout,
             open: None,
+            answers: None,
             telemetry: telemetry.clone(),
             opened: OnceCell::new(),
             similarity: OnceCell::new(),
@@ -82,15 +85,21 @@ impl Chooser {
         self
     }
 
+    /// Shares the answers of the agent that delegates to it.
+    pub(crate) fn with_answers(mut self, answers: Option<Answers>) -> Self {
+        self.answers = answers;
+        self
+    }
+
     /// Returns an error if the agent's models cannot be asked.
     pub(crate) fn check(&self) -> Result<(), OpenError> {
-        backends_of(&self.agent, &self.env).map(drop)
+        backends_of(&self.agent, &self.env, None).map(drop)
     }
 
     fn backends(&self) -> Result<BackendSelector, BackendError> {
         match &self.open {
             Some(backends) => Ok(backends.clone()),
-            None => Ok(backends_of(&self.agent, &self.env)
+            None => Ok(backends_of(&self.agent, &self.env, self.answers.clone())
                 .map_err(as_backend_error)?
                 .traced(self.telemetry.clone())),
         }
@@ -157,7 +166,8 @@ impl TextSimilarity for Chooser {
 
     fn is_local(&self) -> bool {
         let is_hash = matches!(&self.chosen, Chosen::Embedder(settings) if settings.provider == EmbeddingProvider::Hash);
-        let answers = self.open.as_ref().map(BackendSelector::answers);
+        let open = self.open.as_ref().map(BackendSelector::answers);
+        let answers = open.or(self.answers.as_ref());
         is_hash || answers.is_some_and(|answers| answers.replayed().is_some())
     }
 
@@ -235,12 +245,17 @@ pub(crate) fn as_backend_error(error: OpenError) -> BackendError {
     }
 }
 
-/// The backends of an agent's models, without opening it.
-pub(crate) fn backends_of(agent: &LoadedAgent, env: &Env) -> Result<BackendSelector, OpenError> {
-    let options = OpenOptions {
-        answers: AnswerSource::Live,
-        ..OpenOptions::default()
+/// The backends of an agent's models, without opening it: with these answers, else live ones.
+pub(crate) fn backends_of(
+    agent: &LoadedAgent,
+    env: &Env,
+    answers: Option<Answers>,
+) -> Result<BackendSelector, OpenError> {
+    let answers = match answers {
+        Some(answers) => answers,
+        None => Answers::open(&AnswerSource::Live, None, agent, env)?,
     };
-    let checked = CheckedAgent::check(agent.clone(), env, Occasion::Run, options, None)?;
-    Ok(checked.into_backends())
+    let options = OpenOptions::default();
+    let checked = CheckedAgent::check_with(agent.clone(), env, Occasion::Run, options, None, answers)?;
+    Ok(checked.require_keys()?.into_backends())
 }

@@ -38,7 +38,7 @@ use uuid::Uuid;
 pub use account::execution_json;
 pub(crate) use executor::{ExecutorError, routed_commands};
 pub use legacy::MAX_DELEGATION;
-pub(crate) use legacy::check_delegation;
+pub(crate) use legacy::{check_delegation, delegates};
 pub(crate) use others::{Messages, OtherExecutors};
 pub use plan::{PlannedQuestion, RoutedPlan};
 pub use record::LOOP_STEP;
@@ -256,14 +256,24 @@ impl RoutedAgent {
         &self.variants.agent.agent
     }
 
-    /// Executes a command for another agent, and closes this one. Boxed, because agents are nested.
+    /// Executes a command for another agent, whose `observer` counts it, and closes this one. Boxed, because agents are nested.
     fn execute_nested(
         self,
         context: &CommandContext,
         options: ExecuteOptions,
-    ) -> BoxFuture<'_, Result<RoutedExecution, RoutedError>> {
+        observer: Option<Arc<dyn TurnObserver>>,
+    ) -> BoxFuture<'_, Result<Execution, RoutedError>> {
         Box::pin(async move {
-            let execution = self.execute(context, &options).await;
+            let execution = async {
+                refine::refuse_repeated_side_effects(&self.variants).await?;
+                let names_command = !self.is_plain(context);
+                let choice = self.choose(names_command, &options);
+                let mut settings = self.facade(choice, names_command);
+                settings.turns = observer;
+                let facade = ExecutionFacade::new(settings);
+                Ok(facade.execute_explained(context, &options).await?)
+            };
+            let execution = execution.await;
             self.close().await;
             execution
         })
@@ -279,14 +289,6 @@ impl RoutedAgent {
         let names_command = !self.is_plain(context);
         let choice = self.choose(names_command, options);
         let mut settings = self.facade(choice, names_command);
-        if self.is_nested {
-            let facade = ExecutionFacade::new(settings);
-            let execution = facade.execute_explained(context, options).await?;
-            return Ok(RoutedExecution {
-                execution,
-                run_id: None,
-            });
-        }
         let run_id = Uuid::new_v4().to_string();
         let (recorder, recorded) = Recorder::new();
         let (stepped, redactor) = (Arc::downgrade(&recorder), Arc::clone(&self.redactor));

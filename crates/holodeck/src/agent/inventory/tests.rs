@@ -15,6 +15,7 @@ name: a
 model: {provider: openai, name: own}
 instructions: {inline: Hi}
 embedding_provider: {provider: hash}
+routing: {legacy: {backend: {provider: openai, name: fallback}}}
 evaluations:
   model: {provider: openai, name: shared}
   metrics:
@@ -67,6 +68,7 @@ fn every_model_has_its_role_and_its_own_place() {
             (Judge, "evaluations.metrics.2.judges.0", "first"),
             (Judge, "evaluations.metrics.2.judges.1", "second"),
             (Judge, "test_cases.0.evaluations.0.model", "of_case"),
+            (Legacy, "routing.legacy.backend", "fallback"),
             (LoopJudge, "evaluations.metrics.1.model", "single"),
             (LoopJudge, "quality_loop.scorer.judge.model", "loop"),
             (PromptTool, "model", "prompted"),
@@ -86,6 +88,7 @@ fn every_model_has_its_role_and_its_own_place() {
     // Of the price list, all but that of the Claude Code CLI.
     let priced: Vec<&str> = inventory.priced_by_list(&ModelRole::PRICED).collect();
     assert!(!priced.contains(&"second") && priced.contains(&"writer") && priced.contains(&"own"));
+    assert!(priced.contains(&"fallback"));
 }
 
 #[test]

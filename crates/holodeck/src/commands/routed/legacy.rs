@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use holodeck_backend_api::{BackendError, Occasion};
+use holodeck_backend_api::BackendError;
 use holodeck_model::{Code, Diagnostic, DiskFiles, Env, ResolvedAgent, Severity};
 use holodeck_orchestrator::{
     ExecuteOptions, ExecutorCall, ExecutorFailure, ExecutorOutput, FailureClass, KnownTools, LegacyAgent,
@@ -17,11 +17,7 @@ use holodeck_yaml::{Load, LoadedAgent};
 use tokio::sync::OnceCell;
 
 use super::{RoutedAgent, RoutedOptions, specialists::Variants};
-use crate::{
-    AnswerSource, OpenAgent, OpenOptions, Specialist,
-    agent::{open::CheckedAgent, turns::turn_runner},
-    load,
-};
+use crate::{OpenAgent, Specialist, agent::turns::turn_runner, load};
 
 /// How many agents may delegate to each other in a row.
 pub const MAX_DELEGATION: usize = 5;
@@ -34,6 +30,25 @@ pub(super) fn delegate(agent: &ResolvedAgent) -> Option<PathBuf> {
 
 fn canonical(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The agents to which an agent delegates, directly or by way of others, as far as they can be loaded.
+pub(crate) fn delegates(agent: &ResolvedAgent, env: &Env) -> Vec<LoadedAgent> {
+    let mut paths = vec![canonical(&agent.path)];
+    let mut agents = Vec::new();
+    let mut next = delegate(agent);
+    while let Some(path) = next.take().map(|path| canonical(&path)) {
+        if paths.contains(&path) || paths.len() > MAX_DELEGATION {
+            break;
+        }
+        let Some(loaded) = load(&path, env).agent else {
+            break;
+        };
+        next = delegate(&loaded);
+        paths.push(path);
+        agents.push(loaded);
+    }
+    agents
 }
 
 /// Reports an agent that delegates to itself, directly or by way of others: nothing would ever answer.
@@ -120,7 +135,7 @@ pub(super) fn legacy(
     let path = legacy.agent?.path();
     Some(Arc::new(OtherAgent {
         path,
-        is_recorded: variants.is_recorded(),
+        delegating: Arc::clone(variants),
         env: variants.env.clone(),
         options: options.clone(),
         stack: stack.to_vec(),
@@ -160,11 +175,7 @@ impl LegacyOpening for OtherModel {
             places: holodeck_yaml::Places::default(),
         };
         let open = || async {
-            let options = OpenOptions {
-                answers: AnswerSource::Live,
-                ..OpenOptions::default()
-            };
-            let checked = CheckedAgent::check(loaded, &variants.env, Occasion::Run, options, None)?;
+            let checked = variants.check(loaded)?.require_keys()?;
             checked.open_traced(variants.telemetry.clone()).await
         };
         let open = self.open.0.get_or_try_init(open).await;
@@ -215,8 +226,8 @@ impl LegacyOpening for Itself {
 /// Another agent file.
 struct OtherAgent {
     path: PathBuf,
-    /// Whether answers are recorded or replayed, which those of another agent are not.
-    is_recorded: bool,
+    /// The agent that delegates to it.
+    delegating: Arc<Variants>,
     env: Env,
     options: RoutedOptions,
     stack: Vec<PathBuf>,
@@ -226,11 +237,6 @@ struct OtherAgent {
 impl LegacyExecutor for OtherAgent {
     async fn execute(&self, call: &ExecutorCall) -> Result<ExecutorOutput, ExecutorFailure> {
         let shown = self.path.display();
-        if self.is_recorded {
-            return Err(ExecutorFailure::broken(format!(
-                "`{shown}` is always asked itself: its answers can be neither recorded nor replayed"
-            )));
-        }
         let path = canonical(&self.path);
         if self.stack.contains(&path) {
             return Err(ExecutorFailure::broken(format!(
@@ -260,17 +266,20 @@ impl LegacyExecutor for OtherAgent {
         let mut stack = self.stack.clone();
         stack.push(path);
         let broken = |error: String| ExecutorFailure::broken(format!("`{shown}`: {error}"));
-        let nested = RoutedAgent::nested(agent, &self.env, &self.options, &stack)
-            .map_err(|error| broken(error.to_string()))?;
+        let nested = RoutedAgent::nested(agent, &self.env, &self.options, (&stack, &self.delegating));
+        let nested = nested.map_err(|error| broken(error.to_string()))?;
         let options = ExecuteOptions {
             cancel: call.cancel.clone(),
+            message: call.message(),
             ..ExecuteOptions::default()
         };
-        let execution = nested.execute_nested(&call.context, options).await;
+        let execution = nested
+            .execute_nested(&call.context, options, call.observer())
+            .await;
         let execution = execution.map_err(|error| broken(error.to_string()))?;
-        let evidence = execution.execution.evidence.clone();
-        let result = execution.execution.result;
-        match execution.execution.verdict {
+        let evidence = execution.evidence;
+        let result = execution.result;
+        match execution.verdict {
             // It answered; whether the answer is good enough is its verdict here too.
             verdict @ (Verdict::Done
             | Verdict::BelowThreshold

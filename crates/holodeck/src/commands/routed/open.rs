@@ -26,7 +26,7 @@ use super::{
     specialists::{AgentsOfSkills, OnlyItself, Variants},
 };
 use crate::{
-    LoadedAgents, OpenAgent,
+    Answers, LoadedAgents, OpenAgent,
     agent::{answers::redactor, targets::check_yaml_targets, telemetry},
     commands::{
         agents::selection_folder,
@@ -40,28 +40,35 @@ impl RoutedAgent {
     /// Reads the agent's specialists and skills. Nothing is started before a command needs it.
     pub fn new(agent: LoadedAgent, env: &Env, options: &RoutedOptions) -> Result<Self, RoutedError> {
         let own = std::fs::canonicalize(&agent.path).unwrap_or_else(|_| agent.path.clone());
-        Self::nested(agent, env, options, &[own])
-    }
-
-    /// The same for an agent to which those of `stack` delegate; the last one is itself.
-    pub(crate) fn nested(
-        agent: LoadedAgent,
-        env: &Env,
-        options: &RoutedOptions,
-        stack: &[PathBuf],
-    ) -> Result<Self, RoutedError> {
-        let is_nested = stack.len() > 1;
         let redactor = redactor(&agent, env);
-        let telemetry = if is_nested {
-            Telemetry::off()
-        } else {
-            telemetry::start(&agent, Occasion::Run, env, false, Arc::clone(&redactor))
-        };
         let parts = Parts {
             occasion: (Occasion::Run, SideEffectGate::Open),
             open: None,
+            answers: None,
+            telemetry: telemetry::start(&agent, Occasion::Run, env, false, Arc::clone(&redactor)),
             redactor,
-            telemetry,
+            asks: true,
+        };
+        Self::of_parts(agent, env, options, &[own], parts)
+    }
+
+    /// The same for an agent to which those of `stack` delegate; the last one is itself. In a test it has
+    /// the built-in tools of a test.
+    pub(super) fn nested(
+        agent: LoadedAgent,
+        env: &Env,
+        options: &RoutedOptions,
+        (stack, delegating): (&[PathBuf], &Variants),
+    ) -> Result<Self, RoutedError> {
+        let parts = Parts {
+            occasion: match delegating.occasion {
+                (Occasion::Test, gate) => (Occasion::Test, gate),
+                _ => (Occasion::Run, SideEffectGate::Open),
+            },
+            open: None,
+            answers: delegating.kept_answers(),
+            redactor: redactor(&agent, env),
+            telemetry: Telemetry::off(),
             asks: true,
         };
         Self::of_parts(agent, env, options, stack, parts)
@@ -89,6 +96,7 @@ impl RoutedAgent {
         let parts = Parts {
             occasion: (occasion, open.backends().gate()),
             open: Some(Arc::clone(open)),
+            answers: None,
             redactor: open.redactor(),
             telemetry: open.telemetry().clone(),
             asks: true,
@@ -110,7 +118,10 @@ impl RoutedAgent {
             .unwrap_or_default();
         let programs = skills::programs(&agent, env, parts.occasion);
         let chooser = Chooser::new(&agent, env, options.timeout, &parts.telemetry);
-        let chooser = chooser.map(|chooser| Arc::new(chooser.with_open(parts.open.as_deref())));
+        let chooser = chooser.map(|chooser| {
+            let chooser = chooser.with_open(parts.open.as_deref());
+            Arc::new(chooser.with_answers(parts.answers.clone()))
+        });
         let words = agents.as_ref().map(LoadedAgents::selector);
         let uses_files = words.as_ref().is_some_and(AgentSelector::uses_files);
         let selector = words.zip(agents.as_ref());
@@ -131,6 +142,7 @@ impl RoutedAgent {
             occasion: parts.occasion,
             asks: parts.asks,
             owns_open: parts.open.is_none(),
+            answers: parts.answers,
             open: OnceCell::new_with(parts.open),
             chooser,
             ready: Mutex::default(),
@@ -221,6 +233,8 @@ impl RoutedAgent {
 pub(super) struct Parts {
     pub(super) occasion: (Occasion, SideEffectGate),
     pub(super) open: Option<Arc<OpenAgent>>,
+    /// The answers of the agent that delegates to it, if they are recorded or replayed.
+    pub(super) answers: Option<Answers>,
     pub(super) redactor: Arc<Redactor>,
     pub(super) telemetry: Telemetry,
     /// Whether anything is asked; otherwise the gate of the machine is open.

@@ -121,7 +121,7 @@ pub(super) fn plan(
     let sent = (prompt.len() + context.command.task().len()) / BYTES_PER_TOKEN + 1;
     let answer = agent.config.model.max_tokens.map_or(ANSWER_TOKENS, u64::from);
     let usage = TokenUsage::new(sent as u64, answer);
-    if let Ok(backends) = backends_of(agent, &variants.env) {
+    if let Ok(backends) = backends_of(agent, &variants.env, None) {
         plan.cost_usd = backends.price_list().cost(&model, &usage);
     }
     plan.usage = Some(usage);
@@ -132,7 +132,7 @@ pub(super) fn plan(
 /// The plan of a command whose executor depends on the answer of a model.
 fn plan_question(variants: &Variants, question: SelectionQuestion, gates: Vec<GateResult>) -> RoutedPlan {
     let usage = TokenUsage::new((question.bytes / BYTES_PER_TOKEN + 1) as u64, NAME_TOKENS);
-    let backends = backends_of(&variants.agent, &variants.env);
+    let backends = backends_of(&variants.agent, &variants.env, None);
     let prices = backends.ok().map(|backends| backends.price_list().clone());
     RoutedPlan {
         question: Some(PlannedQuestion {

@@ -45,6 +45,7 @@ pub(crate) fn task_router(
     let parts = Parts {
         occasion: (Occasion::Test, SideEffectGate::Closed),
         open: None,
+        answers: None,
         redactor: redactor(agent, env),
         telemetry: Telemetry::off(),
         asks: false,

@@ -20,7 +20,7 @@ use super::{
     tools::{NamedTools, Restriction, WithSkills, known_tools, restrict_claude},
 };
 use crate::{
-    AnswerSource, LoadedAgents, OpenAgent, OpenError, OpenOptions,
+    AnswerSource, Answers, LoadedAgents, OpenAgent, OpenError, OpenOptions,
     agent::{open::CheckedAgent, turns::turn_runner},
     commands::{
         agents::definition,
@@ -45,6 +45,8 @@ pub(super) struct Variants {
     /// Whether anything is asked.
     pub(super) asks: bool,
     pub(super) open: OnceCell<Arc<OpenAgent>>,
+    /// The answers of the agent that delegates to it, if they are recorded or replayed.
+    pub(super) answers: Option<Answers>,
     /// The model that chooses specialists, if one is asked.
     pub(super) chooser: Option<Arc<Chooser>>,
     /// Whether what is opened here is closed here, too.
@@ -84,19 +86,29 @@ impl Variants {
         })
     }
 
-    /// Whether answers are recorded or replayed.
-    pub(super) fn is_recorded(&self) -> bool {
-        self.open.get().is_some_and(|open| !open.answers().are_live())
+    /// The answers, if they are recorded or replayed: whatever answers in place of this agent is, too.
+    pub(super) fn kept_answers(&self) -> Option<Answers> {
+        let own = self.open.get().map(|open| open.answers());
+        let answers = own.or(self.answers.as_ref());
+        answers.filter(|answers| !answers.are_live()).cloned()
     }
 
-    /// The agent, of which not everything may be there.
-    fn checked(&self) -> Result<CheckedAgent, OpenError> {
+    /// This agent, or another one in its place, with its answers; of which not everything may be there.
+    pub(super) fn check(&self, agent: LoadedAgent) -> Result<CheckedAgent, OpenError> {
         let options = OpenOptions {
-            answers: AnswerSource::Live,
             on_index: self.on_index.clone(),
+            side_effects: self.occasion.1,
             ..OpenOptions::default()
         };
-        CheckedAgent::check_others(self.agent.clone(), &self.env, self.occasion.0, options, None)
+        let answers = match self.kept_answers() {
+            Some(answers) => answers,
+            None => Answers::open(&AnswerSource::Live, None, &agent, &self.env)?,
+        };
+        CheckedAgent::check_with(agent, &self.env, self.occasion.0, options, None, answers)
+    }
+
+    fn checked(&self) -> Result<CheckedAgent, OpenError> {
+        self.check(self.agent.clone())
     }
 
     /// The agent itself, with those of its tools that a list names.
