@@ -48,7 +48,7 @@ pub use number_odds::NumberOdds;
 pub use redacted::Redactions;
 pub use result::{ExecutionResult, MAX_TOOL_CALLS, Outcome, ProviderFields, ToolCall, ToolResult};
 pub use session::{AgentSession, SessionControl, SessionCore, SessionState, TextStream};
-pub use similarity::TextSimilarity;
+pub use similarity::{Compared, TextSimilarity};
 pub use spending::{Spending, ToolUsage, total_usage};
 pub use tool::{
     NoTools, RequestPlace, Tool, ToolCx, ToolError, ToolFilter, ToolHost, ToolOutput, ToolSource, ToolSpec,

@@ -2,7 +2,19 @@
 
 use async_trait::async_trait;
 
+use holodeck_model::Spent;
+
 use crate::BackendError;
+
+/// How similar texts are to a question, and what it cost to find out.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct Compared {
+    /// The cosine of the vectors of each text and of the question, in millionths.
+    pub cosines: Vec<i64>,
+    /// The calls for it. Their tokens are unknown if an answer does not say them.
+    pub spent: Spent,
+}
 
 /// Compares texts by what they mean.
 #[async_trait]
@@ -13,6 +25,6 @@ pub trait TextSimilarity: Send + Sync {
     /// Whether nothing is asked for it.
     fn is_local(&self) -> bool;
 
-    /// How similar each of `texts` is to `query`, in their order: the cosine of their vectors, in millionths.
-    async fn compare(&self, texts: &[String], query: &str) -> Result<Vec<i64>, BackendError>;
+    /// How similar each of `texts` is to `query`, in their order.
+    async fn compare(&self, texts: &[String], query: &str) -> Result<Compared, BackendError>;
 }

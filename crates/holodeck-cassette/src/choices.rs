@@ -44,7 +44,7 @@ impl ToolFilter for RecordedChoices {
         let mut names: Vec<&String> = chosen.iter().collect();
         names.sort();
         let request = request(message, used, &self.among);
-        self.tape.record_value(&request, &names, started);
+        self.tape.record_value(&request, &names, None, started);
         Ok(chosen)
     }
 }

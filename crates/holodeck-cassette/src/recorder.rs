@@ -14,7 +14,7 @@ use std::{
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream};
-use holodeck_model::Redactor;
+use holodeck_model::{Redactor, TokenUsage};
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -195,12 +195,14 @@ impl Tape {
         &self,
         request: &ModelRequest,
         value: &impl serde::Serialize,
+        usage: Option<TokenUsage>,
         started: Instant,
     ) {
         let latency = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let response = Response {
             text: serde_json::to_string(value).unwrap_or_default(),
             stop_reason: "result".to_owned(),
+            usage,
             ..Response::default()
         };
         self.record(&redact_request(request, &self.redactor), response, latency);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use holodeck_backend_api::{BackendError, ModelRequest, TextSimilarity};
-use holodeck_model::Redactor;
+use holodeck_backend_api::{BackendError, Compared, ModelRequest, TextSimilarity};
+use holodeck_model::{Redactor, Spent};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -38,12 +38,13 @@ impl TextSimilarity for RecordedSimilarity {
         self.similarity.is_local()
     }
 
-    async fn compare(&self, texts: &[String], query: &str) -> Result<Vec<i64>, BackendError> {
+    async fn compare(&self, texts: &[String], query: &str) -> Result<Compared, BackendError> {
         let started = Instant::now();
-        let cosines = self.similarity.compare(texts, query).await?;
+        let compared = self.similarity.compare(texts, query).await?;
         let request = request(self.name(), texts, query);
-        self.tape.record_value(&request, &cosines, started);
-        Ok(cosines)
+        self.tape
+            .record_value(&request, &compared.cosines, compared.spent.tokens, started);
+        Ok(compared)
     }
 }
 
@@ -73,14 +74,19 @@ impl TextSimilarity for ReplayedSimilarity {
         true
     }
 
-    async fn compare(&self, texts: &[String], query: &str) -> Result<Vec<i64>, BackendError> {
+    async fn compare(&self, texts: &[String], query: &str) -> Result<Compared, BackendError> {
         let miss = |message: String| BackendError::replay_miss(message);
         match self.cursor.next(&request(&self.name, texts, query)) {
             Ok(entry) => {
                 let cosines: Vec<i64> =
                     serde_json::from_str(&entry.response.text).map_err(|error| miss(error.to_string()))?;
                 if cosines.len() == texts.len() {
-                    return Ok(cosines);
+                    let spent = Spent {
+                        calls: 1,
+                        tokens: entry.response.usage,
+                        cost_usd: None,
+                    };
+                    return Ok(Compared { cosines, spent });
                 }
                 Err(miss(format!(
                     "`{}` holds {} similarities to {} texts; record again",
@@ -114,6 +120,7 @@ mod tests {
 
     use super::*;
     use crate::{RecordMode, entry::Response};
+    use holodeck_model::TokenUsage;
 
     /// As similar as a text is long; one similarity too many for an empty question.
     struct Live;
@@ -128,10 +135,18 @@ mod tests {
             false
         }
 
-        async fn compare(&self, texts: &[String], query: &str) -> Result<Vec<i64>, BackendError> {
+        async fn compare(&self, texts: &[String], query: &str) -> Result<Compared, BackendError> {
             let extra = query.is_empty().then_some(7);
             let lengths = texts.iter().map(|text| i64::try_from(text.len()).unwrap());
-            Ok(lengths.chain(extra).collect())
+            let tokens = u64::try_from(query.len()).unwrap();
+            Ok(Compared {
+                cosines: lengths.chain(extra).collect(),
+                spent: Spent {
+                    calls: 1,
+                    tokens: Some(TokenUsage::new(tokens, 0)),
+                    cost_usd: None,
+                },
+            })
         }
     }
 
@@ -144,7 +159,8 @@ mod tests {
         let recorded = RecordedSimilarity::new(Arc::new(Live), Arc::clone(&tape));
         let texts = ["a".to_owned(), "bcd".to_owned()];
         let query = "of hunter2-secret";
-        assert_eq!(recorded.compare(&texts, query).await.unwrap(), [1, 3]);
+        let live = recorded.compare(&texts, query).await.unwrap();
+        assert_eq!(live.cosines, [1, 3]);
         recorded.compare(&texts, "").await.unwrap();
         let model = ModelRequest {
             provider: "openai".to_owned(),
@@ -160,7 +176,7 @@ mod tests {
             let cassette = Arc::new(Cassette::open(&path).unwrap());
             ReplayedSimilarity::new(cassette, Arc::clone(&redactor), name.to_owned())
         };
-        assert_eq!(replayed("lengths").compare(&texts, query).await.unwrap(), [1, 3]);
+        assert_eq!(replayed("lengths").compare(&texts, query).await.unwrap(), live);
         let turned = ["bcd".to_owned(), "a".to_owned()];
         let missed = [
             replayed("lengths").compare(&texts, "another").await,

@@ -28,6 +28,29 @@ pub trait Embedder: Send + Sync {
     /// One vector per text, in order, each of length 1. Never a vector of zeros: a text that can't be embedded is an
     /// error.
     async fn embed(&self, texts: &[&str], purpose: Purpose) -> Result<Vec<Vec<f32>>, RetrievalError>;
+
+    /// The same, with the tokens that the model counted; `None` if an answer does not say them.
+    async fn embed_counted(
+        &self,
+        texts: &[&str],
+        purpose: Purpose,
+    ) -> Result<CountedVectors, RetrievalError> {
+        let vectors = self.embed(texts, purpose).await?;
+        Ok(CountedVectors {
+            vectors,
+            tokens: None,
+        })
+    }
+}
+
+/// The vectors of texts, and the tokens of these.
+#[derive(Clone, Debug, Default)]
+#[allow(clippy::exhaustive_structs, reason = "embedders construct it as a literal")]
+pub struct CountedVectors {
+    /// One vector per text.
+    pub vectors: Vec<Vec<f32>>,
+    /// The tokens of all texts; `None` if unknown.
+    pub tokens: Option<u64>,
 }
 
 /// The embedder that `settings` name.

@@ -34,7 +34,7 @@ pub use cache::ModelCache;
 pub use chroma::ChromaStore;
 pub use context::{ContextRequest, ContextWriter, Contexts};
 pub use embedded::EmbeddedStore;
-pub use embedder::{CachedEmbedder, Embedder, EmbedderId, HashEmbedder, Purpose, embedder};
+pub use embedder::{CachedEmbedder, CountedVectors, Embedder, EmbedderId, HashEmbedder, Purpose, embedder};
 pub use endpoint::EndpointOptions;
 #[doc(no_inline)]
 pub use {holodeck_backend_api as api, holodeck_documents as documents, holodeck_model as model};

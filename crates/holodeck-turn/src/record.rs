@@ -70,6 +70,17 @@ impl TurnRecord {
         self.truncated.then(|| reason.unwrap_or(&OF_EARLIER_VERSIONS))
     }
 
+    /// Calls that are no turn, such as those of an embedder.
+    pub fn of_calls(spent: Spent) -> Self {
+        let mut record = Self {
+            usage: spent.tokens,
+            cost_usd: spent.cost_usd,
+            ..Self::default()
+        };
+        record.result.num_turns = u32::try_from(spent.calls).unwrap_or(u32::MAX);
+        record
+    }
+
     /// The cost of its model calls.
     pub fn spent(&self) -> Spent {
         Spent {

@@ -60,14 +60,9 @@ pub(crate) fn dry_run(dry: &DryRun) -> String {
             if let Some(selections) = &estimate.selections {
                 let calls = usize::try_from(selections.calls).unwrap_or(usize::MAX);
                 text.push_str(&format!(
-                    "`{}` selects an agent at most {}; its tokens {}\n",
+                    "`{}` selects an agent at most {}; its tokens come in addition\n",
                     selections.model,
                     format::count(calls, "time"),
-                    if selections.counts_tokens {
-                        "come in addition"
-                    } else {
-                        "are not counted"
-                    }
                 ));
             }
             if let Some(answers) = estimate.loop_answers {

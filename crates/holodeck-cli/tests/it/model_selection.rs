@@ -582,7 +582,7 @@ fn an_embedder_selects_by_meaning_is_recorded_and_asked_only_when_told_to() {
     );
     let plan = project.run(&["test", "--dry-run"]).exits(0).all();
     assert!(
-        plan.contains("`embed-model` selects an agent at most 1 time; its tokens are not counted"),
+        plan.contains("`embed-model` selects an agent at most 1 time; its tokens come in addition"),
         "{plan}"
     );
     let yaml = project.read("agent.yaml");
@@ -617,6 +617,38 @@ fn an_embedder_selects_by_meaning_is_recorded_and_asked_only_when_told_to() {
         "{}",
         unreachable.all()
     );
+}
+
+#[test]
+fn the_tokens_of_an_embedder_count_where_the_server_says_them_and_are_unknown_elsewhere() {
+    let server = server(|| chooses("nobody"));
+    let case = CASE.replace(QUESTION, CLOSE);
+    let usage = |provider: &str| {
+        let provider = provider.replace("URL", &server.url());
+        let project = embedding(&server.url(), &provider, &case);
+        project
+            .run(&["test", "--record", "tape.jsonl", "--report", "json=report.json"])
+            .exits(0);
+        let live = report(&project)["results"][0]["token_usage"].clone();
+        // A replay says what was recorded.
+        project
+            .run(&["test", "--replay", "tape.jsonl", "--report", "json=report.json"])
+            .exits(0);
+        assert_eq!(report(&project)["results"][0]["token_usage"], live, "{provider}");
+        (live, project)
+    };
+    let hashed = usage("{provider: hash}").0["prompt_tokens"].as_u64().unwrap();
+    let (counted, project) = usage("{provider: openai, name: embed-model, endpoint: URL, api_key: k}");
+    // The server counts one token for each text: two agents, twelve other things and the question.
+    assert_eq!(counted["prompt_tokens"], json!(hashed + 15));
+    let (unknown, _) = usage("{provider: ollama, name: embed-model, endpoint: URL}");
+    assert!(unknown.is_null(), "{unknown}");
+    // A limit on the cost needs its price.
+    project
+        .run(&["test", "--max-cost-usd", "1"])
+        .exits(2)
+        .says("no price known for");
+    server.finish();
 }
 
 #[test]

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use holodeck_backend_api::{BackendError, TextSimilarity};
+use holodeck_backend_api::{BackendError, Compared, TextSimilarity};
 use holodeck_model::{AgentDoc, AgentsConfig, Tier};
+use holodeck_turn::TurnRecord;
 
 use super::{
     AgentSelector, AskedModel, Asking, PLAIN_COMMAND, RankedAgent, ScoreBreakdown, SelectError, Selected,
@@ -169,8 +170,18 @@ impl Selector for EmbeddingSelector {
             () = asking.cancel.cancelled() => return Err(SelectError::Cancelled),
         };
         let problem = match compared {
-            Ok(cosines) if cosines.len() == self.texts.len() => {
-                return Ok(self.select_similar(&cosines).into());
+            Ok(Compared { cosines, spent }) if cosines.len() == self.texts.len() => {
+                let mut selection = self.select_similar(&cosines);
+                if spent.is_nothing() {
+                    return Ok(selection.into());
+                }
+                selection.asked = Some(AskedModel {
+                    model: self.similarity.name().to_owned(),
+                    spent,
+                    problem: None,
+                });
+                let call = Some(Box::new(TurnRecord::of_calls(spent)));
+                return Ok(Selected { selection, call });
             }
             Ok(_) => "it compared other texts".to_owned(),
             Err(error @ BackendError::ReplayMiss(_)) => return Err(SelectError::NoAnswer(error)),

@@ -13,7 +13,7 @@ use holodeck_model::{EmbeddingProvider, EmbeddingSettings, EndpointConfig, Env, 
 use serde_json::Value;
 
 use super::{
-    Embedder, EmbedderId, Purpose,
+    CountedVectors, Embedder, EmbedderId, Purpose,
     model_defaults::{ModelDefaults, model_defaults},
     wire::{self, OllamaAnswer, OpenAiAnswer},
 };
@@ -101,7 +101,7 @@ impl HttpEmbedder {
         })
     }
 
-    async fn batch(&self, texts: &[&str], purpose: Purpose) -> Result<Vec<Vec<f32>>, RetrievalError> {
+    async fn batch(&self, texts: &[&str], purpose: Purpose) -> Result<CountedVectors, RetrievalError> {
         let prefix = match purpose {
             Purpose::Passage => self.defaults.passage,
             Purpose::Query => self.defaults.query,
@@ -120,7 +120,7 @@ impl HttpEmbedder {
             }
             answer => answer,
         };
-        let mut vectors = answer.map_err(|failure| self.to_error(failure))?;
+        let CountedVectors { mut vectors, tokens } = answer.map_err(|failure| self.to_error(failure))?;
         let wanted = self.id.dimensions.or(self.observed.get().copied());
         let length = wire::check(&mut vectors, texts.len(), wanted)
             .map_err(|what| self.to_error(self.endpoint.unusable(&what)))?;
@@ -128,10 +128,10 @@ impl HttpEmbedder {
             let what = format!("vectors of {length} dimensions after vectors of another length");
             return Err(self.to_error(self.endpoint.unusable(&what)));
         }
-        Ok(vectors)
+        Ok(CountedVectors { vectors, tokens })
     }
 
-    async fn ask(&self, input: &[String], cuts: bool) -> Result<Vec<Vec<f32>>, Failure> {
+    async fn ask(&self, input: &[String], cuts: bool) -> Result<CountedVectors, Failure> {
         let mut body = JsonMap::new();
         body.insert("model".to_owned(), Value::from(self.id.model.as_str()));
         body.insert("input".to_owned(), Value::from(input));
@@ -142,16 +142,18 @@ impl HttpEmbedder {
             body.insert("truncate".to_owned(), Value::from(cuts));
         }
         let body = Value::Object(body);
-        match self.dialect {
+        let (tokens, vectors) = match self.dialect {
             Dialect::OpenAi => {
                 let answer: OpenAiAnswer = self.endpoint.ask(&body).await?;
-                answer.vectors().map_err(|what| self.endpoint.unusable(&what))
+                (answer.tokens(), answer.vectors())
             }
             Dialect::Ollama => {
                 let answer: OllamaAnswer = self.endpoint.ask(&body).await?;
-                Ok(answer.vectors())
+                (answer.tokens(), Ok(answer.vectors()))
             }
-        }
+        };
+        let vectors = vectors.map_err(|what| self.endpoint.unusable(&what))?;
+        Ok(CountedVectors { vectors, tokens })
     }
 
     /// Ollama truncates long texts silently unless the request forbids it; then it returns an error.
@@ -197,6 +199,14 @@ impl Embedder for HttpEmbedder {
     }
 
     async fn embed(&self, texts: &[&str], purpose: Purpose) -> Result<Vec<Vec<f32>>, RetrievalError> {
+        Ok(self.embed_counted(texts, purpose).await?.vectors)
+    }
+
+    async fn embed_counted(
+        &self,
+        texts: &[&str],
+        purpose: Purpose,
+    ) -> Result<CountedVectors, RetrievalError> {
         if let Some(blank) = texts.iter().position(|text| text.trim().is_empty()) {
             return Err(RetrievalError::Refused {
                 embedder: self.id.to_string(),
@@ -209,11 +219,14 @@ impl Embedder for HttpEmbedder {
                 requests.push(self.batch(texts, purpose));
             }
         }
-        let vectors: Vec<Vec<Vec<f32>>> = stream::iter(requests)
+        let parts: Vec<CountedVectors> = stream::iter(requests)
             .buffered(self.concurrency)
             .try_collect()
             .await?;
-        Ok(vectors.into_iter().flatten().collect())
+        Ok(CountedVectors {
+            tokens: parts.iter().map(|part| part.tokens).sum(),
+            vectors: parts.into_iter().flat_map(|part| part.vectors).collect(),
+        })
     }
 }
 

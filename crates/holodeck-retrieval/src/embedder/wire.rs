@@ -1,11 +1,15 @@
 //! Vectors in the response formats of servers.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 /// OpenAI's format.
 #[derive(Debug, Deserialize)]
 pub(super) struct OpenAiAnswer {
     data: Vec<OpenAiVector>,
+    /// Not every server has it, and in a form of its own it says nothing.
+    #[serde(default)]
+    usage: Value,
 }
 
 #[derive(Debug, Deserialize)]
@@ -18,9 +22,17 @@ struct OpenAiVector {
 #[derive(Debug, Deserialize)]
 pub(super) struct OllamaAnswer {
     embeddings: Vec<Vec<f32>>,
+    #[serde(default)]
+    prompt_eval_count: Value,
 }
 
 impl OpenAiAnswer {
+    /// The tokens of the texts.
+    pub(super) fn tokens(&self) -> Option<u64> {
+        let count = |name: &str| self.usage.get(name)?.as_u64();
+        count("prompt_tokens").or_else(|| count("total_tokens"))
+    }
+
     /// The vectors in the order of the texts.
     pub(super) fn vectors(self) -> Result<Vec<Vec<f32>>, String> {
         let count = self.data.len();
@@ -39,6 +51,11 @@ impl OpenAiAnswer {
 }
 
 impl OllamaAnswer {
+    /// The tokens of the texts.
+    pub(super) fn tokens(&self) -> Option<u64> {
+        self.prompt_eval_count.as_u64()
+    }
+
     /// The vectors in the order of the texts.
     pub(super) fn vectors(self) -> Vec<Vec<f32>> {
         self.embeddings

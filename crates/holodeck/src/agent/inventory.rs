@@ -49,15 +49,18 @@ pub(crate) enum ModelRole {
     RerankServer,
     /// Writes the contexts of passages when an index is built.
     ContextWriter,
+    /// Computes the vectors by which specialist agents are selected.
+    AgentEmbedder,
     /// Computes the vectors of a search. Its tokens are not counted.
     Embedder,
 }
 
 impl ModelRole {
     /// All whose calls cost what a run reports.
-    pub(crate) const PRICED: [Self; 9] = [
+    pub(crate) const PRICED: [Self; 10] = [
         Self::Own,
         Self::AgentSelector,
+        Self::AgentEmbedder,
         Self::Legacy,
         Self::Judge,
         Self::LoopJudge,
@@ -69,9 +72,10 @@ impl ModelRole {
     /// Those that take part in the answer to a message.
     pub(crate) const OF_TURNS: [Self; 3] = [Self::Own, Self::PromptTool, Self::Reranker];
     /// Those without which an agent cannot be opened.
-    pub(crate) const OF_AGENT: [Self; 7] = [
+    pub(crate) const OF_AGENT: [Self; 8] = [
         Self::Own,
         Self::AgentSelector,
+        Self::AgentEmbedder,
         Self::PromptTool,
         Self::Reranker,
         Self::RerankServer,
@@ -103,7 +107,7 @@ impl fmt::Display for ModelRole {
             Self::PromptTool => "model of a prompt tool",
             Self::Reranker | Self::RerankServer => "reranker",
             Self::ContextWriter => "writer of contexts",
-            Self::Embedder => "embedder",
+            Self::AgentEmbedder | Self::Embedder => "embedder",
         })
     }
 }
@@ -288,7 +292,8 @@ impl Finder<'_> {
         if let Some((pointer, model)) = self.agent.config.selecting_model() {
             self.add(ModelRole::AgentSelector, pointer.to_owned(), model, "routing");
         }
-        self.add_embedder(self.agent.config.selecting_embedder(), "routing");
+        let embedder = self.agent.config.selecting_embedder();
+        self.add_embedder(ModelRole::AgentEmbedder, embedder, "routing");
     }
 
     /// Adds the model that answers where the agent does not.
@@ -346,19 +351,24 @@ impl Finder<'_> {
                 _ => {}
             }
             if tool.is_indexed() {
-                self.add_embedder(agent.config.embedding_settings(tool), tool.name());
+                self.add_embedder(
+                    ModelRole::Embedder,
+                    agent.config.embedding_settings(tool),
+                    tool.name(),
+                );
             }
         }
         let filter = agent.config.tool_filtering.as_ref().filter(|it| it.enabled);
         if filter.is_some_and(|it| it.search_method != SearchMethod::Bm25)
             && own.provider != Provider::Anthropic
         {
-            self.add_embedder(agent.config.own_embedding_settings(), "tool_filtering");
+            let settings = agent.config.own_embedding_settings();
+            self.add_embedder(ModelRole::Embedder, settings, "tool_filtering");
         }
     }
 
     /// Adds the model that computes embeddings; none if words are hashed.
-    fn add_embedder(&mut self, settings: Option<EmbeddingSettings>, user: &str) {
+    fn add_embedder(&mut self, role: ModelRole, settings: Option<EmbeddingSettings>, user: &str) {
         let Some(settings) = settings else { return };
         let provider = match settings.provider {
             EmbeddingProvider::Openai => Provider::Openai,
@@ -373,7 +383,7 @@ impl Finder<'_> {
             rpm: settings.rpm,
             ..ModelConfig::new(provider, settings.model)
         };
-        self.add(ModelRole::Embedder, settings.block.to_owned(), &model, user);
+        self.add(role, settings.block.to_owned(), &model, user);
     }
 }
 

@@ -140,7 +140,22 @@ impl CheckedAgent {
         planned: Option<&[usize]>,
     ) -> Result<Self, OpenError> {
         let answers = Answers::open(&options.answers, options.record.as_deref(), &agent, env)?;
-        Self::check_with(agent, env, occasion, options, planned, answers)
+        let checked = Self::check_with(agent, env, occasion, options, planned, answers)?;
+        if occasion == Occasion::Test {
+            checked.check_graders(env)?;
+        }
+        Ok(checked)
+    }
+
+    /// Returns an error if a key of a judge or a simulated user is missing. One that the agent lacks too is reported as the
+    /// agent's.
+    fn check_graders(&self, env: &Env) -> Result<(), OpenError> {
+        if !self.answers_itself || self.answers().replayed().is_some() {
+            return Ok(());
+        }
+        let graders = [&[ModelRole::LoopJudge], &ModelRole::OF_TESTS[..]].concat();
+        let keys = self.inventory.check_keys(&self.agent, env, &graders);
+        keys.map_err(|error| self.unavailable.clone().unwrap_or(error).into())
     }
 
     /// As [`check_others`](Self::check_others), with answers that are open already: those of the agent that delegates to it.
@@ -211,12 +226,6 @@ impl CheckedAgent {
         }
         let keys = checked.inventory.check_keys(&checked.agent, env, &own);
         checked.unavailable = keys.err();
-        if occasion == Occasion::Test && planned.is_some() {
-            let graders = [&[ModelRole::LoopJudge], &ModelRole::OF_TESTS[..]].concat();
-            let keys = checked.inventory.check_keys(&checked.agent, env, &graders);
-            // A key that the agent lacks too is reported as the agent's.
-            keys.map_err(|error| checked.unavailable.clone().unwrap_or(error))?;
-        }
         Ok(checked)
     }
 

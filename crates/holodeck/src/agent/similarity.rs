@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use holodeck_backend_api::{BackendError, TextSimilarity};
+use holodeck_backend_api::{BackendError, Compared, TextSimilarity};
 use holodeck_http::{HttpClient, HttpOptions};
-use holodeck_model::{EmbeddingProvider, EmbeddingSettings, Env};
+use holodeck_model::{EmbeddingProvider, EmbeddingSettings, Env, Spent, TokenUsage};
 use holodeck_retrieval::{Embedder, EndpointOptions, Purpose, RetrievalError, embedder, product};
+use holodeck_turn::Prices;
 use tokio::sync::Mutex;
 
 /// The vectors of texts.
@@ -17,12 +18,13 @@ pub(crate) struct EmbeddedSimilarity {
     embedder: Arc<dyn Embedder>,
     name: String,
     is_local: bool,
+    prices: Prices,
     known: Mutex<Option<(Vec<String>, Vectors)>>,
 }
 
 impl EmbeddedSimilarity {
     /// The embedder of these settings. Nothing is asked yet.
-    pub(crate) fn new(settings: &EmbeddingSettings, env: &Env) -> Result<Self, BackendError> {
+    pub(crate) fn new(settings: &EmbeddingSettings, env: &Env, prices: Prices) -> Result<Self, BackendError> {
         let options = HttpOptions::from_variables(|name| env.get(name).map(str::to_owned));
         let client = HttpClient::new(&options).map_err(|error| BackendError::init(error.to_string()))?;
         let embedder = embedder(settings, &client, env, &EndpointOptions::default());
@@ -30,21 +32,35 @@ impl EmbeddedSimilarity {
             embedder: embedder.map_err(|error| as_backend_error(&error))?,
             name: settings.model.clone(),
             is_local: settings.provider == EmbeddingProvider::Hash,
+            prices,
             known: Mutex::default(),
         })
     }
 
-    /// The vectors of the texts; several questions at once wait for the first.
-    async fn vectors(&self, texts: &[String]) -> Result<Vectors, BackendError> {
+    /// The vectors of the texts, and what was spent for them now; several questions at once wait for the first.
+    async fn vectors(&self, texts: &[String]) -> Result<(Vectors, Spent), BackendError> {
         let mut known = self.known.lock().await;
         if let Some((_, vectors)) = known.as_ref().filter(|(known, _)| known == texts) {
-            return Ok(Arc::clone(vectors));
+            return Ok((Arc::clone(vectors), Spent::default()));
         }
         let borrowed: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let vectors = self.embedder.embed(&borrowed, Purpose::Passage).await;
-        let vectors = Arc::new(vectors.map_err(|error| as_backend_error(&error))?);
+        let (vectors, spent) = self.embed(&borrowed, Purpose::Passage).await?;
+        let vectors = Arc::new(vectors);
         *known = Some((texts.to_vec(), Arc::clone(&vectors)));
-        Ok(vectors)
+        Ok((vectors, spent))
+    }
+
+    async fn embed(&self, texts: &[&str], purpose: Purpose) -> Result<(Vec<Vec<f32>>, Spent), BackendError> {
+        let embedded = self.embedder.embed_counted(texts, purpose).await;
+        let embedded = embedded.map_err(|error| as_backend_error(&error))?;
+        let tokens = embedded.tokens.map(|tokens| TokenUsage::new(tokens, 0));
+        let spent = Spent {
+            calls: 1,
+            cost_usd: tokens.and_then(|tokens| self.prices.cost(&self.name, &tokens)),
+            tokens,
+        };
+        let spent = if self.is_local { Spent::default() } else { spent };
+        Ok((embedded.vectors, spent))
     }
 }
 
@@ -58,10 +74,9 @@ impl TextSimilarity for EmbeddedSimilarity {
         self.is_local
     }
 
-    async fn compare(&self, texts: &[String], query: &str) -> Result<Vec<i64>, BackendError> {
-        let vectors = self.vectors(texts).await?;
-        let asked = self.embedder.embed(&[query], Purpose::Query).await;
-        let asked = asked.map_err(|error| as_backend_error(&error))?;
+    async fn compare(&self, texts: &[String], query: &str) -> Result<Compared, BackendError> {
+        let (vectors, of_texts) = self.vectors(texts).await?;
+        let (asked, of_query) = self.embed(&[query], Purpose::Query).await?;
         let [asked] = asked.as_slice() else {
             let count = asked.len();
             return Err(BackendError::init(format!(
@@ -74,7 +89,10 @@ impl TextSimilarity for EmbeddedSimilarity {
             let message = format!("the vectors of `{}` do not fit the texts", self.name);
             return Err(BackendError::init(message));
         }
-        Ok(vectors.iter().map(|vector| cosine(vector, asked)).collect())
+        Ok(Compared {
+            cosines: vectors.iter().map(|vector| cosine(vector, asked)).collect(),
+            spent: of_texts + of_query,
+        })
     }
 }
 

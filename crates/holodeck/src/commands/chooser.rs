@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use holodeck_backend_api::{BackendError, Explanation, Occasion, TextSimilarity};
+use holodeck_backend_api::{BackendError, Compared, Explanation, Occasion, TextSimilarity};
 use holodeck_cassette::CassetteError;
 use holodeck_model::{AgentsConfig, EmbeddingProvider, EmbeddingSettings, Env, ModelConfig};
 use holodeck_orchestrator::{
@@ -14,7 +14,7 @@ use holodeck_orchestrator::{
     Selector,
 };
 use holodeck_otel_bridge::Telemetry;
-use holodeck_turn::TurnRunner;
+use holodeck_turn::{Prices, TurnRunner};
 use holodeck_yaml::LoadedAgent;
 use serde_json::Value;
 use tokio::sync::OnceCell;
@@ -171,25 +171,31 @@ impl TextSimilarity for Chooser {
         is_hash || answers.is_some_and(|answers| answers.replayed().is_some())
     }
 
-    async fn compare(&self, texts: &[String], query: &str) -> Result<Vec<i64>, BackendError> {
+    async fn compare(&self, texts: &[String], query: &str) -> Result<Compared, BackendError> {
         let Chosen::Embedder(settings) = &self.chosen else {
             return Err(BackendError::init("a chat model compares no texts"));
         };
         let open = || async {
-            let live = || {
-                EmbeddedSimilarity::new(settings, &self.env)
+            let live = |prices| {
+                EmbeddedSimilarity::new(settings, &self.env, prices)
                     .map(|live| Arc::new(live) as Arc<dyn TextSimilarity>)
             };
             // What is computed here is the same again, as the words of a task are.
             if settings.provider == EmbeddingProvider::Hash {
-                return live();
+                return live(Prices::embedded());
             }
-            let live = || live().map_err(SimilarityError::Backend);
-            let similarity = self.backends()?.answers().similarity(&settings.model, live);
+            let backends = self.backends()?;
+            let live = || live(backends.price_list().clone()).map_err(SimilarityError::Backend);
+            let similarity = backends.answers().similarity(&settings.model, live);
             similarity.map_err(BackendError::from)
         };
         let similarity = self.similarity.get_or_try_init(open).await?;
-        similarity.compare(texts, query).await
+        let mut compared = similarity.compare(texts, query).await?;
+        // A recording has the tokens, and not their price.
+        if let (Some(tokens), None) = (&compared.spent.tokens, compared.spent.cost_usd) {
+            compared.spent.cost_usd = self.backends()?.price_list().cost(&settings.model, tokens);
+        }
+        Ok(compared)
     }
 }
 

@@ -50,7 +50,7 @@ pub struct Estimate {
     pub reranked: Vec<RerankedTool>,
 }
 
-/// The calls of a model that selects specialists.
+/// The calls of a model that selects specialists, whose tokens come in addition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlannedSelections {
@@ -58,8 +58,6 @@ pub struct PlannedSelections {
     pub model: String,
     /// One call for each message that is routed, at most: a declared command needs none.
     pub calls: u64,
-    /// Whether its tokens come in addition; those of an embedder are not counted.
-    pub counts_tokens: bool,
 }
 
 /// A tool whose search results a chat model reranks, with one call for each search.
@@ -136,9 +134,9 @@ fn count_asking(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> u6
 
 /// One question for each message that is routed.
 fn selections(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> Option<PlannedSelections> {
-    let (model, counts_tokens) = match agent.config.selecting_model() {
-        Some((_, model)) => (model.name.clone(), true),
-        None => (agent.config.asked_embedder()?.model, false),
+    let model = match agent.config.selecting_model() {
+        Some((_, model)) => model.name.clone(),
+        None => agent.config.asked_embedder()?.model,
     };
     let routing = agent.config.routing.as_ref().filter(|routing| routing.enabled)?;
     let mut commands = routing.commands.iter();
@@ -157,11 +155,7 @@ fn selections(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> Opti
         Some(messages * count)
     });
     let calls = calls.sum();
-    (calls > 0).then_some(PlannedSelections {
-        model,
-        calls,
-        counts_tokens,
-    })
+    (calls > 0).then_some(PlannedSelections { model, calls })
 }
 
 fn reranked(agent: &ResolvedAgent, plan: &Plan) -> Vec<RerankedTool> {

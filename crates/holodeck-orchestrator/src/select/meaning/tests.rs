@@ -25,12 +25,15 @@ impl TextSimilarity for Scripted {
         self.is_local
     }
 
-    async fn compare(&self, texts: &[String], query: &str) -> Result<Vec<i64>, BackendError> {
+    async fn compare(&self, texts: &[String], query: &str) -> Result<Compared, BackendError> {
         self.compared
             .lock()
             .unwrap()
             .push((texts.to_vec(), query.to_owned()));
-        self.cosines.clone()
+        Ok(Compared {
+            cosines: self.cosines.clone()?,
+            ..Compared::default()
+        })
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
         &[ModelRole::Reranker, ModelRole::RerankServer],
         &[ModelRole::PromptTool],
         &[ModelRole::ContextWriter],
-        &[ModelRole::Embedder],
+        &[ModelRole::AgentEmbedder, ModelRole::Embedder],
     ];
     let models = groups.into_iter().flat_map(|roles| inventory.each(roles));
     models

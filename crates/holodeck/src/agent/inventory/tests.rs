@@ -299,7 +299,12 @@ fn the_models_of_a_mock_need_no_key() {
 /// The credentials of every model are masked, and not only those of the agent's own.
 #[test]
 fn a_credential_of_any_model_is_masked() {
-    for (role, _, rest) in KEYED {
+    let legacy = (
+        ModelRole::Legacy,
+        "routing.legacy.backend",
+        "routing: {legacy: {backend: MODEL}}",
+    );
+    for (role, _, rest) in KEYED.into_iter().chain([legacy]) {
         if role == ModelRole::Embedder {
             continue;
         }
