@@ -223,9 +223,10 @@ impl SearchSelector {
     /// The terms of the task that speak for an agent, the strongest first.
     fn words_for(&self, task: &SelectionTask, name: &str) -> Vec<String> {
         let mut found: Vec<(i64, String)> = Vec::new();
+        let number = self.agents.iter().position(|agent| agent.name == name);
         self.index
             .search(&TaskWords::new(task), |term, agent, _, evidence| {
-                if self.agents.get(agent).is_some_and(|agent| agent.name == name) {
+                if Some(agent) == number {
                     found.push((evidence, term.to_owned()));
                 }
             });

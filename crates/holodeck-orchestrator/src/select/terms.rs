@@ -1,7 +1,7 @@
 //! The terms of a text: its words as stems, with how much each says about a subject.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::LazyLock,
 };
 
@@ -33,7 +33,7 @@ static LISTS: LazyLock<HashMap<String, Weight>> = LazyLock::new(|| {
     lists
 });
 
-static STOP_WORDS: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
+static STOP_WORDS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     let lines = include_str!("words/stop.txt").lines();
     lines
         .filter(|line| !line.starts_with('#'))
@@ -66,6 +66,19 @@ fn says_something(word: &str) -> bool {
 pub(super) fn terms(text: &str) -> BTreeSet<String> {
     let words = folded(text).filter(|word| says_something(word));
     words.map(|word| stem(&word)).collect()
+}
+
+/// The terms of a text, and the stems of all its words.
+pub(super) fn terms_and_stems(text: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut terms, mut stems) = (BTreeSet::new(), BTreeSet::new());
+    for word in folded(text) {
+        let stem = stem(&word);
+        if says_something(&word) {
+            terms.insert(stem.clone());
+        }
+        stems.insert(stem);
+    }
+    (terms, stems)
 }
 
 /// The stems of all words of a text, also of those that say nothing.

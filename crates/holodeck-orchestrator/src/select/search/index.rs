@@ -53,6 +53,8 @@ const BY_THE_WAY: Weight = 100;
 struct Posting {
     agent: usize,
     weight: Weight,
+    /// How much the word says by that, in millionths.
+    says: i64,
     /// The part that weighs most.
     part: Part,
     /// Whether it is in more than the instructions.
@@ -84,6 +86,9 @@ impl Index {
         for (agent, doc) in docs.iter().enumerate() {
             index.add(agent, doc);
         }
+        for posting in index.words.values_mut().flatten() {
+            posting.says = saturated(posting.weight);
+        }
         let mut compared: Vec<&String> = index
             .words
             .iter()
@@ -110,17 +115,18 @@ impl Index {
         let (mut described, mut declared) = (BTreeSet::new(), BTreeSet::new());
         for (part, weight, text) in texts(doc) {
             let is_declared = part != Part::Sections;
+            let (terms, stems) = terms::terms_and_stems(&text);
             if is_declared {
-                let stems = terms::stems(&text);
                 if part != Part::Triggers {
                     described.extend(stems.iter().cloned());
                 }
                 declared.extend(stems);
             }
-            for term in terms::terms(&text) {
+            for term in terms {
                 let posting = words.entry(term).or_insert(Posting {
                     agent,
                     weight: 0,
+                    says: 0,
                     part,
                     is_declared,
                 });
@@ -164,6 +170,19 @@ impl Index {
         let mut best: Vec<(i64, Part)> = vec![(0, Part::Name); self.agents];
         let mut touched = Vec::new();
         for (term, counts) in &task.terms {
+            let start = about.partition_point(|about| about.term < *term);
+            let of_term = about.get(start..).unwrap_or_default();
+            let mut of_term = of_term.iter().take_while(|about| about.term == *term).peekable();
+            if of_term.peek().is_none() && self.words.contains_key(term) {
+                // Each agent has the word once, and the agents are in order: nothing has to be compared.
+                self.find_word(term, &mut |agent, part, evidence| {
+                    let evidence = evidence * counts / RARE;
+                    if evidence > 0 {
+                        found(term, agent, part, evidence);
+                    }
+                });
+                continue;
+            }
             let mut raise = |agent: usize, part: Part, evidence: i64| {
                 let evidence = evidence * counts / RARE;
                 if let Some(best) = best.get_mut(agent).filter(|best| best.0 < evidence) {
@@ -174,9 +193,7 @@ impl Index {
                 }
             };
             self.find_word(term, &mut raise);
-            let start = about.partition_point(|about| about.term < *term);
-            let of_term = about.get(start..).unwrap_or_default();
-            for about in of_term.iter().take_while(|about| about.term == *term) {
+            for about in of_term {
                 let agents = self
                     .topics
                     .get(about.topic)
@@ -204,11 +221,7 @@ impl Index {
             let known = if topics().knows(term) { RARE } else { OTHER_WORD };
             let says = rarity(having(postings), self.agents) * weight / RARE * known / RARE;
             for posting in postings {
-                raise(
-                    posting.agent,
-                    posting.part,
-                    says * saturated(posting.weight) / ONE,
-                );
+                raise(posting.agent, posting.part, says * posting.says / ONE);
             }
             return;
         }
@@ -220,11 +233,7 @@ impl Index {
             let says =
                 rarity(having(postings), self.agents) * weight / RARE * LOOKS_ALIKE / RARE * alike / RARE;
             for posting in postings.iter().filter(|posting| posting.is_declared) {
-                raise(
-                    posting.agent,
-                    Part::Similar,
-                    says * saturated(posting.weight) / ONE,
-                );
+                raise(posting.agent, Part::Similar, says * posting.says / ONE);
             }
         }
     }
@@ -252,15 +261,17 @@ impl Index {
 
     /// How many whole triggers the task has, by agent: all words of a trigger, in any order.
     pub(super) fn whole_triggers(&self, stems: &BTreeSet<String>) -> BTreeMap<usize, i64> {
-        let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut counts: Vec<usize> = vec![0; self.triggers.len()];
         for stem in stems {
             for trigger in self.by_trigger_word.get(stem).into_iter().flatten() {
-                *counts.entry(*trigger).or_default() += 1;
+                if let Some(count) = counts.get_mut(*trigger) {
+                    *count += 1;
+                }
             }
         }
         let mut whole: BTreeMap<usize, i64> = BTreeMap::new();
-        for (trigger, count) in counts {
-            if let Some((agent, _)) = self.triggers.get(trigger).filter(|(_, length)| *length == count) {
+        for ((agent, length), count) in self.triggers.iter().zip(counts) {
+            if *length == count {
                 *whole.entry(*agent).or_default() += 1;
             }
         }

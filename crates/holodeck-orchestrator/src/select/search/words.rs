@@ -41,11 +41,12 @@ impl TaskWords {
     }
 
     fn add(&mut self, text: &str, weight: Weight) {
-        for term in terms::terms(text) {
+        let (terms, stems) = terms::terms_and_stems(text);
+        for term in terms {
             let known = self.terms.entry(term).or_default();
             *known = weight.max(*known);
         }
-        self.stems.extend(terms::stems(text));
+        self.stems.extend(stems);
     }
 }
 
