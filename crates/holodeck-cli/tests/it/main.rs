@@ -51,6 +51,7 @@ mod interrupt;
 mod judge_usage;
 mod judge_votes;
 mod judges;
+mod legacy;
 mod log_probs;
 mod logins;
 mod lookups;

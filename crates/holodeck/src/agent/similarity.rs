@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, Compared, TextSimilarity};
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{EmbeddingProvider, EmbeddingSettings, Env, Spent, TokenUsage};
-use holodeck_retrieval::{Embedder, EndpointOptions, Purpose, RetrievalError, embedder, product};
+use holodeck_retrieval::{
+    CountedVectors, Embedder, EndpointOptions, Purpose, RetrievalError, embedder, product,
+};
 use holodeck_turn::Prices;
 use tokio::sync::Mutex;
 
@@ -52,15 +54,15 @@ impl EmbeddedSimilarity {
 
     async fn embed(&self, texts: &[&str], purpose: Purpose) -> Result<(Vec<Vec<f32>>, Spent), BackendError> {
         let embedded = self.embedder.embed_counted(texts, purpose).await;
-        let embedded = embedded.map_err(|error| as_backend_error(&error))?;
-        let tokens = embedded.tokens.map(|tokens| TokenUsage::new(tokens, 0));
+        let CountedVectors { vectors, tokens } = embedded.map_err(|error| as_backend_error(&error))?;
+        let tokens = tokens.map(|tokens| TokenUsage::new(tokens, 0));
         let spent = Spent {
             calls: 1,
             cost_usd: tokens.and_then(|tokens| self.prices.cost(&self.name, &tokens)),
             tokens,
         };
         let spent = if self.is_local { Spent::default() } else { spent };
-        Ok((embedded.vectors, spent))
+        Ok((vectors, spent))
     }
 }
 

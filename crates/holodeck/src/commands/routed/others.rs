@@ -11,7 +11,10 @@ use holodeck_yaml::LoadedAgent;
 use super::{Choice, MAX_DELEGATION, RoutingOverrides, choose, legacy::delegate, settings::RoutingSettings};
 use crate::{
     AnswerSource, OpenOptions,
-    agent::{inventory::ModelRole, open::CheckedAgent},
+    agent::{
+        inventory::{Inventory, ModelRole},
+        open::CheckedAgent,
+    },
     commands::skills::load_own_skills,
     load,
 };
@@ -55,7 +58,7 @@ impl Messages {
     }
 }
 
-/// What answers in place of an agent's own backend, as its `routing:` says.
+/// The executors in place of an agent's own backend, as its `routing:` says.
 pub(crate) struct OtherExecutors<'a> {
     agent: &'a LoadedAgent,
     env: &'a Env,
@@ -128,18 +131,9 @@ impl<'a> OtherExecutors<'a> {
     /// Whether the executor of `routing.legacy` can be asked, as far as that is known without asking.
     async fn legacy_answers(&self, command: Option<&str>) -> bool {
         let Some(path) = delegate(self.agent) else {
-            let options = OpenOptions {
-                answers: AnswerSource::Live,
-                ..OpenOptions::default()
-            };
-            let checked =
-                CheckedAgent::check_others(self.agent.clone(), self.env, Occasion::Run, options, None);
-            return checked.is_ok_and(|checked| {
-                let keys = checked
-                    .inventory()
-                    .check_keys(self.agent, self.env, &[ModelRole::Legacy]);
-                keys.is_ok()
-            });
+            let inventory = Inventory::new(self.agent, None);
+            let keys = inventory.check_keys(self.agent, self.env, &[ModelRole::Legacy]);
+            return keys.is_ok();
         };
         let loaded = load(&path, self.env);
         let has_errors = loaded
