@@ -27,7 +27,8 @@ pub use chat::event_store::{OpenEventsError, event_store_path, open_event_store,
 pub use chat::{Chat, ChatOptions, attached_file};
 pub use commands::agents::{
     Abstention, AgentFolder, Confusion, LoadedAgents, RoutingReport, RoutingResult, TaskRouting,
-    agent_folders, definition, load_agents, load_own_agents, load_task_file, snapshot_files,
+    agent_folders, definition, load_agents, load_own_agents, load_task_file, missing_agent_folders,
+    snapshot_files,
 };
 pub use commands::quality::LoopSetupError;
 pub use commands::routed::{

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use holodeck::{
     AgentFolder, LoadedAgents, TaskRouting, agent_folders, definition, load_agents, load_own_agents,
+    missing_agent_folders,
     model::{AgentDoc, AgentsConfig, Env, SelectionAlgorithm, closest},
     orchestrator::{SelectionQuestion, SelectionTask},
     runs::ExitCode,
@@ -120,6 +121,7 @@ pub(crate) fn run(args: &AgentsArgs, terminal: &mut Terminal) -> Result<ExitCode
         AgentsCommand::Select(select_args) => select(&args.place, select_args, terminal),
         AgentsCommand::Validate { strict, fix } => validate(&args.place, *strict, *fix, terminal),
         AgentsCommand::New { name } => {
+            create::check_name(name)?;
             let (folder, own) = args.place.target(terminal)?;
             create::run(&folder, own.as_ref(), name, terminal)
         }
@@ -189,10 +191,24 @@ impl PlaceArgs {
         super::load(&self.agent, &env, terminal)
     }
 
+    /// Makes the folders that the agent file names, whose absence is an error everywhere else.
+    fn make_folders(&self) -> Result<(), Failure> {
+        let env = holodeck::environment(&self.agent).map_err(Problem::from)?;
+        for folder in missing_agent_folders(&self.agent, &env) {
+            std::fs::create_dir_all(&folder).map_err(|error| {
+                Problem::config(format!("`{}` cannot be created: {error}", folder.display()))
+            })?;
+        }
+        Ok(())
+    }
+
     /// The folder for a new agent, and the agent that it works for if there is one.
     fn target(&self, terminal: &mut Terminal) -> Result<(PathBuf, Option<LoadedAgent>), Failure> {
         if let Some(first) = self.dir.first() {
             return Ok((first.clone(), None));
+        }
+        if self.agent.exists() {
+            self.make_folders()?;
         }
         let own = self.own_agent(terminal)?;
         let folders = agent_folders(&own).ok_or_else(|| no_agents(&self.agent))?;

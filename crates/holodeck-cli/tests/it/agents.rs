@@ -674,3 +674,20 @@ fn that_no_agent_fits_is_never_a_pass_without_a_selection() {
     );
     assert_eq!(report["refusals"]["command_not_allowed"], 1);
 }
+
+#[test]
+fn a_new_agent_makes_the_folder_that_the_agent_file_names() {
+    let yaml = "name: a\nmodel: {provider: ollama, name: m}\ninstructions: {inline: x}\n\
+                routing: {commands: [run], agents: {directories: [{path: team/agents}]}}\n";
+    let project = Project::with(yaml);
+    // A name that no agent can have, or another mistake in the file, makes nothing.
+    project.run(&["agents", "new", "no name"]).exits(2);
+    project.write("agent.yaml", yaml.replace("name: m}", "name: m, temprature: 1}"));
+    project.run(&["agents", "new", "helper"]).exits(2);
+    assert!(!project.path("team").exists());
+    project.write("agent.yaml", yaml);
+    project.run(&["agents", "new", "helper"]).exits(0);
+    let checked = project.run(&["agents", "validate", "--strict"]).exits(0);
+    assert!(checked.stdout.contains("no problems"), "{}", checked.all());
+    assert!(project.path("team/agents/helper.md").exists());
+}

@@ -4,11 +4,14 @@ mod cases;
 mod folder;
 mod snapshot;
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use holodeck_model::{
-    AgentDoc, AgentsConfig, Code, Diagnostic, DiskFiles, PathRef, Provider, ResolvedAgent, RoutingCase,
-    RoutingConfig, SelectionAlgorithm, Sources, Tier, ToolNames, closest,
+    AgentDoc, AgentsConfig, Code, Diagnostic, DiskFiles, Env, FileKind, Files, PathRef, Provider,
+    ResolvedAgent, RoutingCase, RoutingConfig, SelectionAlgorithm, Sources, Tier, ToolNames, closest,
 };
 use holodeck_orchestrator::{AgentDefinition, AgentRegistry, AgentSelector, RouteRules};
 use holodeck_yaml::{Load, LoadedAgent, load_agent_doc};
@@ -262,6 +265,43 @@ pub fn agent_folders(agent: &ResolvedAgent) -> Option<Vec<AgentFolder>> {
         core: directory.core,
     });
     Some(folders.collect())
+}
+
+/// The folders of `routing.agents` that do not exist, if nothing else is wrong with an agent file.
+pub fn missing_agent_folders(path: &Path, env: &Env) -> Vec<PathBuf> {
+    let is_missing = |found: &&Diagnostic| {
+        let field = found.pointer.as_deref().unwrap_or_default();
+        found.code == Code::FileNotFound && field.starts_with("routing.agents.directories")
+    };
+    let load = holodeck_yaml::load_agent(path, env, &DiskFiles);
+    let errors: Vec<&Diagnostic> = load.diagnostics.iter().filter(|found| found.is_error()).collect();
+    if errors.is_empty() || !errors.iter().all(is_missing) {
+        return Vec::new();
+    }
+    let load = holodeck_yaml::load_agent(path, env, &AsIfMade);
+    let folders = load.agent.and_then(|agent| agent_folders(&agent));
+    let folders = folders.into_iter().flatten().map(|folder| folder.path);
+    folders.filter(|folder| !folder.exists()).collect()
+}
+
+/// The files of the disk, as if every folder that is missing were there.
+struct AsIfMade;
+
+impl Files for AsIfMade {
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        DiskFiles.read(path, limit)
+    }
+
+    fn kind(&self, path: &Path) -> FileKind {
+        match DiskFiles.kind(path) {
+            FileKind::Missing => FileKind::Directory,
+            kind => kind,
+        }
+    }
+
+    fn absolute(&self, path: &Path) -> PathBuf {
+        DiskFiles.absolute(path)
+    }
 }
 
 /// The specialist agents of `routing.agents`; `None` if the agent has no such block.

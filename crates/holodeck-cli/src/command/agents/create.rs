@@ -12,12 +12,8 @@ use crate::{
 /// How many tools a new agent has.
 const TOOLS: usize = 3;
 
-pub(super) fn run(
-    folder: &Path,
-    own: Option<&LoadedAgent>,
-    name: &str,
-    terminal: &mut Terminal,
-) -> Result<ExitCode, Failure> {
+/// Returns an error if no agent can have this name.
+pub(super) fn check_name(name: &str) -> Result<(), Failure> {
     let is_name = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     let starts = name.starts_with(|character: char| character.is_ascii_alphanumeric());
     if !starts || !name.chars().all(is_name) || name.len() > AgentDoc::MAX_NAME {
@@ -25,6 +21,16 @@ pub(super) fn run(
         let hint = format!("use letters, digits, `-` and `_`, at most {}", AgentDoc::MAX_NAME);
         return Err(Problem::config(message).with_hint(hint).into());
     }
+    Ok(())
+}
+
+/// Writes the file of an agent with a name that it can have.
+pub(super) fn run(
+    folder: &Path,
+    own: Option<&LoadedAgent>,
+    name: &str,
+    terminal: &mut Terminal,
+) -> Result<ExitCode, Failure> {
     let path = folder.join(format!("{name}.md"));
     let created = fs::create_dir_all(folder).and_then(|()| fs::File::create_new(&path));
     let mut file = created.map_err(|error| {
