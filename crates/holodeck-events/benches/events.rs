@@ -1,6 +1,7 @@
 //! The cost of the stores: `cargo xtask bench events` runs this and saves the figures. `append` measures appends beside
 //! the same transactions by hand, `append-postgres` those in a database; the name of a store the way of a piece of text to
-//! each subscriber; each in its own process, so that memory is measured separately.
+//! each subscriber; `history` and `history-postgres` what a store of 100,000 runs costs beside an empty one; each in its own
+//! process, so that memory is measured separately.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,6 +16,7 @@
 )]
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{env, fs};
@@ -23,7 +25,7 @@ use holodeck_events::api::{
     ApprovalAsk, ApprovalDecision, BackendEvent, CallDetails, StopReason, ToolCall, ToolResult,
 };
 use holodeck_events::{
-    Clock, Draft, EventStore, Ids, MemoryStore, NewRun, PostgresOptions, PostgresStore, RandomIds,
+    Clock, Draft, EventStore, Ids, MemoryStore, NewRun, PostgresOptions, PostgresStore, RandomIds, Retention,
     RunRecorder, SqliteOptions, SqliteStore, SystemClock,
 };
 use rusqlite::Connection;
@@ -55,6 +57,8 @@ fn main() {
     let count = arguments.get(2).map_or(0, |count| count.parse().unwrap());
     let figures = runtime.block_on(async {
         match what.as_str() {
+            "history" => history(folder).await,
+            "history-postgres" => history_in_database(place).await,
             "append" => append(folder).await,
             "append-postgres" => append_to_database(&connect(place).await).await,
             "postgres" => fan_out(Arc::new(connect(place).await), count).await,
@@ -322,6 +326,226 @@ async fn fan_out(store: Arc<dyn EventStore>, count: usize) -> Value {
         "latency": spread(latencies),
         "idle_kib": idle,
         "memory_kib": memory("VmHWM"),
+    })
+}
+
+/// Runs of a conversation, and conversations: 100,000 runs of ten events each, and one conversation to delete.
+const RUNS: usize = 10;
+const SESSIONS: usize = 9_900;
+const DELETED: usize = 1_000;
+/// Messages whose cost is compared, and lists.
+const MESSAGES: usize = 400;
+
+/// A store in a file with a long history, beside an empty one.
+async fn history(folder: &Path) -> Value {
+    let large = folder.join("large");
+    open(&large).await.close().await.unwrap();
+    let path = large.join("events.db");
+    let file = Connection::open(&path).unwrap();
+    file.pragma_update(None, "synchronous", "off").unwrap();
+    let numbers = |last: usize| {
+        format!(
+            "WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {last})"
+        )
+    };
+    let (sessions, runs) = (SESSIONS + 1, SESSIONS * RUNS + DELETED);
+    let events = runs * EVENTS.len();
+    let (kinds, classes) = (kinds(), classes());
+    file.execute_batch(&format!(
+        "BEGIN;
+         {} INSERT INTO sessions (number, session_id, owner, agent, next_index, next_sequence, ceiling, last_at, created_at)
+             SELECT n + 1, 's-' || n, 'user-' || n % 100, 'agent', 1000000, 1000000, 1000000, 1000 + n, n FROM numbers;
+         {} INSERT INTO runs (number, run_id, session, writer, epoch, first_index, last_index, ended_at, pruned)
+             SELECT n + 1, 'r-' || n, 1 + min(n / {RUNS}, {SESSIONS}), 'w', 0, n * 10, n * 10 + 9, n, 0 FROM numbers;
+         {} INSERT INTO events (session, event_index, event_id, run, class, type, payload)
+             SELECT 1 + min(n / 10 / {RUNS}, {SESSIONS}), n, randomblob(16), 1 + n / 10,
+                 CASE n % 10 {classes} END, CASE n % 10 {kinds} END,
+                 '{PAYLOAD_BEGIN}' || n || '{PAYLOAD_END}' FROM numbers;
+         COMMIT;",
+        numbers(sessions),
+        numbers(runs),
+        numbers(events),
+    ))
+    .unwrap();
+    // As the version before this one left it.
+    file.execute_batch(
+        "DROP INDEX leftovers; ALTER TABLE sessions DROP COLUMN leftovers; DROP INDEX latest; DROP INDEX latest_of;
+         DROP INDEX runs_of; DROP INDEX running; DROP INDEX events_of; DROP INDEX approved;
+         PRAGMA user_version = 2; PRAGMA wal_checkpoint(TRUNCATE);",
+    )
+    .unwrap_or_else(|error| panic!("{error}"));
+    drop(file);
+    let empty: Arc<dyn EventStore> = Arc::new(open(&folder.join("empty")).await);
+    let begin = Instant::now();
+    let large: Arc<dyn EventStore> = Arc::new(open(&large).await);
+    compare(empty, large, begin.elapsed()).await
+}
+
+/// The same in a database.
+async fn history_in_database(url: &str) -> Value {
+    let in_schema = |schema: &str| format!("{url}?options=-c%20search_path%3D{schema}");
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+        .batch_execute("CREATE SCHEMA empty; CREATE SCHEMA large")
+        .await
+        .unwrap();
+    connect(&in_schema("large")).await.close().await.unwrap();
+    let (sessions, runs) = (SESSIONS + 1, SESSIONS * RUNS + DELETED);
+    let events = runs * EVENTS.len();
+    let (kinds, classes) = (kinds(), classes());
+    let build = format!(
+        "SET search_path = large;
+         INSERT INTO holodeck_sessions (session_id, owner, agent, next_index, next_sequence, ceiling, last_at, created_at,
+                 server)
+             SELECT 's-' || n, 'user-' || n % 100, 'agent', 1000000, 1000000, 1000000, 1000 + n, n, 0
+             FROM generate_series(0, {}) AS n;
+         INSERT INTO holodeck_runs (run_id, session, writer, epoch, first_index, last_index, ended_at)
+             SELECT 'r-' || n, 1 + least(n / {RUNS}, {SESSIONS}), 'w', 0, n * 10, n * 10 + 9, n
+             FROM generate_series(0, {}) AS n;
+         INSERT INTO holodeck_events (session, event_index, event_id, run, class, type, payload)
+             SELECT 1 + least(n / 10 / {RUNS}, {SESSIONS}), n, decode(md5(n::text), 'hex'), 1 + n / 10,
+                 CASE n % 10 {classes} END, CASE n % 10 {kinds} END, '{PAYLOAD_BEGIN}' || n || '{PAYLOAD_END}'
+             FROM generate_series(0, {}) AS n;
+         DROP INDEX holodeck_leftovers; ALTER TABLE holodeck_sessions DROP COLUMN leftovers;
+         DROP INDEX holodeck_latest_of; DROP INDEX holodeck_runs_of; DROP INDEX holodeck_running;
+         DROP INDEX holodeck_events_of; DROP INDEX holodeck_approved; UPDATE holodeck_version SET version = 1;",
+        sessions - 1,
+        runs - 1,
+        events - 1,
+    );
+    client
+        .batch_execute(&build)
+        .await
+        .unwrap_or_else(|error| panic!("{error:?}"));
+    client.batch_execute("VACUUM ANALYZE; CHECKPOINT").await.unwrap();
+    let empty: Arc<dyn EventStore> = Arc::new(connect(&in_schema("empty")).await);
+    let begin = Instant::now();
+    let large: Arc<dyn EventStore> = Arc::new(connect(&in_schema("large")).await);
+    compare(empty, large, begin.elapsed()).await
+}
+
+/// The events of a run, with their classes: half of them are pieces of text.
+const EVENTS: [(&str, u8); 10] = [
+    ("user_message_confirmed", 0),
+    ("message_chunk", 2),
+    ("message_chunk", 2),
+    ("message_chunk", 2),
+    ("message_chunk", 2),
+    ("message_chunk", 2),
+    ("tool_use", 0),
+    ("tool_result", 0),
+    ("message", 0),
+    ("complete", 1),
+];
+
+/// A message whose JSON is valid and about [`PAYLOAD`] bytes long; its number is its id.
+const PAYLOAD_BEGIN: &str = r#"{"type":"user_message_confirmed","timestamp":"2026-11-21T20:00:00.120Z","eventId":"b0000000-0000-4000-8000-000000000000","persistenceState":"persisted","eventIndex":1,"sequenceNumber":0,"sessionId":"s-1","runId":"r-1","content":"What changed in the policy of refunds in May?","userId":"user-1","messageId":"m-"#;
+const PAYLOAD_END: &str = r#""}"#;
+
+fn kinds() -> String {
+    let events = EVENTS.iter().enumerate();
+    events
+        .map(|(at, (kind, _))| format!("WHEN {at} THEN '{kind}' "))
+        .collect()
+}
+
+fn classes() -> String {
+    let events = EVENTS.iter().enumerate();
+    events
+        .map(|(at, (_, class))| format!("WHEN {at} THEN {class} "))
+        .collect()
+}
+
+/// Messages and lists of both stores in turns, then deletions in the large one while another conversation writes.
+async fn compare(empty: Arc<dyn EventStore>, large: Arc<dyn EventStore>, opened: Duration) -> Value {
+    let [mut of_empty, mut of_large, mut lists] = [(); 3].map(|()| Vec::new());
+    for number in 0..MESSAGES {
+        of_empty.push(message(&*empty, number).await);
+        of_large.push(message(&*large, number).await);
+        let begin = Instant::now();
+        let page = large.sessions_page(Some("user-7"), None, 50).await.unwrap();
+        lists.push(begin.elapsed());
+        assert_eq!((page.len(), page[0].first_message.is_some()), (50, true));
+    }
+    // Nobody else is there.
+    let alone = writes_during(&large, async {
+        tokio::time::sleep(Duration::from_millis(500)).await
+    })
+    .await;
+    let conversation = format!("s-{SESSIONS}");
+    let deletion = writes_during(&large, async {
+        large.delete_session(&conversation, false).await.unwrap();
+    })
+    .await;
+    let sweep = writes_during(&large, async {
+        let retention = Retention {
+            resume_window: Duration::from_hours(1),
+            sessions: Some(Duration::from_hours(1)),
+        };
+        let swept = large.sweep(retention).await.unwrap();
+        assert!(swept.sessions >= SESSIONS, "{swept:?}");
+    })
+    .await;
+    json!({
+        "open_ms": opened.as_secs_f64() * 1e3,
+        "empty": spread(of_empty),
+        "large": spread(of_large),
+        "list": spread(lists),
+        "alone": alone,
+        "deletion": deletion,
+        "sweep": sweep,
+    })
+}
+
+/// The conversations of a writer.
+static NEXT: AtomicUsize = AtomicUsize::new(MESSAGES);
+
+/// The time of a message and its answer in a conversation of its own.
+async fn message(store: &dyn EventStore, number: usize) -> Duration {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let ids: Arc<dyn Ids> = Arc::new(RandomIds);
+    let begin = Instant::now();
+    let run = NewRun::new(format!("new-{number}"), "go");
+    let (mut recorder, first) = RunRecorder::open(run, clock, ids);
+    store.open_run(first).await.unwrap();
+    store.append(recorder.observe(&text("a piece"))).await.unwrap();
+    let stop = BackendEvent::TurnEnd {
+        stop_reason: StopReason::EndTurn,
+        message_id: None,
+        model: None,
+    };
+    let mut end = recorder.observe(&stop);
+    end.extend(recorder.complete(holodeck_events::api::ExecutionResult::default()));
+    store.append(end).await.unwrap();
+    begin.elapsed()
+}
+
+/// How long `work` took, and the messages meanwhile.
+async fn writes_during(store: &Arc<dyn EventStore>, work: impl Future<Output = ()>) -> Value {
+    let (stop, mut stopped) = tokio::sync::oneshot::channel();
+    let writer = {
+        let store = Arc::clone(store);
+        tokio::spawn(async move {
+            let mut times = Vec::new();
+            while stopped.try_recv().is_err() {
+                let number = NEXT.fetch_add(1, Ordering::Relaxed);
+                times.push(message(&*store, number).await);
+            }
+            times
+        })
+    };
+    let begin = Instant::now();
+    work.await;
+    let took = begin.elapsed();
+    stop.send(()).unwrap();
+    let times = writer.await.unwrap();
+    let longest = times.iter().max().copied().unwrap_or_default();
+    json!({
+        "ms": took.as_secs_f64() * 1e3,
+        "messages": times.len(),
+        "message": spread(times),
+        "longest_ms": longest.as_secs_f64() * 1e3,
     })
 }
 

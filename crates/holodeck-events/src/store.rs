@@ -12,12 +12,16 @@ use crate::Draft;
 
 mod approvals;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod cleaning;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod columns;
 mod error;
 mod fork;
 mod hub;
 mod interrupted;
 mod memory;
+#[cfg(all(test, feature = "postgres", feature = "sqlite"))]
+mod plans;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -25,6 +29,8 @@ mod request;
 mod session;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod statement;
 
 pub use approvals::{ApprovalAnswer, ApprovalInfo, Resolution, approval_decision};
 pub use error::StoreError;

@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use super::request::Reply;
 use super::{StoreError, StoredEvent, run_of, session_of};
 use crate::{
     Clock, Draft, Ids,
@@ -250,6 +252,22 @@ impl Approval {
         meta.turn = asked.turn;
         let event = draft(meta, EventBody::ApprovalResolved(body));
         Ok(Answered::Now(Box::new(event)))
+    }
+
+    /// Refuses an answer to an approval that was closed with its run in this transaction. The service's own answer may be
+    /// the one that closed it.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(super) fn refuse(&self, answer: &ApprovalAnswer, sources: (&dyn Clock, &dyn Ids), reply: &mut Reply) {
+        let (clock, ids) = sources;
+        match self.resolve(answer, clock, ids) {
+            Ok(Answered::Before(stored)) => reply.events = vec![stored],
+            Ok(Answered::Now(_)) => {
+                reply.refused = Some(StoreError::RunNotOpen {
+                    run_id: self.run_id().to_owned(),
+                });
+            }
+            Err(refused) => reply.refused = Some(refused),
+        }
     }
 
     fn body(&self, answer: &ApprovalAnswer) -> ApprovalResolved {

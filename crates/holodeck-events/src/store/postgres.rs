@@ -23,22 +23,29 @@ use tokio::{
 use super::{
     ApprovalAnswer, ApprovalInfo, EventStore, Retention, RunInfo, SessionCursor, SessionInfo, StoreError,
     StoredEvent, Subscription, Swept, check_cursor,
+    cleaning::Cleaning,
+    columns::number,
     hub::Hub,
-    request::{Copy, Job, Reply, Request},
+    request::{Copy, Job, Reply, Request, Sender},
     session_of,
 };
 use crate::{Clock, Draft, Ids, RandomIds, SystemClock};
 
 mod approvals;
+mod clean;
 mod connection;
+mod keeper;
 mod lease;
 mod rows;
 mod schema;
+pub(in crate::store) mod statements;
 mod tables;
 mod worker;
 
 use connection::{Db, Failure, Target};
+use keeper::{Errand, Keeper};
 use lease::Lease;
+use statements as sql;
 use worker::Worker;
 
 /// Tasks that write, each with a connection. A session always has the same one.
@@ -68,6 +75,7 @@ pub struct PostgresStore {
 /// Background tasks, which end with the last handle.
 struct Tasks {
     workers: Vec<UnboundedSender<Job>>,
+    keeper: UnboundedSender<Errand>,
     /// Ends the lease when it is dropped.
     lease: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
 }
@@ -107,8 +115,11 @@ pub struct PostgresOptions {
     pub clock: Arc<dyn Clock>,
     /// Their ids.
     pub ids: Arc<dyn Ids>,
-    /// How long a process may show no sign of life before others end its runs. One that ended loses them at once.
+    /// How long a process may show no sign of life until others have ended its runs. One that ended loses them at once.
     pub lease: Duration,
+    /// Whether the store looks by itself for runs of other processes that are gone, and ends them. Otherwise only
+    /// [`EventStore::recover`], the next run of the session, an answer or a deletion does.
+    pub watches: bool,
 }
 
 impl Default for PostgresOptions {
@@ -117,6 +128,7 @@ impl Default for PostgresOptions {
             clock: Arc::new(SystemClock::default()),
             ids: Arc::new(RandomIds),
             lease: Duration::from_secs(10),
+            watches: true,
         }
     }
 }
@@ -170,11 +182,9 @@ impl PostgresStore {
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
         let target = Target::new(url)?;
         let opened = async {
-            let db = target.connect().await?;
-            schema::prepare(&db, &target).await?;
-            let schema = "SELECT current_schema()::regnamespace::oid::bigint";
-            let rows = db.query(schema, &[]).await?;
-            let schema: Option<i64> = rows.first().map(|row| row.try_get(0)).transpose()?;
+            let db = schema::prepare(&target).await?;
+            let row = db.query_opt(sql::SCHEMA, &[]).await?;
+            let schema = row.map(|row| number(&row, 0)).transpose()?;
             Ok((db, schema.unwrap_or_default()))
         };
         let (db, schema) = match opened.await {
@@ -197,14 +207,17 @@ impl PostgresStore {
             .map_err(|failure| shared.target.error(failure))?;
         let (stop, stopped) = oneshot::channel();
         let lease = tokio::spawn(lease.keep(Arc::clone(&shared), stopped));
+        let (keeper, errands) = unbounded_channel();
+        tokio::spawn(Keeper::new(Arc::clone(&shared)).run(errands));
         let workers = (0..WORKERS).map(|_| {
             let (jobs, receiver) = unbounded_channel();
-            tokio::spawn(Worker::new(Arc::clone(&shared)).run(receiver));
+            tokio::spawn(Worker::new(Arc::clone(&shared)).run(receiver, keeper.clone()));
             jobs
         });
         let store = Self {
             tasks: Arc::new(Tasks {
                 workers: workers.collect(),
+                keeper,
                 lease: Mutex::new(Some((stop, lease))),
             }),
             shared,
@@ -220,6 +233,10 @@ impl PostgresStore {
     pub async fn close(self) -> Result<(), StoreError> {
         for worker in &self.tasks.workers {
             ask(worker, Request::Close).await?;
+        }
+        let (sender, closed) = oneshot::channel();
+        if self.tasks.keeper.send(Errand::Close(sender)).is_ok() {
+            let _ = closed.await;
         }
         let lease = self
             .tasks
@@ -248,12 +265,14 @@ impl PostgresStore {
         ask(self.worker(request.session_id())?, request).await
     }
 
-    /// A request about all sessions, after everything that was asked before.
-    async fn request_after_all(&self, request: Request) -> Result<Reply, StoreError> {
+    /// A request to the keeper, after everything that was asked before.
+    async fn request_after_all(&self, errand: impl FnOnce(Sender) -> Errand) -> Result<Reply, StoreError> {
         for worker in &self.tasks.workers {
             ask(worker, Request::Wake).await?;
         }
-        self.request(request).await
+        let (reply, result) = oneshot::channel();
+        self.tasks.keeper.send(errand(reply)).map_err(|_| closed())?;
+        result.await.map_err(|_| closed())?
     }
 }
 
@@ -264,7 +283,7 @@ async fn ask(worker: &UnboundedSender<Job>, request: Request) -> Result<Reply, S
         reply: Some(reply),
     };
     worker.send(job).map_err(|_| closed())?;
-    result.await.map_err(|_| closed())?
+    result.await.map_err(|_| closed())??.accepted()
 }
 
 #[async_trait]
@@ -304,7 +323,7 @@ impl EventStore for PostgresStore {
     }
 
     async fn recover(&self) -> Result<Vec<String>, StoreError> {
-        Ok(self.request_after_all(Request::Recover).await?.runs)
+        Ok(self.request_after_all(Errand::Recover).await?.runs)
     }
 
     async fn read_page(
@@ -352,7 +371,6 @@ impl EventStore for PostgresStore {
         after: Option<&SessionCursor>,
         limit: usize,
     ) -> Result<Vec<SessionInfo>, StoreError> {
-        let after = after.map(|after| (after.last_at.as_millisecond(), after.session_id.as_str()));
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.shared
             .read(&|db| Box::pin(async move { rows::sessions(&db, owner, after, limit).await }))
@@ -428,7 +446,9 @@ impl EventStore for PostgresStore {
     }
 
     async fn sweep(&self, retention: Retention) -> Result<Swept, StoreError> {
-        Ok(self.request_after_all(Request::Sweep(retention)).await?.swept)
+        let cleaning = Cleaning::of(retention, self.shared.options.clock.now());
+        let clean = |sender| Errand::Clean(cleaning, Some(sender));
+        Ok(self.request_after_all(clean).await?.swept)
     }
 }
 

@@ -4,7 +4,9 @@
 use holodeck_model::events::EventClass;
 use tokio::sync::oneshot;
 
-use super::{ApprovalAnswer, Retention, SessionInfo, StoreError, StoredEvent, Swept, session_of};
+use super::{
+    ApprovalAnswer, Retention, SessionInfo, StoreError, StoredEvent, Swept, cleaning::Cleaning, session_of,
+};
 use crate::Draft;
 
 /// A request to the writer of a store.
@@ -48,8 +50,11 @@ pub(in crate::store) struct Copy {
 /// A request and where its result goes.
 pub(in crate::store) struct Job {
     pub(in crate::store) request: Request,
-    pub(in crate::store) reply: Option<oneshot::Sender<Result<Reply, StoreError>>>,
+    pub(in crate::store) reply: Option<Sender>,
 }
+
+/// Where a result goes.
+pub(in crate::store) type Sender = oneshot::Sender<Result<Reply, StoreError>>;
 
 #[derive(Debug, Default)]
 pub(in crate::store) struct Reply {
@@ -58,6 +63,18 @@ pub(in crate::store) struct Reply {
     pub(in crate::store) forgot: bool,
     pub(in crate::store) session: Option<Box<SessionInfo>>,
     pub(in crate::store) swept: Swept,
+    /// The request is refused after all, and what the transaction stored stays.
+    pub(in crate::store) refused: Option<StoreError>,
+}
+
+impl Reply {
+    /// The reply, unless the request was refused.
+    pub(in crate::store) fn accepted(self) -> Result<Self, StoreError> {
+        match self.refused {
+            Some(refused) => Err(refused),
+            None => Ok(self),
+        }
+    }
 }
 
 /// The effects of a request that follow its commit.
@@ -71,6 +88,8 @@ pub(in crate::store) struct Done {
     /// Runs that are over.
     pub(in crate::store) closed: Vec<String>,
     pub(in crate::store) deleted: Vec<String>,
+    /// The rows that remain to be deleted in further transactions; the request is done with the last of them.
+    pub(in crate::store) cleaning: Option<Cleaning>,
     /// A ceiling was raised: the commit has to be durable, or numbers above the old one could be given again.
     pub(in crate::store) raised: bool,
 }

@@ -29,7 +29,7 @@ pub struct SessionInfo {
     pub messages: u64,
     /// When its first event was recorded.
     pub created_at: Timestamp,
-    /// When its latest event was recorded.
+    /// When its latest event was recorded, pieces of text excepted.
     pub last_at: Timestamp,
 }
 
@@ -55,7 +55,7 @@ pub struct RunInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the order of the list")]
 pub struct SessionCursor {
-    /// When the latest event of the session was recorded, as precise as a millisecond.
+    /// The session's [`SessionInfo::last_at`], as precise as a millisecond.
     pub last_at: Timestamp,
     /// The session.
     pub session_id: String,

@@ -16,7 +16,9 @@ use tokio::sync::oneshot;
 
 use super::{
     ApprovalAnswer, ApprovalInfo, EventStore, Retention, RunInfo, SessionCursor, SessionInfo, StoreError,
-    StoredEvent, Subscription, Swept, check_cursor, fill_page,
+    StoredEvent, Subscription, Swept, check_cursor,
+    columns::{list_from, read_event, read_session_info},
+    fill_page,
     hub::Hub,
     request::{Copy, Job, Reply, Request},
     session_of,
@@ -24,13 +26,18 @@ use super::{
 use crate::{Clock, Draft, Ids, RandomIds, SystemClock};
 
 mod approvals;
+mod clean;
 mod database;
 mod fork;
 mod lease;
+mod query;
 mod rows;
+pub(in crate::store) mod statements;
 mod tables;
 mod writer;
 
+use query::Tables;
+use statements as sql;
 use writer::Writer;
 
 /// Connections that are kept for the next reader.
@@ -65,8 +72,11 @@ pub struct SqliteOptions {
     pub clock: Arc<dyn Clock>,
     /// Their ids.
     pub ids: Arc<dyn Ids>,
-    /// How long a process may show no sign of life before others end its runs. One that ended loses them at once.
+    /// How long a process may show no sign of life until others have ended its runs. One that ended loses them at once.
     pub lease: Duration,
+    /// Whether the store looks by itself for runs of other processes that are gone, and ends them. Otherwise only
+    /// [`EventStore::recover`], the next run of the session, an answer or a deletion does.
+    pub watches: bool,
     /// Whether messages, calls, results, questions and ends reach the disk before they count as stored. Otherwise they
     /// survive the end of the process, and not that of the machine.
     pub durable_content: bool,
@@ -82,6 +92,7 @@ impl Default for SqliteOptions {
             clock: Arc::new(SystemClock::default()),
             ids: Arc::new(RandomIds),
             lease: Duration::from_secs(10),
+            watches: true,
             durable_content: true,
             durable_chunks: false,
             max_pages: None,
@@ -141,13 +152,13 @@ impl SqliteStore {
             reply: Some(reply),
         };
         self.jobs.send(job).map_err(|_| closed())?;
-        result.await.map_err(|_| closed())?
+        result.await.map_err(|_| closed())??.accepted()
     }
 
     /// Reads on a thread for blocking work.
     async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(Tables<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let shared = Arc::clone(&self.shared);
         let work = move || {
@@ -157,7 +168,7 @@ impl SqliteStore {
                 Some(connection) => connection,
                 None => database::connect_reader(&shared.path)?,
             };
-            let result = read(&connection);
+            let result = read(Tables::of(&connection));
             let mut idle = readers();
             if idle.len() < IDLE_READERS {
                 idle.push(connection);
@@ -215,17 +226,17 @@ impl EventStore for SqliteStore {
         limit: usize,
     ) -> Result<Vec<StoredEvent>, StoreError> {
         let session_id = session_id.to_owned();
-        self.read(move |connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT payload, event_index, class FROM events
-                 WHERE session = (SELECT number FROM sessions WHERE session_id = ?1) AND event_index >= ?2
-                 ORDER BY event_index LIMIT ?3",
-            )?;
-            let from = after
-                .map_or(0, |after| after.saturating_add(1))
-                .min(i64::MAX as u64);
-            let rows = statement.query_map(params![session_id, from, limit.max(1)], rows::read_event)?;
-            fill_page(rows.map(|row| row?), limit)
+        let from = after
+            .map_or(0, |after| after.saturating_add(1))
+            .min(i64::MAX as u64);
+        self.read(move |tables| {
+            let values = params![session_id, from, limit.max(1)];
+            tables.read(
+                sql::PAGE,
+                values,
+                |row| read_event(row),
+                |events| fill_page(events, limit),
+            )
         })
         .await
     }
@@ -253,14 +264,13 @@ impl EventStore for SqliteStore {
 
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError> {
         let session_id = session_id.to_owned();
-        self.read(move |connection| rows::session_info(connection, &session_id))
+        self.read(move |tables| rows::session_info(tables, &session_id))
             .await
     }
 
     async fn run(&self, run_id: &str) -> Result<Option<RunInfo>, StoreError> {
         let run_id = run_id.to_owned();
-        self.read(move |connection| rows::run_info(connection, &run_id))
-            .await
+        self.read(move |tables| rows::run_info(tables, &run_id)).await
     }
 
     async fn sessions_page(
@@ -270,20 +280,16 @@ impl EventStore for SqliteStore {
         limit: usize,
     ) -> Result<Vec<SessionInfo>, StoreError> {
         let owner = owner.map(ToOwned::to_owned);
-        let after = after.map(|after| (after.last_at.as_millisecond(), after.session_id.clone()));
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.read(move |connection| {
-            let sql = format!(
-                "{} AND (?1 IS NULL OR owner = ?1)
-                 AND (?2 IS NULL OR last_at < ?2 OR (last_at = ?2 AND session_id > ?3))
-                 ORDER BY last_at DESC, session_id LIMIT ?4",
-                rows::SESSION
-            );
-            let mut statement = connection.prepare_cached(&sql)?;
-            let (last_at, session_id) = after.unzip();
-            let sessions =
-                statement.query_map(params![owner, last_at, session_id, limit], rows::read_session)?;
-            Ok(sessions.collect::<Result<_, _>>()?)
+        let (last_at, session_id) = list_from(after);
+        self.read(move |tables| match owner {
+            Some(owner) => {
+                let values = params![last_at, session_id, limit, owner];
+                tables.all(sql::SESSIONS_OF, values, |row| read_session_info(row))
+            }
+            None => tables.all(sql::SESSIONS, params![last_at, session_id, limit], |row| {
+                read_session_info(row)
+            }),
         })
         .await
     }
@@ -299,8 +305,8 @@ impl EventStore for SqliteStore {
 
     async fn approval(&self, approval_id: &str) -> Result<Option<ApprovalInfo>, StoreError> {
         let approval_id = approval_id.to_owned();
-        self.read(move |connection| {
-            let approval = approvals::find(connection, &approval_id)?;
+        self.read(move |tables| {
+            let approval = approvals::find(tables, &approval_id)?;
             Ok(approval.and_then(|approval| approval.info()))
         })
         .await
@@ -312,13 +318,13 @@ impl EventStore for SqliteStore {
         owner: Option<&str>,
     ) -> Result<Vec<ApprovalInfo>, StoreError> {
         let (session_id, owner) = (session_id.map(str::to_owned), owner.map(str::to_owned));
-        self.read(move |connection| approvals::pending(connection, session_id.as_deref(), owner.as_deref()))
+        self.read(move |tables| approvals::pending(tables, session_id.as_deref(), owner.as_deref()))
             .await
     }
 
     async fn remembered_approvals(&self, session_id: &str) -> Result<Vec<String>, StoreError> {
         let session_id = session_id.to_owned();
-        self.read(move |connection| approvals::remembered_tools(connection, &session_id))
+        self.read(move |tables| approvals::remembered_tools(tables, &session_id))
             .await
     }
 

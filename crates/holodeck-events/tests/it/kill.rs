@@ -305,6 +305,7 @@ async fn a_process_that_was_stopped_over_its_lease_cannot_write() {
     let clock = ManualClock::new();
     let mut options = SqliteOptions::default();
     options.clock = clock.clone();
+    options.watches = false;
     let lease = options.lease;
     let store = SqliteStore::open(log.path(), options).await.unwrap();
     // It holds its lock: only a lease that was watched completely counts.

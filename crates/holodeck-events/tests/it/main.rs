@@ -20,6 +20,7 @@ mod grammar;
 mod history;
 mod json;
 mod kill;
+mod leftovers;
 mod odd;
 mod order;
 #[cfg(feature = "postgres")]

@@ -112,7 +112,9 @@ impl Session {
     fn observe(&mut self, stored: &StoredEvent) {
         let event = stored.event();
         self.created_at.get_or_insert(event.meta.timestamp);
-        self.last_at = self.last_at.max(event.meta.timestamp);
+        if stored.class() != EventClass::Journaled {
+            self.last_at = self.last_at.max(event.meta.timestamp);
+        }
         self.counts.observe(event);
         if let Some(agent) = agent_of(event) {
             self.agent = Some(agent.to_owned());

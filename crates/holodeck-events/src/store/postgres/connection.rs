@@ -8,9 +8,10 @@ use std::{
 
 use futures::{StreamExt as _, channel::mpsc as channel};
 use holodeck_postgres::{ConnectionString, describe_error, is_io_error};
-use tokio_postgres::{AsyncMessage, Client, Row, Statement, error::SqlState, types::ToSql};
+use tokio_postgres::{AsyncMessage, Client, Row, Statement as Prepared, error::SqlState, types::ToSql};
 
-use super::StoreError;
+use super::{StoreError, statements::Statement};
+use crate::store::columns::Columns;
 
 /// The settings of a connection, whatever the server's administrator chose: a process that is stopped inside a
 /// transaction must not stop others, and what is delivered must be on the disk first.
@@ -98,7 +99,7 @@ impl Target {
 /// A connection with its prepared statements.
 pub(super) struct Db {
     client: Client,
-    statements: Mutex<HashMap<&'static str, Statement>>,
+    statements: Mutex<HashMap<&'static str, Prepared>>,
 }
 
 /// The values of a statement.
@@ -109,32 +110,33 @@ impl Db {
         self.client.is_closed()
     }
 
-    /// Executes statements without values.
+    /// Executes what is no statement of the list: the tables, the settings, and the limits of a transaction.
     pub(super) async fn run(&self, sql: &str) -> Result<(), Failure> {
         Ok(self.client.batch_execute(sql).await?)
     }
 
-    pub(super) async fn query(&self, sql: &'static str, values: Values<'_>) -> Result<Vec<Row>, Failure> {
-        let statement = self.prepare(sql).await?;
+    pub(super) async fn query(&self, statement: Statement, values: Values<'_>) -> Result<Vec<Row>, Failure> {
+        let statement = self.prepare(statement).await?;
         Ok(self.client.query(&statement, values).await?)
     }
 
     pub(super) async fn query_opt(
         &self,
-        sql: &'static str,
+        statement: Statement,
         values: Values<'_>,
     ) -> Result<Option<Row>, Failure> {
-        let statement = self.prepare(sql).await?;
+        let statement = self.prepare(statement).await?;
         Ok(self.client.query_opt(&statement, values).await?)
     }
 
     /// Returns the number of rows that it wrote.
-    pub(super) async fn execute(&self, sql: &'static str, values: Values<'_>) -> Result<u64, Failure> {
-        let statement = self.prepare(sql).await?;
+    pub(super) async fn execute(&self, statement: Statement, values: Values<'_>) -> Result<u64, Failure> {
+        let statement = self.prepare(statement).await?;
         Ok(self.client.execute(&statement, values).await?)
     }
 
-    async fn prepare(&self, sql: &'static str) -> Result<Statement, Failure> {
+    async fn prepare(&self, statement: Statement) -> Result<Prepared, Failure> {
+        let sql = statement.sql();
         let statements = || self.statements.lock().unwrap_or_else(PoisonError::into_inner);
         let known = statements().get(sql).cloned();
         if let Some(statement) = known {
@@ -147,7 +149,7 @@ impl Db {
 }
 
 /// Why work on a connection failed.
-pub(super) enum Failure {
+pub(in crate::store) enum Failure {
     /// The store refuses it.
     Refused(StoreError),
     /// Nothing of it is stored.
@@ -161,9 +163,20 @@ pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-pub(super) fn unsigned(row: &Row, column: usize) -> Result<u64, Failure> {
-    let number: i64 = row.try_get(column)?;
-    Ok(u64::try_from(number).map_err(StoreError::failed)?)
+impl Columns for Row {
+    type Error = Failure;
+
+    fn text(&self, column: usize) -> Result<Option<String>, Failure> {
+        Ok(self.try_get(column)?)
+    }
+
+    fn number(&self, column: usize) -> Result<Option<i64>, Failure> {
+        Ok(self.try_get(column)?)
+    }
+
+    fn flag(&self, column: usize) -> Result<bool, Failure> {
+        Ok(self.try_get(column)?)
+    }
 }
 
 impl From<StoreError> for Failure {

@@ -12,8 +12,9 @@ use tokio::sync::oneshot;
 use super::{
     Shared,
     connection::{Db, Failure},
-    rows::Run,
+    statements as sql,
 };
+use crate::store::columns::RunRow;
 
 /// How long to wait before another try to connect.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -32,20 +33,16 @@ impl Lease {
         // A new lock each time: the server may still keep the one of a connection that is lost.
         let (key, _) = uuid::Uuid::new_v4().as_u64_pair();
         let key = key.cast_signed();
-        db.execute("SELECT pg_advisory_lock($1)", &[&key]).await?;
+        db.execute(sql::TAKE_LOCK, &[&key]).await?;
         db.run(&format!("LISTEN {}", shared.channel)).await?;
         shared.lock_key.store(key, Ordering::SeqCst);
         db.execute(
-            "INSERT INTO holodeck_writers (writer, process, lock_key, server, expires_at)
-             VALUES ($1, $2, $3, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
-                 clock_timestamp() + make_interval(secs => $4))
-             ON CONFLICT (writer) DO UPDATE SET lock_key = excluded.lock_key, server = excluded.server,
-                 expires_at = excluded.expires_at",
+            sql::BEGIN_LEASE,
             &[
                 &shared.name,
                 &i64::from(std::process::id()),
                 &key,
-                &shared.options.lease.as_secs_f64(),
+                &shared.validity().as_secs_f64(),
             ],
         )
         .await?;
@@ -96,11 +93,8 @@ impl Lease {
     async fn leave(self, shared: &Shared) {
         shared.hub.close_all();
         let leave = async {
-            let sql = "DELETE FROM holodeck_writers WHERE writer = $1 AND NOT EXISTS (
-                SELECT 1 FROM holodeck_runs AS runs WHERE runs.writer = $1 AND last_index IS NULL)";
-            self.db.execute(sql, &[&shared.name]).await?;
-            let sql = "UPDATE holodeck_writers SET expires_at = '-infinity' WHERE writer = $1";
-            self.db.execute(sql, &[&shared.name]).await
+            self.db.execute(sql::LEAVE, &[&shared.name]).await?;
+            self.db.execute(sql::END_LEASE, &[&shared.name]).await
         };
         // Without it the lock ends with the connection, which is as good.
         let _ = leave.await;
@@ -108,6 +102,16 @@ impl Lease {
 }
 
 impl Shared {
+    /// How long a beat counts: a look of another process later the lease is over.
+    fn validity(&self) -> Duration {
+        self.options.lease.saturating_sub(self.watch_interval())
+    }
+
+    /// How often to look for runs that no process continues.
+    pub(super) fn watch_interval(&self) -> Duration {
+        self.options.lease / 10
+    }
+
     /// Handles a notification of another process: `writer session`, or `writer` for any.
     fn heed(&self, note: &str) {
         let (writer, session_id) = note.split_once(' ').unwrap_or((note, ""));
@@ -125,15 +129,12 @@ impl Shared {
 /// Shows other processes that this one lives. A run begins with a beat.
 pub(super) async fn beat(shared: &Shared, db: &Db) -> Result<(), Failure> {
     db.execute(
-        "INSERT INTO holodeck_writers (writer, process, lock_key, server, expires_at)
-         VALUES ($1, $2, $3, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
-             clock_timestamp() + make_interval(secs => $4))
-         ON CONFLICT (writer) DO UPDATE SET expires_at = excluded.expires_at",
+        sql::BEAT,
         &[
             &shared.name,
             &i64::from(std::process::id()),
             &shared.lock_key.load(Ordering::SeqCst),
-            &shared.options.lease.as_secs_f64(),
+            &shared.validity().as_secs_f64(),
         ],
     )
     .await?;
@@ -141,18 +142,11 @@ pub(super) async fn beat(shared: &Shared, db: &Db) -> Result<(), Failure> {
 }
 
 /// Whether nothing will continue an open run.
-pub(super) async fn is_over(shared: &Shared, db: &Db, run: &Run) -> Result<bool, Failure> {
+pub(super) async fn is_over(shared: &Shared, db: &Db, run: &RunRow) -> Result<bool, Failure> {
     if run.writer == shared.name {
         return Ok(shared.abandoned().contains(&run.id));
     }
-    let row = db
-        .query_opt(
-            "SELECT lock_key, expires_at < clock_timestamp(),
-                 server = (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-             FROM holodeck_writers WHERE writer = $1",
-            &[&run.writer],
-        )
-        .await?;
+    let row = db.query_opt(sql::LEASE, &[&run.writer]).await?;
     let Some(row) = row else {
         return Ok(true);
     };
@@ -164,9 +158,7 @@ pub(super) async fn is_over(shared: &Shared, db: &Db, run: &Run) -> Result<bool,
         return Ok(false);
     }
     let key: i64 = row.try_get(0)?;
-    let row = db
-        .query_opt("SELECT pg_try_advisory_xact_lock($1)", &[&key])
-        .await?;
+    let row = db.query_opt(sql::TRY_LOCK, &[&key]).await?;
     match row {
         Some(row) => Ok(row.try_get(0)?),
         None => Ok(false),
@@ -175,12 +167,6 @@ pub(super) async fn is_over(shared: &Shared, db: &Db, run: &Run) -> Result<bool,
 
 /// Removes the rows of writers that are gone and have no open run.
 pub(super) async fn forget_gone(shared: &Shared, db: &Db) -> Result<(), Failure> {
-    db.execute(
-        "DELETE FROM holodeck_writers AS writers WHERE writer <> $1 AND expires_at < clock_timestamp()
-         AND NOT EXISTS (
-             SELECT 1 FROM holodeck_runs AS runs WHERE runs.writer = writers.writer AND last_index IS NULL)",
-        &[&shared.name],
-    )
-    .await?;
+    db.execute(sql::FORGET_WRITERS, &[&shared.name]).await?;
     Ok(())
 }

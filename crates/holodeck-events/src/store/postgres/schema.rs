@@ -3,13 +3,15 @@
 use super::{
     StoreError,
     connection::{Db, Failure, Target},
+    statements as sql,
 };
 
 /// Guards the creation of the tables: two processes may open the store at once.
 const LOCK: i64 = 0x4844_6576;
 
 /// Migrations from each version of the tables to the next. Only ever append.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     -- A deleted session keeps its row without its owner, so that its id and numbers are never used again.
     CREATE TABLE holodeck_sessions (
         number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -89,19 +91,44 @@ const MIGRATIONS: &[&str] = &["
         server BIGINT NOT NULL,
         expires_at TIMESTAMPTZ NOT NULL
     );
-"];
+",
+    "
+    -- No query reads a whole table, however much was ever stored; the references between tables do not, either. Others
+    -- can read meanwhile, but not write.
+    LOCK TABLE holodeck_sessions, holodeck_runs, holodeck_events, holodeck_approvals IN SHARE MODE;
+    CREATE INDEX holodeck_latest_of ON holodeck_sessions (owner, last_at DESC, session_id) WHERE NOT deleted;
+    CREATE INDEX holodeck_runs_of ON holodeck_runs (session);
+    CREATE INDEX holodeck_running ON holodeck_runs (writer) WHERE last_index IS NULL;
+    CREATE INDEX holodeck_events_of ON holodeck_events (run);
+    CREATE INDEX holodeck_approved ON holodeck_approvals (session) WHERE approved_tool IS NOT NULL;
+    DROP INDEX holodeck_always;
+    CREATE INDEX holodeck_always ON holodeck_always_approved (agent, (coalesce(owner, '')), tool);
+    -- The session is deleted, and rows of it remain.
+    ALTER TABLE holodeck_sessions ADD COLUMN leftovers BOOLEAN NOT NULL DEFAULT false;
+    CREATE INDEX holodeck_leftovers ON holodeck_sessions (number) WHERE leftovers;
+",
+];
 
-/// Creates the tables of this version, or checks that they are.
-pub(super) async fn prepare(db: &Db, target: &Target) -> Result<(), Failure> {
+/// How often the tables are tried to be created: who writes meanwhile may be in the way.
+const TRIES: usize = 5;
+
+/// Creates the tables of this version, or checks that they are. Returns a connection.
+pub(super) async fn prepare(target: &Target) -> Result<Db, Failure> {
+    let mut tries = 1;
+    loop {
+        let db = target.connect().await?;
+        match prepare_once(&db, target).await {
+            Err(failure) if failure.is_passing() && tries < TRIES => tries += 1,
+            Err(failure) => return Err(failure),
+            Ok(()) => return Ok(db),
+        }
+    }
+}
+
+async fn prepare_once(db: &Db, target: &Target) -> Result<(), Failure> {
     db.run("BEGIN").await?;
-    db.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
-    let row = db
-        .query_opt(
-            "SELECT to_regclass(quote_ident(current_schema()) || '.holodeck_version') IS NOT NULL
-             WHERE current_schema() IS NOT NULL",
-            &[],
-        )
-        .await?;
+    db.execute(sql::LOCK_TABLES, &[&LOCK]).await?;
+    let row = db.query_opt(sql::HAS_VERSION, &[]).await?;
     let Some(row) = row else {
         return Err(StoreError::failed(format_args!(
             "PostgreSQL {}: the search_path names no schema that exists",
@@ -111,9 +138,7 @@ pub(super) async fn prepare(db: &Db, target: &Target) -> Result<(), Failure> {
     };
     let mut version = 0;
     if row.try_get(0)? {
-        let row = db
-            .query_opt("SELECT max(version) FROM holodeck_version", &[])
-            .await?;
+        let row = db.query_opt(sql::VERSION, &[]).await?;
         version = match row {
             Some(row) => row.try_get::<_, Option<i64>>(0)?.unwrap_or(0),
             None => 0,
@@ -134,8 +159,7 @@ pub(super) async fn prepare(db: &Db, target: &Target) -> Result<(), Failure> {
     for (migration, next) in MIGRATIONS.iter().zip(1_i64..).skip(known) {
         db.run(migration).await?;
         db.run("DELETE FROM holodeck_version").await?;
-        db.execute("INSERT INTO holodeck_version VALUES ($1)", &[&next])
-            .await?;
+        db.execute(sql::SET_VERSION, &[&next]).await?;
     }
     db.run("COMMIT").await
 }

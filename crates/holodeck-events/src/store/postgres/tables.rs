@@ -1,23 +1,25 @@
 //! Applies requests to the tables, inside a transaction. The row of the session is locked first, and is the only one of
 //! its kind that the transaction locks.
 
-use holodeck_model::events::{EventBody, EventClass};
+use holodeck_model::events::EventBody;
 
 use super::{
-    Shared, StoreError, approvals,
+    Shared, StoreError, approvals, clean,
     connection::{Db, Failure},
     lease,
     rows::{
-        Run, Session, add, create_session, delete_session, end_run, find_run, insert_run, lock_session,
-        open_run, read_event, refuse_repeated, session_info,
+        add, create_session, end_run, find_run, insert_run, lock_existing, lock_session, open_run,
+        refuse_repeated, session_info,
     },
+    statements as sql,
 };
 use crate::{
     Draft,
     store::{
         ApprovalAnswer, StoredEvent,
         approvals::{Answered, remembered},
-        columns::class_code,
+        cleaning::Cleaning,
+        columns::{RunRow, SessionRow, number, read_event},
         fork::{check_owner, fork},
         interrupted::end_interrupted,
         owner_of,
@@ -32,14 +34,10 @@ pub(super) enum Work<'a> {
     Request(&'a Request),
     /// Ends the open run of a session if nothing continues it.
     EndOrphan(&'a str),
-    /// Deletes a session whose last event is older.
-    DeleteOld {
-        session_id: &'a str,
-        limit: i64,
-    },
-    /// Deletes the pieces of text of runs that ended before.
-    Prune {
-        limit: i64,
+    /// Deletes up to so many rows.
+    Clean {
+        cleaning: Cleaning,
+        rows: i64,
     },
 }
 
@@ -48,8 +46,7 @@ impl Shared {
     pub(super) async fn execute(&self, db: &Db, work: Work<'_>) -> Result<Done, Failure> {
         match work {
             Work::EndOrphan(session_id) => self.end_orphan(db, session_id).await,
-            Work::DeleteOld { session_id, limit } => delete_old(db, session_id, limit).await,
-            Work::Prune { limit } => prune(db, limit).await,
+            Work::Clean { cleaning, rows } => clean::step(db, cleaning, rows).await,
             Work::Request(request) => match request {
                 Request::OpenSession { first, owner } => open_session(db, first, owner.as_deref()).await,
                 Request::OpenRun(first) => self.open_run(db, first).await,
@@ -59,6 +56,7 @@ impl Shared {
                 Request::Fork(copy) => self.fork(db, copy).await,
                 Request::Resolve(answer) => self.resolve(db, answer).await,
                 Request::Delete { session_id, force } => self.delete(db, session_id, *force).await,
+                // The keeper does the first two.
                 Request::Recover | Request::Sweep(_) | Request::Wake | Request::Close => Ok(Done::default()),
             },
         }
@@ -86,18 +84,13 @@ impl Shared {
         {
             return Err(self.in_progress(db, session_id, run).await?.into());
         }
-        let exists = "SELECT 1 FROM holodeck_runs WHERE run_id = $1";
-        if db.query_opt(exists, &[&run_id]).await?.is_some() {
+        if db.query_opt(sql::RUN_EXISTS, &[&run_id]).await?.is_some() {
             return Err(StoreError::RunExists { run_id }.into());
         }
         if let Some(run) = &open {
             self.take_over(db, &mut session, run, &mut done).await?;
         }
-        db.execute(
-            "UPDATE holodeck_sessions SET owner = $1 WHERE number = $2",
-            &[&owner, &session.number],
-        )
-        .await?;
+        db.execute(sql::SET_OWNER, &[&owner, &session.number]).await?;
         lease::beat(self, db).await?;
         let client_id = message.client_message_id.as_deref();
         let run = insert_run(db, &session, &run_id, &self.name, client_id, false).await?;
@@ -107,7 +100,12 @@ impl Shared {
         Ok(done)
     }
 
-    async fn lock_or_create(&self, db: &Db, first: &Draft, user: Option<&str>) -> Result<Session, Failure> {
+    async fn lock_or_create(
+        &self,
+        db: &Db,
+        first: &Draft,
+        user: Option<&str>,
+    ) -> Result<SessionRow, Failure> {
         let session_id = session_of(&first.event.meta);
         if let Some(session) = lock_session(db, session_id).await? {
             return Ok(session);
@@ -189,19 +187,15 @@ impl Shared {
     async fn take_over(
         &self,
         db: &Db,
-        session: &mut Session,
-        run: &Run,
+        session: &mut SessionRow,
+        run: &RunRow,
         done: &mut Done,
     ) -> Result<(), Failure> {
-        db.execute(
-            "UPDATE holodeck_runs SET writer = $1, epoch = $2 WHERE number = $3",
-            &[&self.name, &(run.epoch + 1), &run.number],
-        )
-        .await?;
+        db.execute(sql::TAKE_OVER, &[&self.name, &(run.epoch + 1), &run.number])
+            .await?;
         let events = db
             .query(
-                "SELECT payload, event_index, class FROM holodeck_events
-                 WHERE session = $1 AND event_index >= $2 AND run = $3 ORDER BY event_index",
+                sql::EVENTS_OF_RUN,
                 &[&session.number, &run.first_index, &run.number],
             )
             .await?;
@@ -219,6 +213,8 @@ impl Shared {
         Ok(())
     }
 
+    /// Stores the answer to an approval, also of a run that another process owns. If that process is gone, its run is
+    /// ended first: nobody would act on the answer.
     async fn resolve(&self, db: &Db, answer: &ApprovalAnswer) -> Result<Done, Failure> {
         let not_found = || StoreError::ApprovalNotFound {
             approval_id: answer.approval_id.clone(),
@@ -247,6 +243,18 @@ impl Shared {
             .ok_or_else(|| StoreError::RunNotOpen {
                 run_id: approval.run_id().to_owned(),
             })?;
+        if lease::is_over(self, db, &run).await? {
+            self.take_over(db, &mut session, &run, &mut done).await?;
+            let closed = approvals::find(db, &answer.approval_id)
+                .await?
+                .ok_or_else(not_found)?;
+            closed.refuse(
+                answer,
+                (&*self.options.clock, &*self.options.ids),
+                &mut done.reply,
+            );
+            return Ok(done);
+        }
         let own = self.own().get(&run.id).copied();
         skip_lost(&mut session, own.map_or(0, |own| own.next_index));
         done.reply.events = add(db, &mut session, Some(run.number), &[*draft], &mut done).await?;
@@ -270,10 +278,11 @@ impl Shared {
         {
             return Err(self.in_progress(db, session_id, run).await?.into());
         }
-        delete_session(db, session.number).await?;
+        clean::delete_session(db, session.number).await?;
         Ok(Done {
             closed: open.into_iter().map(|run| run.id).collect(),
             deleted: vec![session_id.to_owned()],
+            cleaning: Some(Cleaning::Session(session.number)),
             ..Done::default()
         })
     }
@@ -291,12 +300,7 @@ impl Shared {
         }
         let origin = lock_existing(db, &copy.from).await?.ok_or_else(not_found)?;
         check_owner(&copy.from, origin.owner.as_deref(), copy.owner.as_deref())?;
-        let events = db
-            .query(
-                "SELECT payload, event_index, class FROM holodeck_events WHERE session = $1 ORDER BY event_index",
-                &[&origin.number],
-            )
-            .await?;
+        let events = db.query(sql::EVENTS, &[&origin.number]).await?;
         let events: Vec<StoredEvent> = events.iter().map(read_event).collect::<Result<_, _>>()?;
         let sources = (&*self.options.clock, &*self.options.ids);
         let fork = fork(&events, &copy.from, copy.after_index, &copy.session_id, sources)?;
@@ -315,12 +319,11 @@ impl Shared {
         Ok(done)
     }
 
-    async fn in_progress(&self, db: &Db, session_id: &str, run: &Run) -> Result<StoreError, Failure> {
+    async fn in_progress(&self, db: &Db, session_id: &str, run: &RunRow) -> Result<StoreError, Failure> {
         let mut process = None;
         if run.writer != self.name {
-            let sql = "SELECT process FROM holodeck_writers WHERE writer = $1";
-            if let Some(row) = db.query_opt(sql, &[&run.writer]).await? {
-                process = u32::try_from(row.try_get::<_, i64>(0)?).ok();
+            if let Some(row) = db.query_opt(sql::PROCESS, &[&run.writer]).await? {
+                process = u32::try_from(number(&row, 0)?).ok();
             }
         }
         Ok(StoreError::RunInProgress {
@@ -331,24 +334,15 @@ impl Shared {
 }
 
 /// Continues above every number that was delivered, also where a standby that took over lost the last commits.
-fn skip_lost(session: &mut Session, delivered: u64) {
+fn skip_lost(session: &mut SessionRow, delivered: u64) {
     if session.is_restarted || session.next_index < delivered {
         session.next_index = session.next_index.max(session.ceiling).max(delivered);
     }
 }
 
-/// Locks a session, unless it does not exist or was deleted.
-async fn lock_existing(db: &Db, session_id: &str) -> Result<Option<Session>, Failure> {
-    match lock_session(db, session_id).await {
-        Err(Failure::Refused(StoreError::SessionDeleted { .. })) => Ok(None),
-        locked => locked,
-    }
-}
-
 /// Whether a session exists. An error if it was deleted.
 async fn session_exists(db: &Db, session_id: &str) -> Result<bool, Failure> {
-    let sql = "SELECT deleted FROM holodeck_sessions WHERE session_id = $1";
-    match db.query_opt(sql, &[&session_id]).await? {
+    match db.query_opt(sql::SESSION_EXISTS, &[&session_id]).await? {
         Some(row) if row.try_get(0)? => Err(StoreError::SessionDeleted {
             session_id: session_id.to_owned(),
         }
@@ -368,41 +362,5 @@ async fn open_session(db: &Db, first: &Draft, owner: Option<&str>) -> Result<Don
     let mut done = Done::default();
     let drafts = std::slice::from_ref(first);
     done.reply.events = add(db, &mut session, None, drafts, &mut done).await?;
-    Ok(done)
-}
-
-async fn delete_old(db: &Db, session_id: &str, limit: i64) -> Result<Done, Failure> {
-    let mut done = Done::default();
-    if let Some(session) = lock_existing(db, session_id).await?
-        && session.last_at < limit
-        && open_run(db, session.number).await?.is_none()
-    {
-        delete_session(db, session.number).await?;
-        done.deleted.push(session_id.to_owned());
-    }
-    Ok(done)
-}
-
-async fn prune(db: &Db, limit: i64) -> Result<Done, Failure> {
-    let rows = db
-        .query(
-            "WITH ended AS (
-                 UPDATE holodeck_runs SET pruned = true
-                 WHERE NOT pruned AND last_index IS NOT NULL AND ended_at < $1
-                 RETURNING session, first_index, last_index),
-             gone AS (
-                 DELETE FROM holodeck_events AS events USING ended
-                 WHERE events.session = ended.session AND class = $2
-                     AND event_index BETWEEN ended.first_index AND ended.last_index
-                 RETURNING 1)
-             SELECT count(*) FROM gone",
-            &[&limit, &class_code(EventClass::Journaled)],
-        )
-        .await?;
-    let mut done = Done::default();
-    for row in &rows {
-        let pieces: i64 = row.try_get(0)?;
-        done.reply.swept.pieces = usize::try_from(pieces).unwrap_or(usize::MAX);
-    }
     Ok(done)
 }

@@ -3,18 +3,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::mpsc::UnboundedReceiver, time::Instant};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender},
+    time::Instant,
+};
 
 use super::{
     Own, PATIENCE, Shared, StoreError,
     connection::{Db, Failure},
-    lease,
+    keeper::Errand,
+    statements as sql,
     tables::Work,
 };
-use crate::store::{
-    Retention, before,
-    request::{Done, Job, Reply, Request},
-};
+use crate::store::request::{Done, Job, Reply, Request};
 
 /// How long to wait before another try.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -33,7 +34,7 @@ impl Worker {
     }
 
     /// Works until the store is closed or its last handle is gone.
-    pub(super) async fn run(mut self, mut jobs: UnboundedReceiver<Job>) {
+    pub(super) async fn run(mut self, mut jobs: UnboundedReceiver<Job>, keeper: UnboundedSender<Errand>) {
         while let Some(Job { request, reply }) = jobs.recv().await {
             if matches!(request, Request::Close) {
                 // The senders of later jobs are dropped, which reports that the store is closed.
@@ -43,24 +44,33 @@ impl Worker {
                 }
                 return;
             }
-            let (result, opened) = self.process(&request).await;
-            let sent = reply.map(|reply| reply.send(result));
+            let result = self.process(&request).await;
+            if let Ok(Done {
+                cleaning: Some(cleaning),
+                ..
+            }) = result
+            {
+                // The keeper answers; if it is gone, the sender is dropped, which reports that the store is closed.
+                let _ = keeper.send(Errand::Clean(cleaning, reply));
+                continue;
+            }
+            let opened = result.as_ref().ok().and_then(|done| done.opened.clone());
+            let sent = reply.map(|reply| reply.send(result.map(|done| done.reply)));
             // The caller was cancelled: it does not know of its run.
-            if let (Some(run_id), Some(Err(_))) = (opened, sent) {
+            if let (Some((run_id, _)), Some(Err(_))) = (opened, sent) {
                 let session_id = request.session_id().to_owned();
                 let _ = self.process(&Request::Abandon { session_id, run_id }).await;
             }
         }
     }
 
-    /// Executes a request; also returns the run that it opened.
-    async fn process(&mut self, request: &Request) -> (Result<Reply, StoreError>, Option<String>) {
-        let result = match request {
-            Request::Recover => self.recover().await,
-            Request::Sweep(retention) => self.sweep(*retention).await,
-            Request::Wake | Request::Close => Ok(Done::default()),
-            request => self.transact(Work::Request(request)).await,
-        };
+    /// The connection of the latest transaction.
+    pub(super) fn connection(&self) -> Option<&Db> {
+        self.db.as_ref()
+    }
+
+    async fn process(&mut self, request: &Request) -> Result<Done, StoreError> {
+        let result = self.transact(Work::Request(request)).await;
         match (request, &result) {
             (Request::Abandon { run_id, .. }, Err(_)) => {
                 self.shared.abandoned().insert(run_id.clone());
@@ -77,70 +87,12 @@ impl Worker {
             }
             _ => {}
         }
-        match result {
-            Ok(done) => {
-                let opened = done.opened.map(|(run_id, _)| run_id);
-                (Ok(done.reply), opened)
-            }
-            Err(error) => (Err(error), None),
-        }
-    }
-
-    /// Ends each open run that no process continues, each in a transaction of its own.
-    async fn recover(&mut self) -> Result<Done, StoreError> {
-        let open = "SELECT session_id FROM holodeck_runs AS runs
-            JOIN holodeck_sessions AS sessions ON sessions.number = runs.session
-            WHERE last_index IS NULL ORDER BY runs.number";
-        let mut all = Done::default();
-        for session_id in self.names(open, None).await? {
-            let mut done = self.transact(Work::EndOrphan(&session_id)).await?;
-            all.reply.runs.append(&mut done.reply.runs);
-        }
-        if let Some(db) = &self.db {
-            // Only tidiness.
-            let _ = lease::forget_gone(&self.shared, db).await;
-        }
-        Ok(all)
-    }
-
-    async fn sweep(&mut self, retention: Retention) -> Result<Done, StoreError> {
-        let now = self.shared.options.clock.now();
-        let mut all = Done::default();
-        if let Some(age) = retention.sessions {
-            let limit = before(now, age).as_millisecond();
-            let old = "SELECT session_id FROM holodeck_sessions AS sessions
-                WHERE NOT deleted AND last_at < $1 AND NOT EXISTS (
-                    SELECT 1 FROM holodeck_runs WHERE session = sessions.number AND last_index IS NULL)";
-            for session_id in self.names(old, Some(limit)).await? {
-                let session_id = session_id.as_str();
-                let done = self.transact(Work::DeleteOld { session_id, limit }).await?;
-                all.reply.swept.sessions += done.deleted.len();
-            }
-        }
-        let limit = before(now, retention.resume_window).as_millisecond();
-        let done = self.transact(Work::Prune { limit }).await?;
-        all.reply.swept.pieces = done.reply.swept.pieces;
-        Ok(all)
-    }
-
-    /// The first column of all rows.
-    async fn names(&self, sql: &'static str, value: Option<i64>) -> Result<Vec<String>, StoreError> {
-        self.shared
-            .read(&|db| {
-                Box::pin(async move {
-                    let rows = match &value {
-                        Some(value) => db.query(sql, &[value]).await?,
-                        None => db.query(sql, &[]).await?,
-                    };
-                    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
-                })
-            })
-            .await
+        result
     }
 
     /// Does work in one transaction, and delivers its events. What was certainly not stored is tried again for a while
     /// if the connection was lost.
-    async fn transact(&mut self, work: Work<'_>) -> Result<Done, StoreError> {
+    pub(super) async fn transact(&mut self, work: Work<'_>) -> Result<Done, StoreError> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.try_transact(work).await {
@@ -165,6 +117,9 @@ impl Worker {
     /// The connection is kept only if its transaction ended well: dropping one ends it on the server, with whatever an
     /// error left open.
     async fn try_transact(&mut self, work: Work<'_>) -> Result<Done, Failure> {
+        if let Work::Request(Request::Wake | Request::Close) = work {
+            return Ok(Done::default());
+        }
         let db = match self.db.take() {
             Some(db) if !db.is_closed() => db,
             _ => self.shared.target.connect().await?,
@@ -196,8 +151,7 @@ impl Worker {
                 note.push(' ');
                 note.push_str(session_id);
             }
-            db.execute("SELECT pg_notify($1, $2)", &[&self.shared.channel, &note])
-                .await?;
+            db.execute(sql::NOTIFY, &[&self.shared.channel, &note]).await?;
         }
         Ok(())
     }

@@ -106,6 +106,20 @@ const MIGRATIONS: &[&str] = &[
     );
     CREATE INDEX always ON always_approved (agent, tool);
 ",
+    "
+    -- No query reads a whole table, however much was ever stored; the references between tables do not, either.
+    CREATE INDEX latest ON sessions (last_at DESC, session_id) WHERE deleted = 0;
+    CREATE INDEX latest_of ON sessions (owner, last_at DESC, session_id) WHERE deleted = 0;
+    CREATE INDEX runs_of ON runs (session);
+    CREATE INDEX running ON runs (writer) WHERE last_index IS NULL;
+    CREATE INDEX events_of ON events (run);
+    CREATE INDEX approved ON approvals (session) WHERE approved_tool IS NOT NULL;
+    DROP INDEX always;
+    CREATE INDEX always ON always_approved (agent, owner, tool);
+    -- 1: the session is deleted, and rows of it remain.
+    ALTER TABLE sessions ADD COLUMN leftovers INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX leftovers ON sessions (number) WHERE leftovers = 1;
+",
 ];
 
 /// Whether a file may be a store of events, without opening it as one: its header names this application, or nothing yet.

@@ -1,57 +1,43 @@
 //! The copy of a session, in one transaction.
 
-use rusqlite::{Transaction, params};
-
 use super::{
-    rows::{add, create_session, end_run, read_event, session_info, session_row},
+    query::Tables,
+    rows::{add, create_session, end_run, find_existing, find_session, insert_run, session_info},
+    statements as sql,
     writer::State,
 };
 use crate::store::{
     StoreError,
+    columns::read_event,
     fork::{check_owner, fork},
     request::{Copy, Done},
 };
 
 impl State {
-    pub(super) fn fork(&self, transaction: &Transaction<'_>, copy: &Copy) -> Result<Done, StoreError> {
-        if session_row(transaction, &copy.session_id)?.is_some() {
+    pub(super) fn fork(&self, tables: Tables<'_>, copy: &Copy) -> Result<Done, StoreError> {
+        // A refusal of an id that was used before comes first, as in the other stores.
+        if find_session(tables, &copy.session_id)?.is_some() {
             return Err(StoreError::SessionExists {
                 session_id: copy.session_id.clone(),
             });
         }
-        let origin = match session_row(transaction, &copy.from) {
-            Ok(Some(origin)) => origin,
-            Ok(None) | Err(StoreError::SessionDeleted { .. }) => {
-                return Err(StoreError::SessionNotFound {
-                    session_id: copy.from.clone(),
-                });
-            }
-            Err(error) => return Err(error),
+        let not_found = || StoreError::SessionNotFound {
+            session_id: copy.from.clone(),
         };
+        let origin = find_existing(tables, &copy.from)?.ok_or_else(not_found)?;
         check_owner(&copy.from, origin.owner.as_deref(), copy.owner.as_deref())?;
-        let events: Vec<_> = transaction
-            .prepare_cached(
-                "SELECT payload, event_index, class FROM events WHERE session = ? ORDER BY event_index",
-            )?
-            .query_map([origin.number], read_event)?
-            .collect::<Result<Result<_, _>, _>>()??;
+        let events = tables.all(sql::EVENTS, [origin.number], |row| read_event(row))?;
         let sources = (&*self.options.clock, &*self.options.ids);
         let fork = fork(&events, &copy.from, copy.after_index, &copy.session_id, sources)?;
         let mut done = Done::default();
-        let mut session = create_session(transaction, &fork.start, copy.owner.as_deref())?;
-        add(transaction, &mut session, None, &[fork.start], &mut done)?;
+        let mut session = create_session(tables, &fork.start, copy.owner.as_deref())?;
+        add(tables, &mut session, None, &[fork.start], &mut done)?;
         for (run_id, drafts) in &fork.runs {
-            transaction
-                .prepare_cached(
-                    "INSERT INTO runs (run_id, session, writer, epoch, first_index, pruned)
-                     VALUES (?, ?, ?, 0, ?, 1)",
-                )?
-                .execute(params![run_id, session.number, self.name, session.next_index])?;
-            let run = transaction.last_insert_rowid();
-            add(transaction, &mut session, Some(run), drafts, &mut done)?;
-            end_run(transaction, run, &session, drafts)?;
+            let run = insert_run(tables, &session, run_id, &self.name, None, true)?;
+            add(tables, &mut session, Some(run), drafts, &mut done)?;
+            end_run(tables, run, &session, drafts)?;
         }
-        done.reply.session = session_info(transaction, &copy.session_id)?.map(Box::new);
+        done.reply.session = session_info(tables, &copy.session_id)?.map(Box::new);
         Ok(done)
     }
 }

@@ -92,8 +92,8 @@ impl Observer {
     }
 
     /// Forgets writers that have no open run.
-    pub(super) fn retain(&mut self, writers: &[String]) {
-        self.seen.retain(|writer, _| writers.contains(writer));
+    pub(super) fn retain(&mut self, writers: &[&str]) {
+        self.seen.retain(|writer, _| writers.contains(&writer.as_str()));
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
         assert!(!observer.has_stopped("a", 6, at(1020)));
         assert!(observer.has_stopped("a", 6, at(1021)));
         assert!(!observer.has_stopped("b", 6, at(1021)));
-        observer.retain(&["b".to_owned()]);
+        observer.retain(&["b"]);
         assert!(!observer.has_stopped("a", 6, at(2000)));
         assert!(observer.has_stopped("b", 6, at(2000)));
     }

@@ -14,10 +14,15 @@ use std::{
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::{
-    Shared, SqliteOptions, StoreError, database,
+    Shared, SqliteOptions, StoreError, clean, database,
     lease::{Observer, WriterLock},
+    query::Tables,
+    statements as sql,
 };
-use crate::store::request::{Done, Job, Reply, Request};
+use crate::store::{
+    cleaning::{Chores, Cleaning},
+    request::{Done, Job, Reply, Request},
+};
 
 /// Requests that share a transaction.
 const BATCH: usize = 256;
@@ -31,7 +36,13 @@ pub(super) struct Writer {
     /// Whether each commit reaches the disk.
     is_durable: Option<bool>,
     beat_at: Instant,
+    /// When it last looked for runs that no process continues.
+    watched_at: Instant,
     data_version: i64,
+    /// Deletions in steps, between which requests are executed.
+    chores: Chores,
+    /// When the next step may begin: other processes write meanwhile.
+    step_at: Instant,
     _lock: WriterLock,
 }
 
@@ -58,7 +69,8 @@ impl Writer {
             connection,
             state: State {
                 name,
-                observer: Observer::new(options.lease),
+                // A look later, and one more until the run is ended, the lease is over.
+                observer: Observer::new(options.lease.saturating_sub(2 * watch_interval(&options))),
                 options,
                 shared: Arc::clone(&shared),
                 own: HashMap::new(),
@@ -67,14 +79,22 @@ impl Writer {
             shared,
             is_durable: None,
             beat_at: Instant::now(),
+            watched_at: Instant::now(),
             data_version: 0,
+            chores: Chores::default(),
+            step_at: Instant::now(),
             _lock: lock,
         };
         match writer.execute(&[Request::Recover]) {
             // A full store can still be read.
-            Ok(_) | Err(StoreError::Full) => Ok(writer),
-            Err(error) => Err(error),
+            Ok(_) | Err(StoreError::Full) => {}
+            Err(error) => return Err(error),
         }
+        // A process that deleted them may have been killed.
+        if clean::leftovers(Tables::of(&writer.connection))?.is_some() {
+            writer.chores.add(Cleaning::Leftovers, None);
+        }
+        Ok(writer)
     }
 
     /// Works until the store is closed or its last handle is gone.
@@ -109,6 +129,8 @@ impl Writer {
             }
             self.beat();
             self.look();
+            self.watch();
+            self.clean();
         }
     }
 
@@ -116,7 +138,10 @@ impl Writer {
     fn patience(&self) -> Option<Duration> {
         let beat = (!self.state.own.is_empty()).then(|| self.beat_interval());
         let poll = self.shared.hub.is_used().then_some(POLL);
-        beat.into_iter().chain(poll).min()
+        let options = &self.state.options;
+        let watch = options.watches.then(|| watch_interval(options));
+        let step = (!self.chores.is_empty()).then(|| self.step_at.saturating_duration_since(Instant::now()));
+        [beat, poll, watch, step].into_iter().flatten().min()
     }
 
     fn beat_interval(&self) -> Duration {
@@ -134,9 +159,56 @@ impl Writer {
     }
 
     fn count_beat(&self) -> Result<(), StoreError> {
-        let sql = "UPDATE writers SET beat = beat + 1 WHERE writer = ?";
-        self.connection.prepare_cached(sql)?.execute([&self.state.name])?;
+        Tables::of(&self.connection).execute(sql::COUNT_BEAT, [&self.state.name])?;
         Ok(())
+    }
+
+    /// Ends the runs of other processes that are gone.
+    fn watch(&mut self) {
+        let options = &self.state.options;
+        if !options.watches || self.watched_at.elapsed() < watch_interval(options) {
+            return;
+        }
+        self.watched_at = Instant::now();
+        // What cannot be read or ended now is tried again at the next look.
+        if self.state.has_lost_runs(Tables::of(&self.connection)) == Ok(true) {
+            self.process(vec![Job {
+                request: Request::Recover,
+                reply: None,
+            }]);
+        }
+    }
+
+    /// Does the next step of a deletion, if it is time.
+    fn clean(&mut self) {
+        let Some((cleaning, rows)) = self.chores.next().filter(|_| Instant::now() >= self.step_at) else {
+            return;
+        };
+        let begin = Instant::now();
+        let step = self.step(cleaning, rows);
+        let took = begin.elapsed();
+        // Others need the file more often than not.
+        self.step_at = Instant::now() + 2 * took;
+        for session_id in step.iter().flat_map(|done| &done.deleted) {
+            self.shared.hub.close(session_id);
+        }
+        if step.as_ref().map_or(true, |done| done.cleaning.is_none()) {
+            // The deleted text is also in the log of the database. Readers may delay this.
+            let _ = self
+                .connection
+                .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        }
+        self.chores.observe(step.as_ref(), took);
+    }
+
+    fn step(&mut self, cleaning: Cleaning, rows: i64) -> Result<Done, StoreError> {
+        self.set_durable(false)?;
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let done = clean::step(Tables::of(&transaction), cleaning, rows)?;
+        transaction.commit()?;
+        Ok(done)
     }
 
     /// Wakes subscribers if another process has written.
@@ -156,9 +228,8 @@ impl Writer {
 
     /// Leaves the store in a state in which others take over at once what is open.
     fn leave(&mut self) {
-        let sql = "DELETE FROM writers WHERE writer = ?1
-            AND NOT EXISTS (SELECT 1 FROM runs WHERE writer = ?1 AND last_index IS NULL)";
-        let _ = self.connection.execute(sql, [&self.state.name]);
+        self.chores.leave();
+        let _ = Tables::of(&self.connection).execute(sql::LEAVE, [&self.state.name]);
         self.shared.hub.close_all();
     }
 
@@ -193,7 +264,12 @@ impl Writer {
                 _ => {}
             }
             let opened = result.as_ref().ok().and_then(|done| done.opened.clone());
+            let cleaning = result.as_ref().ok().and_then(|done| done.cleaning);
             let result = result.map(|done| self.finish(done));
+            if let (Some(cleaning), Ok(_)) = (cleaning, &result) {
+                self.chores.add(cleaning, reply);
+                continue;
+            }
             let reply = reply.map(|reply| reply.send(result));
             // The caller was cancelled: it does not know of its run.
             if let (Some((run_id, _)), Some(Err(_))) = (opened, reply) {
@@ -218,12 +294,6 @@ impl Writer {
         }
         for session_id in &done.deleted {
             self.shared.hub.close(session_id);
-        }
-        if !done.deleted.is_empty() {
-            // The deleted text is also in the log of the database. Readers may delay this.
-            let _ = self
-                .connection
-                .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         }
         done.reply
     }
@@ -259,7 +329,7 @@ impl Writer {
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut results = Vec::with_capacity(requests.len());
         for request in requests {
-            match self.state.execute(&transaction, request) {
+            match self.state.execute(Tables::of(&transaction), request) {
                 Err(error @ (StoreError::Full | StoreError::Failed { .. })) => return Err(error),
                 Ok(done) if done.raised && !durable => return Ok(None),
                 result => results.push(result),
@@ -282,6 +352,11 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+/// How often to look for runs that no process continues.
+fn watch_interval(options: &SqliteOptions) -> Duration {
+    options.lease / 10
 }
 
 #[cfg(test)]

@@ -118,6 +118,7 @@ impl Subject {
         let mut options = holodeck_events::PostgresOptions::default();
         options.clock = self.clock.clone();
         options.ids = Arc::clone(&self.ids);
+        options.watches = false;
         let url = self.path.to_str().unwrap();
         holodeck_events::PostgresStore::open(url, options).await.unwrap()
     }
@@ -131,6 +132,8 @@ impl Subject {
         let mut options = SqliteOptions::default();
         options.clock = self.clock.clone();
         options.ids = Arc::clone(&self.ids);
+        // The test decides when a store looks for runs that are lost.
+        options.watches = false;
         options
     }
 
