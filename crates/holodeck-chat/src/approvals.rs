@@ -144,6 +144,19 @@ impl RunQuestions {
         }
     }
 
+    /// The decision, unless the run is over: another process ends it if this one was frozen, and an answer that was stored
+    /// before then is about a call that has its result already.
+    async fn while_open(&self, decision: ApprovalDecision) -> ApprovalDecision {
+        if !matches!(decision, ApprovalDecision::Approve { .. }) {
+            return decision;
+        }
+        match self.store.run(&self.run_id).await {
+            Ok(Some(run)) if run.last_index.is_none() => decision,
+            Ok(_) => ApprovalDecision::Withdrawn,
+            Err(error) => ApprovalDecision::reject(error.to_string()),
+        }
+    }
+
     /// The answer of a person, or what happens without one.
     async fn answer(&self, call_id: &str) -> ApprovalDecision {
         let decision = self.wait(call_id, |call| call.decision);
@@ -206,7 +219,7 @@ impl Approver for RunQuestions {
         {
             lock(&self.taken).insert(id);
         }
-        decision
+        self.while_open(decision).await
     }
 }
 

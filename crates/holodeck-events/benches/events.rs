@@ -354,7 +354,7 @@ async fn history(folder: &Path) -> Value {
     file.execute_batch(&format!(
         "BEGIN;
          {} INSERT INTO sessions (number, session_id, owner, agent, next_index, next_sequence, ceiling, last_at, created_at)
-             SELECT n + 1, 's-' || n, 'user-' || n % 100, 'agent', 1000000, 1000000, 1000000, 1000 + n, n FROM numbers;
+             SELECT n + 1, 's-' || n, 'user-' || (n % 100), 'agent', 1000000, 1000000, 1000000, 1000 + n, n FROM numbers;
          {} INSERT INTO runs (number, run_id, session, writer, epoch, first_index, last_index, ended_at, pruned)
              SELECT n + 1, 'r-' || n, 1 + min(n / {RUNS}, {SESSIONS}), 'w', 0, n * 10, n * 10 + 9, n, 0 FROM numbers;
          {} INSERT INTO events (session, event_index, event_id, run, class, type, payload)
@@ -398,7 +398,7 @@ async fn history_in_database(url: &str) -> Value {
         "SET search_path = large;
          INSERT INTO holodeck_sessions (session_id, owner, agent, next_index, next_sequence, ceiling, last_at, created_at,
                  server)
-             SELECT 's-' || n, 'user-' || n % 100, 'agent', 1000000, 1000000, 1000000, 1000 + n, n, 0
+             SELECT 's-' || n, 'user-' || (n % 100), 'agent', 1000000, 1000000, 1000000, 1000 + n, n, 0
              FROM generate_series(0, {}) AS n;
          INSERT INTO holodeck_runs (run_id, session, writer, epoch, first_index, last_index, ended_at)
              SELECT 'r-' || n, 1 + least(n / {RUNS}, {SESSIONS}), 'w', 0, n * 10, n * 10 + 9, n

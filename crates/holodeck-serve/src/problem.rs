@@ -53,6 +53,11 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "RUN_NOT_FOUND", detail)
     }
 
+    pub(crate) fn run_elsewhere(run_id: &str) -> Self {
+        let detail = format!("run `{run_id}` belongs to another process");
+        Self::new(StatusCode::CONFLICT, "RUN_ELSEWHERE", detail)
+    }
+
     pub(crate) fn agent_not_found(name: &str) -> Self {
         let detail = format!("there is no agent `{name}` here");
         Self::new(StatusCode::NOT_FOUND, "AGENT_NOT_FOUND", detail)

@@ -84,12 +84,17 @@ pub(crate) async fn cancel(
             handle.cancel();
             (StatusCode::ACCEPTED, "ending")
         }
-        (_, None) => {
-            let detail = format!("run `{run_id}` belongs to another process");
-            return Err(Problem::new(StatusCode::CONFLICT, "RUN_ELSEWHERE", detail));
-        }
+        (_, None) if is_over(&app, &run_id).await? => (StatusCode::OK, "done"),
+        (_, None) => return Err(Problem::run_elsewhere(&run_id)),
     };
     Ok((status, axum::Json(json!({ "runId": run_id, "state": state }))).into_response())
+}
+
+/// Whether a run that this process does not run is over. It is if its process is gone.
+pub(crate) async fn is_over(app: &App, run_id: &str) -> Result<bool> {
+    app.store().recover().await?;
+    let run = app.store().run(run_id).await?;
+    Ok(run.is_none_or(|run| run.last_index.is_some()))
 }
 
 /// A run of this user: its conversation, what is stored of it, and its handle if this process runs it.

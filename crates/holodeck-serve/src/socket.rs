@@ -27,6 +27,7 @@ use crate::{
     messages::{Message, start},
     metrics::OpenStream,
     problem::{Problem, Result},
+    runs::is_over,
 };
 
 /// The subprotocol that is chosen; the one with the token is never repeated.
@@ -210,13 +211,7 @@ impl Client {
             "chat:message" => self.send(request.data).await,
             "chat:stop" => {
                 let stop: Stop = read(request.data)?;
-                let session = self.app.session(&stop.session_id, &self.user).await?;
-                for run in self.app.agent_of(&session)?.service.runs_of(&stop.session_id) {
-                    if stop.run_id.as_deref().is_none_or(|id| id == run.run_id()) {
-                        run.cancel();
-                    }
-                }
-                Ok(None)
+                self.stop(&stop).await.map(|()| None)
             }
             "approval:response" => {
                 let mut data = request.data;
@@ -231,6 +226,27 @@ impl Client {
                 Ok(None)
             }
             other => Err(Problem::invalid(format!("there is no event `{other}`"))),
+        }
+    }
+
+    /// Stops what is answered in a conversation. A run of another process is not stopped, which is an error.
+    async fn stop(&self, stop: &Stop) -> Result<()> {
+        let session = self.app.session(&stop.session_id, &self.user).await?;
+        let is_meant = |run_id: &str| stop.run_id.as_deref().is_none_or(|id| id == run_id);
+        let runs = self.app.agent_of(&session)?.service.runs_of(&stop.session_id);
+        for run in &runs {
+            if is_meant(run.run_id()) {
+                run.cancel();
+            }
+        }
+        match session.open_run {
+            Some(open) if is_meant(&open) && runs.iter().all(|run| run.run_id() != open) => {
+                if is_over(&self.app, &open).await? {
+                    return Ok(());
+                }
+                Err(Problem::run_elsewhere(&open))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -333,6 +333,37 @@ async fn an_answer_may_come_from_another_process() {
     );
 }
 
+/// Another process takes this one for dead, and ends its run while a person is asked.
+#[tokio::test]
+async fn a_tool_does_not_run_after_another_process_ended_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("events.db");
+    let own = SqliteStore::open(&path, SqliteOptions::default()).await.unwrap();
+    let mut options = SqliteOptions::default();
+    options.watches = false;
+    // Any process seems dead to it.
+    options.lease = std::time::Duration::ZERO;
+    let elsewhere = SqliteStore::open(&path, options).await.unwrap();
+    let asking = Asking::new(Arc::new(own), FOR_EVER);
+    let mut run = asking
+        .service
+        .start(RunRequest::new("s", "hello"), None)
+        .await
+        .unwrap();
+    let id = asking.question(run.run_id()).await;
+    while elsewhere.recover().await.unwrap().is_empty() {}
+    let late = asking.service.answer(approve(&id)).await;
+    assert!(
+        matches!(late, Err(RunError::Store(StoreError::AlreadyResolved { .. }))),
+        "{late:?}"
+    );
+    assert!(run.finish().await.is_err());
+    assert_eq!(asking.tools.called(), []);
+    let calls = asking.calls().await;
+    assert_eq!(calls[..3], ["called", "asked", "cancelled"]);
+    assert_eq!(calls.len(), 5, "{calls:?}");
+}
+
 #[tokio::test]
 async fn a_question_is_withdrawn_when_the_run_is_stopped() {
     let asking = Asking::patient();

@@ -78,6 +78,7 @@ mod sampling;
 mod secrets;
 mod serve;
 mod serve_faults;
+mod serve_liveness;
 mod servers;
 mod sessions;
 mod sharding;

@@ -89,9 +89,17 @@ impl Server {
         self.ask("POST", "/v1/sessions/s/messages?wait=true", "", &body)
     }
 
-    pub(crate) fn end(self, name: &str) -> CommandOutput {
+    pub(crate) fn signal(&self, name: &str) {
         signal(&self.child, name);
+    }
+
+    pub(crate) fn wait(self) -> CommandOutput {
         CommandOutput::of(&self.child.wait_with_output().unwrap())
+    }
+
+    pub(crate) fn end(self, name: &str) -> CommandOutput {
+        self.signal(name);
+        self.wait()
     }
 }
 

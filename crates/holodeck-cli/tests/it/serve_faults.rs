@@ -45,7 +45,7 @@ fn project(model: &ModelServer, events: &str) -> Project {
 }
 
 /// A request whose answer may never come.
-fn try_ask(address: &str, method: &str, path: &str, body: &str) -> Option<(u16, Value)> {
+pub(crate) fn try_ask(address: &str, method: &str, path: &str, body: &str) -> Option<(u16, Value)> {
     let mut stream = TcpStream::connect(address).ok()?;
     let length = body.len();
     write!(
@@ -61,11 +61,11 @@ fn try_ask(address: &str, method: &str, path: &str, body: &str) -> Option<(u16, 
 }
 
 /// An event that a client received: its session, index and bytes.
-type Received = (&'static str, u64, String);
+pub(crate) type Received = (&'static str, u64, String);
 
 /// Follows a conversation until the connection ends; an event whose last byte did not arrive is not received. Returns the
 /// last one.
-fn follow(
+pub(crate) fn follow(
     address: &str,
     session: &'static str,
     mut last: Option<u64>,

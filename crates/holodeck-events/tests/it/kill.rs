@@ -13,10 +13,10 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
-use holodeck_backend_api::StopReason;
+use holodeck_backend_api::{BackendEvent, StopReason};
 use holodeck_events::{
     ApprovalAnswer, Clock, Delivery, EventStore, Ids, NewRun, RandomIds, RecordError, Recording, Resolution,
     RunRecorder, SqliteOptions, SqliteStore, StoreError, StoredEvent, SystemClock, View,
@@ -38,6 +38,8 @@ const SEED: &str = "HOLODECK_KILL_SEED";
 const TASK: &str = "HOLODECK_TEST_TASK";
 const NAME: &str = "HOLODECK_TEST_WRITER";
 const PLACE: &str = "HOLODECK_TEST_EVENTS";
+/// Its lease in milliseconds, if it has another one than usual.
+const LEASE: &str = "HOLODECK_TEST_LEASE";
 
 /// Rounds after which the next file begins.
 const ROUNDS_PER_FILE: u64 = 8;
@@ -402,7 +404,16 @@ pub(crate) struct Victim {
 impl Victim {
     /// The store is the file of this path, or the database of this URL.
     pub(crate) fn start(task: &str, name: &str, place: impl AsRef<OsStr>) -> Self {
+        Self::start_with(task, name, place, &[])
+    }
+
+    pub(crate) fn with_lease(task: &str, place: impl AsRef<OsStr>, lease: Duration) -> Self {
+        Self::start_with(task, "one", place, &[(LEASE, lease.as_millis().to_string())])
+    }
+
+    fn start_with(task: &str, name: &str, place: impl AsRef<OsStr>, env: &[(&str, String)]) -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
+            .envs(env.iter().map(|(name, value)| (name, value)))
             .args(["--exact", "kill::child", "--ignored", "--nocapture"])
             .env(TASK, task)
             .env(NAME, name)
@@ -490,11 +501,16 @@ fn child() {
         .unwrap();
     runtime.block_on(async {
         say("opens");
-        let store = open(&place).await;
+        let lease = number_from_env(LEASE).map_or(SqliteOptions::default().lease, Duration::from_millis);
+        let store = open(&place, lease).await;
         match env::var(TASK).unwrap().as_str() {
             "write" => write(&store, &name).await,
             "recover" => {}
-            "ask" => ask_a_person(&*store).await,
+            "ask" => drop(ask_a_person(&*store).await),
+            "ask-and-step" => {
+                let recorder = ask_a_person(&*store).await;
+                append_when_told(&*store, recorder, result("a", "f", "1")).await;
+            }
             "step" => step(&*store).await,
             "fork" => fork(&*store).await,
             "decide" => decide(&*store, &name).await,
@@ -505,15 +521,17 @@ fn child() {
     });
 }
 
-async fn open(place: &OsStr) -> Arc<dyn EventStore> {
+pub(crate) async fn open(place: &OsStr, lease: Duration) -> Arc<dyn EventStore> {
     #[cfg(feature = "postgres")]
     if let Some(url) = place.to_str().filter(|place| place.starts_with("postgresql://")) {
-        let options = holodeck_events::PostgresOptions::default();
+        let mut options = holodeck_events::PostgresOptions::default();
+        options.lease = lease;
         let store = holodeck_events::PostgresStore::open(url, options).await;
         return Arc::new(store.unwrap());
     }
-    let store = SqliteStore::open(place, SqliteOptions::default()).await;
-    Arc::new(store.unwrap())
+    let mut options = SqliteOptions::default();
+    options.lease = lease;
+    Arc::new(SqliteStore::open(place, options).await.unwrap())
 }
 
 fn say(line: &str) {
@@ -574,12 +592,13 @@ async fn begin(store: &dyn EventStore) -> RunRecorder {
     recorder
 }
 
-async fn ask_a_person(store: &dyn EventStore) {
+async fn ask_a_person(store: &dyn EventStore) -> RunRecorder {
     let mut recorder = begin(store).await;
     for event in [text("let me "), text("look"), call("a", "f"), ask("a", "f")] {
         store.append(recorder.observe(&event)).await.unwrap();
     }
     say("asked");
+    recorder
 }
 
 /// Appends when told to.
@@ -587,8 +606,12 @@ async fn step(store: &dyn EventStore) {
     let mut recorder = begin(store).await;
     store.append(recorder.observe(&text("x"))).await.unwrap();
     say("began");
+    append_when_told(store, recorder, text("late")).await;
+}
+
+async fn append_when_told(store: &dyn EventStore, mut recorder: RunRecorder, event: BackendEvent) {
     std::io::stdin().read_line(&mut String::new()).unwrap();
-    let appended = store.append(recorder.observe(&text("late"))).await;
+    let appended = store.append(recorder.observe(&event)).await;
     say(&appended.unwrap_err().to_string());
 }
 

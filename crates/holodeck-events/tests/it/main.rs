@@ -21,6 +21,8 @@ mod history;
 mod json;
 mod kill;
 mod leftovers;
+#[cfg(unix)]
+mod liveness;
 mod odd;
 mod order;
 #[cfg(feature = "postgres")]

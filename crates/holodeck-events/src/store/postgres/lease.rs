@@ -109,7 +109,7 @@ impl Shared {
 
     /// How often to look for runs that no process continues.
     pub(super) fn watch_interval(&self) -> Duration {
-        self.options.lease / 10
+        (self.options.lease / 10).max(Duration::from_millis(1))
     }
 
     /// Handles a notification of another process: `writer session`, or `writer` for any.
