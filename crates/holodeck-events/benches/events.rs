@@ -445,16 +445,18 @@ const PAYLOAD_END: &str = r#""}"#;
 
 fn kinds() -> String {
     let events = EVENTS.iter().enumerate();
-    events
-        .map(|(at, (kind, _))| format!("WHEN {at} THEN '{kind}' "))
-        .collect()
+    let kinds: Vec<_> = events
+        .map(|(at, (kind, _))| format!("WHEN {at} THEN '{kind}'"))
+        .collect();
+    kinds.join(" ")
 }
 
 fn classes() -> String {
     let events = EVENTS.iter().enumerate();
-    events
-        .map(|(at, (_, class))| format!("WHEN {at} THEN {class} "))
-        .collect()
+    let classes: Vec<_> = events
+        .map(|(at, (_, class))| format!("WHEN {at} THEN {class}"))
+        .collect();
+    classes.join(" ")
 }
 
 /// Messages and lists of both stores in turns, then deletions in the large one while another conversation writes.
@@ -468,9 +470,9 @@ async fn compare(empty: Arc<dyn EventStore>, large: Arc<dyn EventStore>, opened:
         lists.push(begin.elapsed());
         assert_eq!((page.len(), page[0].first_message.is_some()), (50, true));
     }
-    // Nobody else is there.
+    // Without a deletion.
     let alone = writes_during(&large, async {
-        tokio::time::sleep(Duration::from_millis(500)).await
+        tokio::time::sleep(Duration::from_millis(500)).await;
     })
     .await;
     let conversation = format!("s-{SESSIONS}");

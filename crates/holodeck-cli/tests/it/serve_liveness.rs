@@ -103,7 +103,7 @@ impl<'p> Pair<'p> {
         self.ask(&format!("/v1/runs/{}/cancel", self.run), &json!({}))
     }
 
-    /// What a reader got, and what is said about a run that another process ended.
+    /// The events that a reader got, and the answers about a run that another process ended.
     fn check_end(&self) {
         let closed = self.until("approval_resolved");
         assert_eq!(

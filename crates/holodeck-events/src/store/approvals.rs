@@ -9,8 +9,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-use super::request::Reply;
 use super::{StoreError, StoredEvent, run_of, session_of};
 use crate::{
     Clock, Draft, Ids,
@@ -254,19 +252,20 @@ impl Approval {
         Ok(Answered::Now(Box::new(event)))
     }
 
-    /// Refuses an answer to an approval that was closed with its run in this transaction. The service's own answer may be
-    /// the one that closed it.
+    /// The stored answer to an approval that was closed with its run in this transaction, which only the service's own
+    /// answer may be; any other is refused.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
-    pub(super) fn refuse(&self, answer: &ApprovalAnswer, sources: (&dyn Clock, &dyn Ids), reply: &mut Reply) {
-        let (clock, ids) = sources;
-        match self.resolve(answer, clock, ids) {
-            Ok(Answered::Before(stored)) => reply.events = vec![stored],
-            Ok(Answered::Now(_)) => {
-                reply.refused = Some(StoreError::RunNotOpen {
-                    run_id: self.run_id().to_owned(),
-                });
-            }
-            Err(refused) => reply.refused = Some(refused),
+    pub(super) fn closed(
+        &self,
+        answer: &ApprovalAnswer,
+        clock: &dyn Clock,
+        ids: &dyn Ids,
+    ) -> Result<StoredEvent, StoreError> {
+        match self.resolve(answer, clock, ids)? {
+            Answered::Before(stored) => Ok(stored),
+            Answered::Now(_) => Err(StoreError::RunNotOpen {
+                run_id: self.run_id().to_owned(),
+            }),
         }
     }
 

@@ -1,37 +1,13 @@
 //! Deletions in steps: each step is a short transaction, so that a writer waits for one step at most.
 //!
-//! What remains to be deleted is in the tables, so that any process goes on with it after a crash.
+//! The tables say which rows remain to be deleted, so that any process continues after a crash.
 
 use std::{collections::VecDeque, time::Duration};
 
-use jiff::Timestamp;
-
 use super::{
-    Retention, StoreError, before,
-    request::{Done, Reply, Sender},
+    StoreError,
+    request::{Cleaning, Done, Reply, Sender},
 };
-
-/// Rows that are deleted in steps.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::store) enum Cleaning {
-    /// The rest of this session, which is marked as deleted.
-    Session(i64),
-    /// The rest of all sessions that are marked as deleted.
-    Leftovers,
-    /// Sessions whose last event is older than `sessions`, and the pieces of text of runs that ended before `pieces`.
-    Old { sessions: Option<i64>, pieces: i64 },
-}
-
-impl Cleaning {
-    /// What a retention no longer keeps.
-    pub(in crate::store) fn of(retention: Retention, now: Timestamp) -> Self {
-        let limit = |age| before(now, age).as_millisecond();
-        Self::Old {
-            sessions: retention.sessions.map(limit),
-            pieces: limit(retention.resume_window),
-        }
-    }
-}
 
 /// How many rows a step deletes: as many as a writer can wait for, by how long the steps before took.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +15,7 @@ struct StepSize(i64);
 
 impl StepSize {
     /// The time of a step.
-    const AIM: Duration = Duration::from_millis(5);
+    const AIM: Duration = Duration::from_millis(8);
 
     fn observe(&mut self, took: Duration) {
         if took > Self::AIM {
@@ -47,7 +23,7 @@ impl StepSize {
         } else if took < Self::AIM / 3 {
             self.0 *= 2;
         }
-        self.0 = self.0.clamp(16, 2_048);
+        self.0 = self.0.clamp(64, 2_048);
     }
 }
 
@@ -78,7 +54,7 @@ impl Chores {
         self.waiting.is_empty()
     }
 
-    /// Adds one. A person waits for a deletion, and nobody for a sweep.
+    /// Adds one. A person waits for a deletion: it comes before every sweep.
     pub(in crate::store) fn add(&mut self, cleaning: Cleaning, sender: Option<Sender>) {
         let chore = Chore {
             cleaning,
@@ -126,7 +102,7 @@ impl Chores {
         }
     }
 
-    /// Answers those that wait; the next start goes on with what is left.
+    /// Answers those that wait; the next start continues with the rest.
     pub(in crate::store) fn leave(&mut self) {
         for chore in self.waiting.drain(..) {
             if let Some(sender) = chore.sender {
@@ -147,12 +123,12 @@ mod tests {
             size.observe(Duration::from_millis(1));
         }
         assert_eq!(size.0, 2_048);
-        size.observe(Duration::from_millis(3));
+        size.observe(Duration::from_millis(5));
         assert_eq!(size.0, 2_048);
         for _ in 0..20 {
             size.observe(Duration::from_millis(50));
         }
-        assert_eq!(size.0, 16);
+        assert_eq!(size.0, 64);
     }
 
     #[test]

@@ -86,8 +86,10 @@ fn is_scan_in_file(step: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_statement_of_a_database_reads_a_table_that_grows() {
     let server = postgres_server::PostgresServer::start();
-    let mut options = PostgresOptions::default();
-    options.watches = false;
+    let options = PostgresOptions {
+        watches: false,
+        ..PostgresOptions::default()
+    };
     let store = PostgresStore::open(&server.url(), options).await.unwrap();
     // So much that reading all of it is never the cheapest way.
     for sql in [
@@ -134,7 +136,7 @@ async fn no_statement_of_a_database_reads_a_table_that_grows() {
         scans("SELECT last_at FROM holodeck_sessions WHERE NOT deleted ORDER BY last_at").len(),
         1
     );
-    // The server checks references by queries that nobody sees.
+    // The server checks references by queries of its own.
     let unindexed = "SELECT coalesce(string_agg(conname, ' '), '') FROM pg_constraint AS reference
         WHERE contype = 'f' AND NOT EXISTS (
             SELECT 1 FROM pg_index WHERE indrelid = conrelid AND indpred IS NULL AND indkey[0] = conkey[1])";

@@ -23,10 +23,9 @@ use tokio::{
 use super::{
     ApprovalAnswer, ApprovalInfo, EventStore, Retention, RunInfo, SessionCursor, SessionInfo, StoreError,
     StoredEvent, Subscription, Swept, check_cursor,
-    cleaning::Cleaning,
     columns::number,
     hub::Hub,
-    request::{Copy, Job, Reply, Request, Sender},
+    request::{Cleaning, Copy, Job, Reply, Request, Sender},
     session_of,
 };
 use crate::{Clock, Draft, Ids, RandomIds, SystemClock};
@@ -43,10 +42,10 @@ mod tables;
 mod worker;
 
 use connection::{Db, Failure, Target};
-use keeper::{Errand, Keeper};
+use keeper::Keeper;
 use lease::Lease;
 use statements as sql;
-use worker::Worker;
+use worker::{Errand, Worker};
 
 /// Tasks that write, each with a connection. A session always has the same one.
 const WORKERS: usize = 4;

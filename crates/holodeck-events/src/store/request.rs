@@ -2,11 +2,10 @@
 
 #[cfg(feature = "sqlite")]
 use holodeck_model::events::EventClass;
+use jiff::Timestamp;
 use tokio::sync::oneshot;
 
-use super::{
-    ApprovalAnswer, Retention, SessionInfo, StoreError, StoredEvent, Swept, cleaning::Cleaning, session_of,
-};
+use super::{ApprovalAnswer, Retention, SessionInfo, StoreError, StoredEvent, Swept, before, session_of};
 use crate::Draft;
 
 /// A request to the writer of a store.
@@ -64,15 +63,51 @@ pub(in crate::store) struct Reply {
     pub(in crate::store) session: Option<Box<SessionInfo>>,
     pub(in crate::store) swept: Swept,
     /// The request is refused after all, and what the transaction stored stays.
-    pub(in crate::store) refused: Option<StoreError>,
+    pub(in crate::store) refused: Option<Box<StoreError>>,
 }
 
 impl Reply {
+    /// The reply with this event, or the refusal.
+    pub(in crate::store) fn of(event: Result<StoredEvent, StoreError>) -> Self {
+        match event {
+            Ok(event) => Self {
+                events: vec![event],
+                ..Self::default()
+            },
+            Err(refused) => Self {
+                refused: Some(Box::new(refused)),
+                ..Self::default()
+            },
+        }
+    }
+
     /// The reply, unless the request was refused.
     pub(in crate::store) fn accepted(self) -> Result<Self, StoreError> {
         match self.refused {
-            Some(refused) => Err(refused),
+            Some(refused) => Err(*refused),
             None => Ok(self),
+        }
+    }
+}
+
+/// Rows that are deleted in steps.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store) enum Cleaning {
+    /// The rest of this session, which is marked as deleted.
+    Session(i64),
+    /// The rest of all sessions that are marked as deleted.
+    Leftovers,
+    /// Sessions whose last event is older than `sessions`, and the pieces of text of runs that ended before `pieces`.
+    Old { sessions: Option<i64>, pieces: i64 },
+}
+
+impl Cleaning {
+    /// Everything that a retention no longer keeps.
+    pub(in crate::store) fn of(retention: Retention, now: Timestamp) -> Self {
+        let limit = |age| before(now, age).as_millisecond();
+        Self::Old {
+            sessions: retention.sessions.map(limit),
+            pieces: limit(retention.resume_window),
         }
     }
 }

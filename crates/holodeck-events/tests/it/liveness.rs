@@ -135,7 +135,7 @@ mod in_a_file {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_reader_gets_the_end_of_a_run_whose_process_was_killed() {
         with_file(|place| async move {
-            super::a_reader_gets_the_end_of_a_run_whose_process_was_killed(&place).await
+            super::a_reader_gets_the_end_of_a_run_whose_process_was_killed(&place).await;
         })
         .await;
     }
@@ -143,7 +143,7 @@ mod in_a_file {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_reader_gets_the_end_of_a_run_whose_process_is_frozen() {
         with_file(|place| async move {
-            super::a_reader_gets_the_end_of_a_run_whose_process_is_frozen(&place).await
+            super::a_reader_gets_the_end_of_a_run_whose_process_is_frozen(&place).await;
         })
         .await;
     }

@@ -8,9 +8,8 @@ use super::{
     statements as sql,
 };
 use crate::store::{
-    cleaning::Cleaning,
     columns::{class_code, number, text},
-    request::Done,
+    request::{Cleaning, Done},
 };
 
 /// Marks a session as deleted: from now on it does not exist, and the rows that remain are deleted later.

@@ -1,25 +1,19 @@
-//! The task that does what nobody's message may wait for: deletions in steps, and the end of runs whose processes are gone.
+//! The task for work that no message may wait for: deletions in steps, and the end of runs whose processes are gone.
 
 use std::{sync::Arc, time::Instant};
 
 use tokio::{sync::mpsc::UnboundedReceiver, time::MissedTickBehavior};
 
-use super::{Shared, StoreError, clean, lease, statements as sql, tables::Work, worker::Worker};
-use crate::store::{
-    cleaning::{Chores, Cleaning},
-    columns::text,
-    request::{Done, Reply, Sender},
+use super::{
+    Shared, StoreError, clean, lease, statements as sql,
+    tables::Work,
+    worker::{Errand, Worker},
 };
-
-/// A request to the keeper.
-pub(super) enum Errand {
-    /// Delete these rows.
-    Clean(Cleaning, Option<Sender>),
-    /// End the runs whose processes are gone.
-    Recover(Sender),
-    /// End.
-    Close(Sender),
-}
+use crate::store::{
+    cleaning::Chores,
+    columns::text,
+    request::{Cleaning, Done, Reply},
+};
 
 pub(super) struct Keeper {
     shared: Arc<Shared>,

@@ -18,12 +18,11 @@ use crate::{
     store::{
         ApprovalAnswer, StoredEvent,
         approvals::{Answered, remembered},
-        cleaning::Cleaning,
         columns::{RunRow, SessionRow, number, read_event},
         fork::{check_owner, fork},
         interrupted::end_interrupted,
         owner_of,
-        request::{Copy, Done, Request},
+        request::{Cleaning, Copy, Done, Reply, Request},
         run_of, session_of, single_run,
     },
 };
@@ -34,7 +33,7 @@ pub(super) enum Work<'a> {
     Request(&'a Request),
     /// Ends the open run of a session if nothing continues it.
     EndOrphan(&'a str),
-    /// Deletes up to so many rows.
+    /// Deletes up to this number of rows.
     Clean {
         cleaning: Cleaning,
         rows: i64,
@@ -214,7 +213,7 @@ impl Shared {
     }
 
     /// Stores the answer to an approval, also of a run that another process owns. If that process is gone, its run is
-    /// ended first: nobody would act on the answer.
+    /// ended first: no process would act on the answer.
     async fn resolve(&self, db: &Db, answer: &ApprovalAnswer) -> Result<Done, Failure> {
         let not_found = || StoreError::ApprovalNotFound {
             approval_id: answer.approval_id.clone(),
@@ -248,11 +247,7 @@ impl Shared {
             let closed = approvals::find(db, &answer.approval_id)
                 .await?
                 .ok_or_else(not_found)?;
-            closed.refuse(
-                answer,
-                (&*self.options.clock, &*self.options.ids),
-                &mut done.reply,
-            );
+            done.reply = Reply::of(closed.closed(answer, &*self.options.clock, &*self.options.ids));
             return Ok(done);
         }
         let own = self.own().get(&run.id).copied();
@@ -321,10 +316,10 @@ impl Shared {
 
     async fn in_progress(&self, db: &Db, session_id: &str, run: &RunRow) -> Result<StoreError, Failure> {
         let mut process = None;
-        if run.writer != self.name {
-            if let Some(row) = db.query_opt(sql::PROCESS, &[&run.writer]).await? {
-                process = u32::try_from(number(&row, 0)?).ok();
-            }
+        if run.writer != self.name
+            && let Some(row) = db.query_opt(sql::PROCESS, &[&run.writer]).await?
+        {
+            process = u32::try_from(number(&row, 0)?).ok();
         }
         Ok(StoreError::RunInProgress {
             session_id: session_id.to_owned(),

@@ -11,17 +11,26 @@ use tokio::{
 use super::{
     Own, PATIENCE, Shared, StoreError,
     connection::{Db, Failure},
-    keeper::Errand,
     statements as sql,
     tables::Work,
 };
-use crate::store::request::{Done, Job, Reply, Request};
+use crate::store::request::{Cleaning, Done, Job, Reply, Request, Sender};
 
 /// How long to wait before another try.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The most bytes of a notification that name a session; the server refuses 8,000.
 const NOTE: usize = 7_000;
+
+/// A request to the keeper.
+pub(super) enum Errand {
+    /// Delete these rows.
+    Clean(Cleaning, Option<Sender>),
+    /// End the runs whose processes are gone.
+    Recover(Sender),
+    /// End.
+    Close(Sender),
+}
 
 pub(super) struct Worker {
     shared: Arc<Shared>,

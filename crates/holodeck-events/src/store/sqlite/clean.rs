@@ -1,6 +1,4 @@
-//! A step of a deletion: few rows, so that nobody waits for long.
-//!
-//! What remains to be done is in the tables, so that any process goes on after a crash.
+//! A step of a deletion: few rows, so that no writer waits for long.
 
 use holodeck_model::events::EventClass;
 use rusqlite::params;
@@ -8,9 +6,8 @@ use rusqlite::params;
 use super::{query::Tables, statements as sql};
 use crate::store::{
     StoreError,
-    cleaning::Cleaning,
     columns::{class_code, number, text},
-    request::Done,
+    request::{Cleaning, Done},
 };
 
 /// Marks a session as deleted: from now on it does not exist, and the rows that remain are deleted later.

@@ -54,7 +54,7 @@ impl<'c> Tables<'c> {
     ) -> Result<U, StoreError> {
         let mut prepared = self.0.prepare_cached(statement.sql())?;
         let mut rows = prepared.query(values)?;
-        let mut next = || Ok(rows.next()?.map(&read).transpose()?);
+        let mut next = || -> Result<Option<T>, StoreError> { rows.next()?.map(&read).transpose() };
         take(&mut std::iter::from_fn(|| next().transpose()))
     }
 }

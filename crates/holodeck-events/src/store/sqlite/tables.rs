@@ -18,11 +18,10 @@ use crate::{
     store::{
         ApprovalAnswer, StoreError,
         approvals::{Answered, remembered},
-        cleaning::Cleaning,
         columns::{RunRow, SessionRow, number, read_event, text},
         interrupted::end_interrupted,
         owner_of,
-        request::{Done, Request},
+        request::{Cleaning, Done, Reply, Request},
         run_of, session_of, single_run,
     },
 };
@@ -216,7 +215,7 @@ impl State {
     }
 
     /// Stores the answer to an approval, also of a run that another process owns. If that process is gone, its run is
-    /// ended first: nobody would act on the answer.
+    /// ended first: no process would act on the answer.
     fn resolve(&mut self, tables: Tables<'_>, answer: &ApprovalAnswer) -> Result<Done, StoreError> {
         let not_found = || StoreError::ApprovalNotFound {
             approval_id: answer.approval_id.clone(),
@@ -238,11 +237,7 @@ impl State {
         if self.is_over(tables, &run)? {
             self.take_over(tables, &mut session, &run, &mut done)?;
             let closed = approvals::find(tables, &answer.approval_id)?.ok_or_else(not_found)?;
-            closed.refuse(
-                answer,
-                (&*self.options.clock, &*self.options.ids),
-                &mut done.reply,
-            );
+            done.reply = Reply::of(closed.closed(answer, &*self.options.clock, &*self.options.ids));
             return Ok(done);
         }
         done.reply.events = add(tables, &mut session, Some(run.number), &[*draft], &mut done)?;

@@ -20,8 +20,8 @@ use super::{
     statements as sql,
 };
 use crate::store::{
-    cleaning::{Chores, Cleaning},
-    request::{Done, Job, Reply, Request},
+    cleaning::Chores,
+    request::{Cleaning, Done, Job, Reply, Request},
 };
 
 /// Requests that share a transaction.
