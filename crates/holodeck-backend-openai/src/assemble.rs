@@ -12,17 +12,19 @@ use serde_json::{Map, Value, json};
 
 use self::{
     calls::Calls,
+    choices::Choices,
     reasoning_tags::{Part, ReasoningTags},
 };
 use crate::{
     dialect::echo,
     failure,
     number_odds::Tokens,
-    wire::{CallFragment, Chunk, Message, Reason, Usage},
+    wire::{CallFragment, Chunk, Message, Object, Reason, Usage},
 };
 pub(crate) use reasoning_tags::Tags;
 
 mod calls;
+mod choices;
 mod completeness;
 mod reasoning_tags;
 
@@ -35,6 +37,7 @@ pub(crate) struct Assembler {
     usage: Option<Usage>,
     reason: Option<StopReason>,
     calls: Calls,
+    choices: Choices,
     /// Finds the reasoning in the content; `None` if the content is the answer.
     tags: Option<ReasoningTags>,
     /// Fields of the message that may have to go back to the server.
@@ -74,9 +77,9 @@ impl Assembler {
         let usage = chunk.usage.or(chunk.x_groq.and_then(|nested| nested.usage));
         self.update_usage(usage.or(timings.map(|timings| timings.usage())));
         let choices = chunk.choices.into_iter().flatten();
-        for choice in choices.filter(|choice| choice.index.unwrap_or(0) == 0) {
-            self.update_usage(choice.usage);
-            if let Some(message) = choice.delta.or(choice.message) {
+        for Object(mut choice) in choices {
+            self.update_usage(choice.usage.take());
+            if let Some(message) = self.choices.message_of(&mut choice) {
                 self.push_message(*message, deltas);
             }
             self.tokens.push(choice.logprobs);
@@ -113,6 +116,8 @@ impl Assembler {
 
     /// Keeps a reason. A later one counts, but does not make a cut or failed answer a complete one.
     fn update_reason(&mut self, reason: Option<Reason>) {
+        // Some servers write a missing reason as an empty or a null word.
+        let reason = reason.filter(|Reason(word)| !matches!(word.as_str(), "" | "null"));
         let Some(reason) = reason.map(|Reason(word)| stop_reason(word)) else {
             return;
         };
@@ -133,6 +138,7 @@ impl Assembler {
         if let Some(tags) = &mut self.tags {
             tags.finish(&mut parts);
         }
+        self.choices.check()?;
         let has_content = self.has_text || self.refused || !self.calls.is_empty();
         let reason = match self.reason {
             Some(reason) => reason,
@@ -165,7 +171,10 @@ impl Assembler {
             deltas.push(ModelDelta::NumberOdds(odds));
         }
         deltas.extend(calls.into_iter().map(ModelDelta::ToolCall));
-        deltas.extend(self.usage.and_then(|usage| usage.tokens()).map(ModelDelta::Usage));
+        // An answer with content has tokens.
+        let usage = self.usage.and_then(|usage| usage.tokens());
+        let usage = usage.filter(|tokens| tokens.completion_tokens > 0 || !has_content);
+        deltas.extend(usage.map(ModelDelta::Usage));
         deltas.push(ModelDelta::Finish {
             stop_reason,
             message_id: self.id,
@@ -228,12 +237,19 @@ impl Assembler {
                 None => deltas.extend([ModelDelta::Text(text.into_owned())]),
             }
         }
-        if let Some(refusal) = message.refusal.filter(|text| !text.is_empty()) {
+        let refusals = [message.refusal.unwrap_or_default(), message.content.refusal];
+        if let Some(refusal) = refusals.into_iter().find(|text| !text.is_empty()) {
             self.refused = true;
             deltas.extend([ModelDelta::Refusal(refusal.into_owned())]);
         }
-        let older = message.function_call.map(CallFragment::of_function);
-        let calls = message.tool_calls.into_iter().chain(older);
+        // Some servers send a call in both forms.
+        let functions = message.tool_calls.iter().map(|call| &call.function);
+        let is_repeated = functions
+            .clone()
+            .any(|function| *function == message.function_call);
+        let older = message.function_call.filter(|_| !is_repeated);
+        let calls = message.tool_calls.into_iter();
+        let calls = calls.chain(older.map(CallFragment::of_function));
         if self.is_whole {
             self.calls.push_whole(calls);
         } else {

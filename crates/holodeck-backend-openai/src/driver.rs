@@ -23,8 +23,8 @@ use holodeck_http::{
     Beginning, CallOptions, HttpClient, HttpError, Pacer, Response, Retry, RetryPolicy, SseEvent, decode_sse,
 };
 use holodeck_model::{Env, Location, ReasoningInContent, ResolvedAgent};
-use serde::{Deserialize as _, Serialize};
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -36,7 +36,7 @@ use crate::{
     dialect::{Attempts, Learnt, Refusal},
     failure::{self, ErrorDetails},
     parameters,
-    wire::Chunk,
+    wire::{Chunk, Object},
 };
 
 /// Sends model calls to an endpoint over HTTP.
@@ -119,12 +119,19 @@ impl HttpModelCalls {
     pub fn decode(&self, answer: &[u8]) -> Result<Vec<ModelDelta>, BackendError> {
         let mut assembler = Assembler::new(self.0.reasoning_in_content, false, Tags::default());
         let mut deltas = Vec::new();
+        let mut is_noisy = false;
         for event in decode_sse(answer) {
             match self.0.parse_event(&mend_event(event))? {
-                Event::Chunk(chunk) => assembler.push(*chunk, &mut deltas),
-                Event::Nothing | Event::Noise => {}
+                Event::Chunk(chunk) => {
+                    is_noisy = false;
+                    assembler.push(*chunk, &mut deltas);
+                }
+                Event::Nothing => {}
+                Event::Noise => is_noisy = true,
                 Event::Done => {
-                    assembler.mark_done();
+                    if !is_noisy {
+                        assembler.mark_done();
+                    }
                     break;
                 }
             }
@@ -325,6 +332,7 @@ impl Driver {
             assembler,
             beginning,
             noise: None,
+            ends_with_noise: false,
             body: Arc::clone(&request.body),
         })
     }
@@ -337,25 +345,54 @@ impl Driver {
         if data == "[DONE]" {
             return Ok(Event::Done);
         }
+        let name = event.event.to_ascii_lowercase();
+        if ["error", "exception", "fail", "fault"]
+            .iter()
+            .any(|word| name.contains(word))
+        {
+            let error = serde_json::from_str(data).unwrap_or_else(|_text| Value::from(data));
+            return Err(failure::in_stream(&error, &self.endpoint));
+        }
         // What has the form of an object and cannot be read may hide a call.
         let list = data.strip_prefix('[').map(str::trim_start);
         let may_hide = data.starts_with(['{', '<']) || list.is_some_and(|list| list.starts_with(['{', '[']));
-        if event.event != "error" && !may_hide {
+        if !may_hide {
             return Ok(Event::Noise);
         }
-        let chunk = if event.event == "error" {
-            Err(failure::in_stream(
-                &serde_json::from_str(data).unwrap_or_else(|_text| Value::from(data)),
-                &self.endpoint,
-            ))
-        } else {
-            let chunk = serde_json::from_str::<Chunk<'_>>(data).map_err(|_error| self.invalid_chunk(data));
-            chunk.and_then(|chunk| self.reject_error(chunk, || serde_json::from_str(data)))
+        let Ok(Object(chunk)) = serde_json::from_str::<Object<Chunk<'_>>>(data) else {
+            return Err(self.no_chunk(data));
         };
-        chunk.map(|chunk| Event::Chunk(Box::new(chunk)))
+        let chunk = self.reject_error(chunk, || serde_json::from_str(data))?;
+        if chunk.choices.is_none() {
+            match serde_json::from_str(data) {
+                Ok(value) if is_error(&value) => return Err(failure::in_stream(&value, &self.endpoint)),
+                _ if chunk.is_unknown_beside_choices() => return Ok(Event::Noise),
+                _ => {}
+            }
+        }
+        Ok(Event::Chunk(Box::new(chunk)))
     }
 
-    fn parse_whole<'a>(&self, value: &'a Value, beginning: &Beginning) -> Result<Chunk<'a>, BackendError> {
+    /// The error for a text that is no chunk: the one that it reports, if it is one.
+    fn no_chunk(&self, data: &str) -> BackendError {
+        match serde_json::from_str(data) {
+            Ok(value) if is_error(&value) => failure::in_stream(&value, &self.endpoint),
+            _ => self.invalid_chunk(data),
+        }
+    }
+
+    /// The error for a line that is no field of an event stream.
+    fn foreign_line(&self, line: &str) -> BackendError {
+        let start = line.find(['{', '[']).and_then(|at| line.get(at..));
+        self.no_chunk(start.unwrap_or(line))
+    }
+
+    fn parse_whole<'a>(
+        &self,
+        text: &'a str,
+        value: &Value,
+        beginning: &Beginning,
+    ) -> Result<Chunk<'a>, BackendError> {
         let no_answer = || {
             let what = format!(
                 "{} answered with JSON that is not a chat completion\n  it {beginning}",
@@ -363,10 +400,16 @@ impl Driver {
             );
             failure::incompatible(&what, &self.endpoint)
         };
-        let chunk = Chunk::deserialize(value).map_err(|_error| no_answer())?;
+        let Ok(Object(chunk)) = serde_json::from_str::<Object<Chunk<'_>>>(text) else {
+            return Err(if is_error(value) {
+                failure::in_stream(value, &self.endpoint)
+            } else {
+                no_answer()
+            });
+        };
         let chunk = self.reject_error(chunk, || Ok(value.clone()))?;
         if chunk.choices.as_ref().is_none_or(Vec::is_empty) {
-            return Err(if ErrorDetails::of(value).message.is_some() {
+            return Err(if is_error(value) {
                 failure::in_stream(value, &self.endpoint)
             } else {
                 no_answer()
@@ -381,10 +424,19 @@ impl Driver {
         chunk: Chunk<'a>,
         parse: impl FnOnce() -> serde_json::Result<Value>,
     ) -> Result<Chunk<'a>, BackendError> {
-        let of_choices = chunk.choices.iter().flatten().map(|choice| &choice.error);
+        let of_choices = chunk.choices.iter().flatten().map(|choice| &choice.0.error);
         let mut errors = std::iter::once(&chunk.error).chain(of_choices).flatten();
         if let Some(error) = errors.find(|error| !error.is_null()) {
             return Err(failure::in_stream(error, &self.endpoint));
+        }
+        if let Some(response) = &chunk.base_resp
+            && response
+                .get("status_code")
+                .and_then(Value::as_i64)
+                .is_some_and(|code| code != 0)
+        {
+            let error = json!({ "base_resp": response });
+            return Err(failure::in_stream(&error, &self.endpoint));
         }
         if chunk.object.as_deref() == Some("error") {
             let error = parse().unwrap_or_default();
@@ -405,6 +457,11 @@ impl Driver {
     fn explain(&self, error: &HttpError, body: &Value) -> BackendError {
         failure::of_http(error, &self.endpoint, body)
     }
+}
+
+/// Whether an object without an answer reports an error, in one of the usual shapes.
+fn is_error(value: &Value) -> bool {
+    ErrorDetails::of(value).message.is_some()
 }
 
 /// One call of a model through its attempts.

@@ -324,6 +324,16 @@ mod tests {
                 None,
                 "/openai/deployments/d/chat/completions?api-version=2024-10-21",
             ),
+            (
+                "/openai/v1?api-version=preview",
+                Some("v"),
+                "/openai/v1/chat/completions?api-version=preview",
+            ),
+            (
+                "/models?api-version=w",
+                None,
+                "/models/chat/completions?api-version=w",
+            ),
             ("/models", Some("v"), "/models/chat/completions?api-version=v"),
             (
                 "/models",

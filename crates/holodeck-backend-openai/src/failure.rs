@@ -221,7 +221,13 @@ pub(crate) fn is_final(error: &HttpError) -> bool {
 fn names_stream(error: &HttpError) -> bool {
     error
         .body()
-        .is_some_and(|body| body.to_lowercase().contains("stream"))
+        .is_some_and(|body| is_about_streaming(&body.to_lowercase()))
+}
+
+/// Whether a text, in lower case, is about streaming; `upstream` is another word.
+pub(crate) fn is_about_streaming(text: &str) -> bool {
+    let mut words = text.split(|character: char| !character.is_ascii_alphanumeric());
+    words.any(|word| word.starts_with("stream") || word == "sse")
 }
 
 /// Whether a retry cannot help. An endpoint that refuses the first connection is down, not busy; an error of the server

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use holodeck_model::UniqueKeys;
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, Error as _},
@@ -11,11 +12,13 @@ use serde_json::{Map, Value};
 
 mod content;
 mod message;
+mod object;
 mod plain;
 mod usage;
 
 pub(crate) use content::Content;
 pub(crate) use message::{Message, is_opaque};
+pub(crate) use object::Object;
 pub(crate) use plain::plain;
 pub(crate) use usage::{Timings, Usage};
 
@@ -28,7 +31,7 @@ pub(crate) struct Chunk<'a> {
     #[serde(borrow, deserialize_with = "plain")]
     pub(crate) model: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(crate) choices: Option<Vec<Choice<'a>>>,
+    pub(crate) choices: Option<Vec<Object<Choice<'a>>>>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) usage: Option<Usage>,
     /// Groq's place of the usage.
@@ -38,9 +41,22 @@ pub(crate) struct Chunk<'a> {
     #[serde(deserialize_with = "lenient")]
     pub(crate) timings: Option<Timings>,
     pub(crate) error: Option<Value>,
+    /// MiniMax's place of an error, beside an answer or in its place.
+    pub(crate) base_resp: Option<Value>,
     /// `error` when the chunk itself is one, as vLLM and FastChat send it.
     #[serde(borrow, deserialize_with = "plain")]
     pub(crate) object: Option<Cow<'a, str>>,
+}
+
+impl Chunk<'_> {
+    /// Whether it has nothing but perhaps choices that is known here.
+    pub(crate) fn is_unknown_beside_choices(&self) -> bool {
+        let is_chunk = self
+            .object
+            .as_deref()
+            .is_some_and(|object| object.contains("completion"));
+        !is_chunk && self.usage.is_none() && self.x_groq.is_none() && self.timings.is_none()
+    }
 }
 
 /// Usage in an object of the server's own.
@@ -61,6 +77,9 @@ pub(crate) struct Choice<'a> {
     pub(crate) delta: Option<Box<Message<'a>>>,
     #[serde(borrow)]
     pub(crate) message: Option<Box<Message<'a>>>,
+    /// The text of the older API of completions.
+    #[serde(borrow, deserialize_with = "plain")]
+    pub(crate) text: Option<Cow<'a, str>>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) logprobs: Option<LogProbs>,
     pub(crate) finish_reason: Option<Reason>,
@@ -113,7 +132,7 @@ pub(crate) struct Alternative {
 }
 
 /// A tool call or a piece of one.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct CallFragment {
     #[serde(deserialize_with = "lenient")]
@@ -137,7 +156,7 @@ impl CallFragment {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct FunctionFragment {
     #[serde(deserialize_with = "lenient")]
@@ -151,7 +170,7 @@ pub(crate) struct FunctionFragment {
 
 /// Reads tool calls. A call must not disappear, so what has not their form is an error.
 fn call_fragments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CallFragment>, D::Error> {
-    let entries = match Value::deserialize(deserializer)? {
+    let entries = match UniqueKeys::deserialize(deserializer)?.0 {
         Value::Array(entries) => entries,
         Value::Object(entry) if !entry.is_empty() => vec![Value::Object(entry)],
         Value::Null | Value::Bool(false) | Value::Object(_) => Vec::new(),
@@ -164,6 +183,21 @@ fn call_fragments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Call
         _ => Err(D::Error::custom("an entry of `tool_calls` is not a call")),
     });
     fragments.collect()
+}
+
+/// Reads a call in the older form. As with [`call_fragments`], what has not its form is an error.
+fn function_fragment<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<FunctionFragment>, D::Error> {
+    match UniqueKeys::deserialize(deserializer)?.0 {
+        Value::Object(function) if !function.is_empty() => serde_json::from_value(Value::Object(function))
+            .map(Some)
+            .map_err(D::Error::custom),
+        Value::Null | Value::Bool(false) | Value::Object(_) => Ok(None),
+        Value::String(text) if text.is_empty() => Ok(None),
+        Value::Array(list) if list.is_empty() => Ok(None),
+        _ => Err(D::Error::custom("`function_call` is not a call")),
+    }
 }
 
 /// Reads a value; one of another type counts as absent.

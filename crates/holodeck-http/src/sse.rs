@@ -41,6 +41,8 @@ pub struct SseDecoder {
     retry: Option<Duration>,
     has_data: bool,
     started: bool,
+    /// The first line that is no field of a stream, if it may be a value.
+    foreign_line: Option<String>,
     /// The last byte was a CR: an LF right after it belongs to the same line end.
     after_cr: bool,
 }
@@ -57,6 +59,7 @@ impl SseDecoder {
             retry: None,
             has_data: false,
             started: false,
+            foreign_line: None,
             after_cr: false,
         }
     }
@@ -133,8 +136,14 @@ impl SseDecoder {
                 let wait = text.and_then(|text| text.parse().ok()).map(Duration::from_millis);
                 self.retry = wait.or(self.retry);
             }
-            // Comments and unknown fields.
-            _ => {}
+            // A comment.
+            b"" => {}
+            // An unknown field, which readers of streams skip; one with a value may be what the server meant to say.
+            _ => {
+                if self.foreign_line.is_none() && line.contains(&b'{') {
+                    self.foreign_line = Some(String::from_utf8_lossy(line).into_owned());
+                }
+            }
         }
     }
 
@@ -184,6 +193,12 @@ enum Source {
 }
 
 impl SseStream {
+    /// The first line so far that is no field of a stream and has a `{`: a server may have written an answer without its
+    /// field.
+    pub fn foreign_line(&self) -> Option<&str> {
+        self.decoder.foreign_line.as_deref()
+    }
+
     pub(crate) fn new(body: Body, max_event_bytes: usize) -> Self {
         Self {
             body,

@@ -105,10 +105,12 @@ impl HttpUrl {
         Self(Arc::new(url))
     }
 
-    /// The same URL with one more query pair.
+    /// The same URL with one more query pair, unless it has one of that name.
     pub fn with_query(&self, name: &str, value: &str) -> Self {
         let mut url = Url::clone(&self.0);
-        url.query_pairs_mut().append_pair(name, value);
+        if url.query_pairs().all(|(known, _)| known != name) {
+            url.query_pairs_mut().append_pair(name, value);
+        }
         Self(Arc::new(url))
     }
 

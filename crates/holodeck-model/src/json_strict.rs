@@ -1,74 +1,92 @@
 //! Reads JSON that decides about a verdict. A text with two readings is an error: no key of an object may appear twice.
 
-use std::{collections::HashSet, fmt};
+use std::fmt;
 
 use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Parses JSON in which no object has a key twice, at any depth.
 pub fn parse_json_strictly(json: &str) -> serde_json::Result<Value> {
-    serde_json::from_str::<UniqueKeys>(json)?;
-    serde_json::from_str(json)
+    serde_json::from_str(json).map(|UniqueKeys(value)| value)
 }
 
-/// Any JSON in which no object has a key twice.
-struct UniqueKeys;
+/// Any JSON in which no object has a key twice, at any depth; to be read as a part of another value.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "callers take it apart")]
+pub struct UniqueKeys(pub Value);
 
 impl<'de> Deserialize<'de> for UniqueKeys {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Self)
+        deserializer.deserialize_any(UniqueKeysVisitor).map(Self)
     }
 }
 
-impl<'de> Visitor<'de> for UniqueKeys {
-    type Value = Self;
+struct UniqueKeysVisitor;
+
+impl<'de> Visitor<'de> for UniqueKeysVisitor {
+    type Value = Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("JSON")
     }
 
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Self, E> {
-        Ok(self)
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Self, E> {
-        Ok(self)
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
+        Ok(number.into())
     }
 
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Self, E> {
-        Ok(self)
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
+        Ok(number.into())
     }
 
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Self, E> {
-        Ok(self)
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
+        Ok(number.into())
     }
 
-    fn visit_str<E: Error>(self, _: &str) -> Result<Self, E> {
-        Ok(self)
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Self, E> {
-        Ok(self)
+    fn visit_string<E: Error>(self, text: String) -> Result<Value, E> {
+        Ok(text.into())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self, A::Error> {
-        while list.next_element::<Self>()?.is_some() {}
-        Ok(self)
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Self, A::Error> {
-        let mut keys = HashSet::new();
+    fn visit_none<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(UniqueKeys(value)) = list.next_element()? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
         while let Some(key) = object.next_key::<String>()? {
-            if keys.contains(&key) {
+            if fields.contains_key(&key) {
                 return Err(A::Error::custom(format_args!("the key {key:?} appears twice")));
             }
-            keys.insert(key);
-            object.next_value::<Self>()?;
+            let UniqueKeys(value) = object.next_value()?;
+            fields.insert(key, value);
         }
-        Ok(self)
+        Ok(Value::Object(fields))
     }
 }
 

@@ -190,7 +190,7 @@ fn fields_of_a_wrong_type_count_as_absent() {
         "id": 7, "model": null, "usage": "none", "created": 1.5,
         "choices": [
             {"index": 0, "delta": {"content": "a", "refusal": false, "tool_calls": null}, "finish_reason": 0},
-            {"index": 1, "delta": {"content": "another choice"}},
+            {"index": 1, "delta": {"content": null}},
         ],
     });
     let found = deltas(&[odd, json!({"choices": null}), end("stop")]).unwrap();

@@ -88,7 +88,7 @@ impl Change {
             Self::WithoutStreamOptions => {
                 refusal.names("stream_options", &["stream_options", "include_usage"])
             }
-            Self::Whole => refusal.names("stream", &["stream"]),
+            Self::Whole => refusal.names_streaming(),
         }
     }
 

@@ -60,7 +60,13 @@ impl Refusal {
 
     /// Whether the server may have refused a part that the error names.
     pub(crate) fn may_name(&self) -> bool {
-        matches!(self.status, 200 | 400 | 403 | 404 | 415 | 422 | 500 | 501)
+        matches!(self.status, 200 | 400 | 403 | 404 | 405 | 415 | 422 | 500 | 501)
+    }
+
+    /// Whether the error names streaming.
+    pub(crate) fn names_streaming(&self) -> bool {
+        let is_param = self.param.is_some();
+        self.names("stream", &[]) || (!is_param && failure::is_about_streaming(&self.text))
     }
 
     /// Whether the error names this parameter or a part of it, or has one of the words.

@@ -15,7 +15,7 @@ use super::Driver;
 use crate::{
     assemble::Assembler,
     failure,
-    json::{is_loose, parse_lenient, tighten_json},
+    json::{is_loose, tighten_json},
     wire::Chunk,
 };
 
@@ -27,6 +27,8 @@ pub(super) struct Reading {
     pub(super) beginning: Beginning,
     /// Data that is no part of an answer, such as a keep-alive.
     pub(super) noise: Option<String>,
+    /// Whether nothing of the answer followed the last of it.
+    pub(super) ends_with_noise: bool,
     pub(super) body: Arc<Value>,
 }
 
@@ -46,23 +48,31 @@ impl Reading {
     ) -> Result<bool, BackendError> {
         match std::mem::replace(&mut self.source, Source::Ended) {
             Source::Whole(response) => {
-                let whole = response.json_by(parse_lenient).await;
-                let whole = whole.map_err(|error| driver.explain(&error, &self.body))?;
-                let whole = driver.parse_whole(&whole, &self.beginning)?;
+                let mut text = String::new();
+                let value = response.json_by(|bytes| {
+                    let (mended, value) = mend_whole(bytes)?;
+                    text = mended;
+                    Some(value)
+                });
+                let value = value.await.map_err(|error| driver.explain(&error, &self.body))?;
+                let whole = driver.parse_whole(&text, &value, &self.beginning)?;
                 self.assembler.push_whole(whole, deltas);
             }
-            Source::Events(mut events) => match events.next().await {
-                Some(Ok(event)) => {
+            Source::Events(mut events) => match (events.next().await, events.foreign_line()) {
+                (Some(Ok(_)) | None, Some(line)) => return Err(driver.foreign_line(line)),
+                (Some(Ok(event)), None) => {
                     let more = self.push(driver, &mend_event(event), deltas)?;
                     if more {
                         self.source = Source::Events(events);
                         return Ok(true);
                     }
                 }
-                None => {}
+                (None, None) => {}
                 // The answer is complete; only data after it was lost.
-                Some(Err(_broken)) if self.assembler.is_finished() => {}
-                Some(Err(error)) => return Err(failure::of_stream(&error, &driver.endpoint, &self.body)),
+                (Some(Err(_broken)), _) if self.assembler.is_finished() => {}
+                (Some(Err(error)), _) => {
+                    return Err(failure::of_stream(&error, &driver.endpoint, &self.body));
+                }
             },
             Source::Ended => {}
         }
@@ -78,14 +88,21 @@ impl Reading {
         deltas: &mut Vec<ModelDelta>,
     ) -> Result<bool, BackendError> {
         match driver.parse_event(event)? {
-            Event::Chunk(chunk) => self.assembler.push(*chunk, deltas),
+            Event::Chunk(chunk) => {
+                self.ends_with_noise = false;
+                self.assembler.push(*chunk, deltas);
+            }
             Event::Nothing => {}
             Event::Noise => {
+                self.ends_with_noise = true;
                 let start = event.data.chars().take(120).collect();
                 self.noise.get_or_insert(start);
             }
             Event::Done => {
-                self.assembler.mark_done();
+                // What is no part of the answer may be the reason why nothing follows.
+                if !self.ends_with_noise {
+                    self.assembler.mark_done();
+                }
                 return Ok(false);
             }
         }
@@ -113,6 +130,16 @@ impl Reading {
         deltas.extend(rest);
         Ok(())
     }
+}
+
+/// A whole answer as text that strict parsers accept, and its value.
+fn mend_whole(bytes: &[u8]) -> Option<(String, Value)> {
+    let read = |text: String| serde_json::from_str(&text).ok().map(|value| (text, value));
+    let as_sent = std::str::from_utf8(bytes).ok();
+    as_sent
+        .and_then(|text| read(text.to_owned()))
+        .or_else(|| read(mend_json(bytes)?))
+        .or_else(|| read(tighten_json(as_sent?)))
 }
 
 /// Repairs the event's data so that strict parsers accept it.

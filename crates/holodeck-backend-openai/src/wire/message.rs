@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use super::{CallFragment, Content, FunctionFragment, call_fragments, lenient, plain};
+use super::{CallFragment, Content, FunctionFragment, call_fragments, function_fragment, plain};
 
 /// A message, or a piece of one.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ readers! {
     Text: Option<Cow<'a, str>> = plain;
     MaybeContent: Option<Content<'a>> = plain;
     Calls: Vec<CallFragment> = call_fragments;
-    Function: Option<FunctionFragment> = lenient;
+    Function: Option<FunctionFragment> = function_fragment;
 }
 
 /// The name of a field.
@@ -52,6 +52,25 @@ struct Name<'a>(Cow<'a, str>);
 impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         plain(deserializer).map(|name| Self(name.unwrap_or_default()))
+    }
+}
+
+impl Message<'_> {
+    /// Whether it has something to grade: text, a call or a refusal.
+    pub(crate) fn says_something(&self) -> bool {
+        !self.content.text.is_empty()
+            || !self.content.refusal.is_empty()
+            || !self.tool_calls.is_empty()
+            || self.function_call.is_some()
+            || self.refusal.as_deref().is_some_and(|text| !text.is_empty())
+    }
+
+    /// Whether it says the same as another one.
+    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+        self.content == other.content
+            && self.tool_calls == other.tool_calls
+            && self.function_call == other.function_call
+            && self.refusal == other.refusal
     }
 }
 

@@ -7,6 +7,7 @@ use serde::{
     Deserializer,
     de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
+use serde_json::Value;
 
 /// A type that is read directly from the input. A value of another kind counts as absent.
 pub(crate) trait Plain<'de>: Sized {
@@ -18,8 +19,18 @@ pub(crate) trait Plain<'de>: Sized {
         None
     }
 
+    /// Any other number, or a truth value.
+    fn of_scalar(_: Value) -> Option<Self> {
+        None
+    }
+
     fn of_list<A: SeqAccess<'de>>(mut list: A) -> Result<Option<Self>, A::Error> {
         while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+
+    fn of_object<A: MapAccess<'de>>(mut object: A) -> Result<Option<Self>, A::Error> {
+        while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(None)
     }
 }
@@ -66,16 +77,16 @@ impl<'de, T: Plain<'de>> Visitor<'de> for Reader<T> {
         Ok(T::of_count(number))
     }
 
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(T::of_scalar(Value::from(number)))
     }
 
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Self::Value, E> {
+        Ok(T::of_scalar(Value::from(number)))
     }
 
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(T::of_scalar(Value::from(value)))
     }
 
     fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
@@ -86,9 +97,8 @@ impl<'de, T: Plain<'de>> Visitor<'de> for Reader<T> {
         T::of_list(list)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(None)
+    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<Self::Value, A::Error> {
+        T::of_object(object)
     }
 }
 

@@ -18,10 +18,14 @@ impl Usage {
         let total = self.count(&["total_tokens"]);
         let (prompt_tokens, completion_tokens) = match (prompt, completion, total) {
             (Some(prompt), Some(completion), _) => (prompt, completion),
-            (Some(prompt), None, Some(total)) => (prompt, total.saturating_sub(prompt)),
-            (None, Some(completion), Some(total)) => (total.saturating_sub(completion), completion),
+            (Some(prompt), None, Some(total)) => (prompt, total.checked_sub(prompt)?),
+            (None, Some(completion), Some(total)) => (total.checked_sub(completion)?, completion),
             _ => return None,
         };
+        // Every request has a prompt.
+        if prompt_tokens == 0 {
+            return None;
+        }
         let count_or_zero = |paths: &[&str]| self.count(paths).unwrap_or(0);
         let reasoning_tokens = count_or_zero(&["completion_tokens_details.reasoning_tokens"]);
         // Some servers count reasoning beside the completion, and the total shows it.
@@ -135,10 +139,14 @@ mod tests {
                 json!({"completion_tokens": 2, "total_tokens": 3}),
                 Some((1, 2, 3)),
             ),
+            (json!({"prompt_tokens": 0, "completion_tokens": 0}), None),
             (
-                json!({"prompt_tokens": 0, "completion_tokens": 0}),
-                Some((0, 0, 0)),
+                json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 1500}),
+                None,
             ),
+            (json!({"prompt_tokens": 0, "completion_tokens": 7}), None),
+            (json!({"prompt_tokens": 10, "total_tokens": 5}), None),
+            (json!({"completion_tokens": 10, "total_tokens": 5}), None),
             (json!({"total_tokens": 3}), None),
             (json!({"prompt_tokens": 3}), None),
             (json!({"prompt_tokens": "many", "completion_tokens": -1}), None),

@@ -9,6 +9,7 @@
 mod answers;
 mod bad_input;
 mod conformance;
+mod contradictions;
 mod control;
 mod dialects;
 mod driver;
