@@ -372,6 +372,12 @@ impl Run<'_> {
         if self.args.routing.explain || verbosity == Verbosity::Quiet {
             return;
         }
+        let attempt = execution.attempt.as_ref().map(|details| &details.attempt);
+        let unavailable = attempt.filter(|it| it.routing_decision == RoutingDecision::SdkUnavailable);
+        if let Some(reason) = unavailable.and_then(|attempt| attempt.fallback_reason.as_deref()) {
+            let note = format!("note: the agent itself cannot be asked: {reason}\n");
+            self.terminal.write_message(&format::printable(&note));
+        }
         if let Some(report) = loop_report(execution) {
             let is_odd = report.repeated_side_effects > 0
                 || report.iterations.iter().any(|record| record.score_invalid);
