@@ -39,6 +39,8 @@ pub struct OauthOptions {
     pub expires_in: Option<u64>,
     /// An application that is known without registration, with its secret.
     pub application: Option<(&'static str, &'static str)>,
+    /// The only method of the MCP server that needs a token; `None`: all do.
+    pub guarded: Option<&'static str>,
 }
 
 impl Default for OauthOptions {
@@ -51,6 +53,7 @@ impl Default for OauthOptions {
             issuer_path: "",
             expires_in: Some(3600),
             application: None,
+            guarded: None,
         }
     }
 }
@@ -343,7 +346,9 @@ fn resource(request: &ReceivedRequest, options: &OauthOptions, issuer: &str, sta
     let token = request
         .header("authorization")
         .and_then(|value| value.strip_prefix("Bearer "));
-    if token.is_none() || token != state.access_token.as_deref() {
+    let method = request.body["method"].as_str().unwrap_or_default();
+    let is_free = options.guarded.is_some_and(|guarded| guarded != method);
+    if !is_free && (token.is_none() || token != state.access_token.as_deref()) {
         let challenge = format!(
             "Bearer error=\"invalid_token\", resource_metadata=\"{base}/.well-known/oauth-protected-resource/mcp\""
         );
@@ -362,7 +367,7 @@ fn resource(request: &ReceivedRequest, options: &OauthOptions, issuer: &str, sta
         return Reply::error(403, &json!({ "error": "insufficient_scope" }))
             .header("www-authenticate", &challenge);
     }
-    let result = match request.body["method"].as_str().unwrap_or_default() {
+    let result = match method {
         "initialize" => json!({
             "protocolVersion": "2025-06-18", "capabilities": { "tools": {} },
             "serverInfo": { "name": "tickets", "version": "1" },

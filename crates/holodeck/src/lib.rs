@@ -18,7 +18,9 @@ pub use agent::inputs::{RunInputs, is_recording};
 pub use agent::live::ask_briefly;
 pub use agent::logins::logins;
 pub use agent::open::{OpenAgent, OpenError, OpenOptions};
-pub use agent::servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};
+pub use agent::servers::{
+    ListedServer, ServerFile, ServerLogin, ServerScope, ServersError, list_servers, registry,
+};
 pub use agent::targets::{RefusedTarget, check_target, target_reason};
 pub use agent::tools::{Preparing, ToolSetupError};
 pub use agent::unsupported::UnsupportedParts;

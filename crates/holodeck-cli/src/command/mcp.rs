@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 use holodeck::{
-    ListedServer, RegistryError, RegistryServer, ServerFile, ServersError, list_servers,
+    ListedServer, RegistryError, RegistryServer, ServerFile, ServerLogin, ServersError, list_servers,
     model::{Env, JsonMap, McpTransport, closest},
     registry,
     reports::format::printable,
@@ -178,7 +178,7 @@ fn list(args: &ListArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
         files.extend([ServerFile::of_agent(agent), ServerFile::beside(agent)]);
     }
     files.extend(ServerFile::of_user(&env).ok());
-    let servers = list_servers(&files).map_err(problem)?;
+    let servers = list_servers(&files, &env).map_err(problem)?;
     if args.json {
         let servers: Vec<_> = servers.iter().map(listed_as_json).collect();
         terminal.write_indented_json(json!({ "servers": servers }))?;
@@ -192,6 +192,7 @@ fn list(args: &ListArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
         |text: fn(&ListedServer) -> &str| servers.iter().map(|server| text(server).chars().count()).max();
     let names = width(|server| &server.name).unwrap_or_default();
     let transports = width(|server| &server.transport).unwrap_or_default();
+    let logins = width(login_word).unwrap_or_default();
     for server in &servers {
         let shadowed = if server.shadowed {
             "  (another server with this name is used)"
@@ -199,16 +200,59 @@ fn list(args: &ListArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
             ""
         };
         terminal.write_data(&format!(
-            "{:names$}  {:transports$}  {}\n{:names$}  {}, {}{shadowed}\n",
+            "{:names$}  {:transports$}  {:logins$}  {}\n{:names$}  {}, {}{shadowed}\n",
             sanitize(&server.name),
             sanitize(&server.transport),
+            login_word(server),
             sanitize(&server.target),
             "",
             server.scope.as_str(),
             server.path.display(),
         ))?;
+        match &server.login {
+            ServerLogin::Unknown(reason) => terminal.write_message(&format!(
+                "warning: whether there is a login to `{}` is not known: {}\n",
+                sanitize(&server.name),
+                sanitize(reason)
+            )),
+            ServerLogin::LoggedIn(login) if terminal.verbosity() > Verbosity::Normal => {
+                let scopes = sanitize(&login.scopes.join(" "));
+                terminal.write_data(&format!(
+                    "{:names$}  at {}, for {scopes}\n",
+                    "",
+                    sanitize(&login.issuer)
+                ))?;
+            }
+            _ => {}
+        }
     }
     Ok(ExitCode::Passed)
+}
+
+/// The column about the login of a server.
+fn login_word(server: &ListedServer) -> &str {
+    match &server.login {
+        ServerLogin::None => "no login",
+        ServerLogin::LoggedIn(_) => "logged in",
+        ServerLogin::Unknown(_) => "unknown",
+        _ => "-",
+    }
+}
+
+/// The login of a server; `null` if it has none to have.
+fn login_as_json(login: &ServerLogin) -> Value {
+    match login {
+        ServerLogin::None => json!({"state": "none"}),
+        ServerLogin::LoggedIn(login) => json!({
+            "state": "logged_in",
+            "issuer": login.issuer,
+            "scopes": login.scopes,
+            "expires_at": login.expires_at,
+            "renews": login.renews,
+        }),
+        ServerLogin::Unknown(reason) => json!({"state": "unknown", "reason": reason}),
+        _ => Value::Null,
+    }
 }
 
 fn add(args: &AddArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
@@ -377,6 +421,7 @@ fn listed_as_json(server: &ListedServer) -> Value {
         "scope": server.scope.as_str(),
         "path": server.path,
         "shadowed": server.shadowed,
+        "login": login_as_json(&server.login),
     })
 }
 

@@ -119,7 +119,7 @@ impl Caller {
     async fn token(&self, url: &HttpUrl) -> Result<Option<SecretString>, CallError> {
         match &self.remote.login {
             Login::Tokens(tokens) => Ok(tokens.bearer(url).await?),
-            Login::Own | Login::Missing(_) => Ok(None),
+            Login::Own => Ok(None),
         }
     }
 
@@ -144,7 +144,6 @@ impl Caller {
         };
         match &self.remote.login {
             Login::Own => Ok(answer),
-            Login::Missing(command) => Err(CallError::Login(format!("{reason}; type `{command}`"))),
             Login::Tokens(tokens) => Err(tokens.needed(reason).into()),
         }
     }

@@ -152,11 +152,12 @@ impl StreamableHttpClient for OurClient {
             },
             None => sent.await,
         };
-        if let (Err(CallError::Login(reason)), Some(id), Login::Missing(_)) = (
+        if let (Err(CallError::Login(reason)), Some(id), Login::Tokens(tokens)) = (
             &answer,
             asked_for_revisions(&message).filter(|_| session.is_none()),
             &self.remote().login,
-        ) {
+        ) && !tokens.has_login()
+        {
             // It may only be that the server refuses what it does not know; the handshake says so.
             let refusal = ErrorData::invalid_request(reason.clone(), None);
             let error = ServerJsonRpcMessage::error(refusal, Some(id.clone()));

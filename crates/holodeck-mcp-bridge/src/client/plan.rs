@@ -42,7 +42,7 @@ impl Reach {
     pub(crate) fn tokens(&self) -> Option<&Arc<Tokens>> {
         match &self.remote()?.login {
             Login::Tokens(tokens) => Some(tokens),
-            Login::Own | Login::Missing(_) => None,
+            Login::Own => None,
         }
     }
 }
@@ -62,10 +62,8 @@ pub(crate) struct Remote {
 pub(crate) enum Login {
     /// From the YAML.
     Own,
-    /// From a login of the user.
+    /// From a login of the user. There may be none yet: it is looked for at each request until there is one.
     Tokens(Arc<Tokens>),
-    /// There is none yet. The command that logs in.
-    Missing(String),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -156,9 +154,6 @@ fn login(tool: &McpTool, url: &str, options: &McpOptions) -> Result<Login, Conne
         return Ok(Login::Own);
     };
     let command = format!("holodeck mcp login {}{}", tool.name, options.login_arguments);
-    if !logins.has(url) {
-        return Ok(Login::Missing(command));
-    }
     let server = server_url(url).map_err(|error| ConnectError::Config(error.to_string()))?;
     let http = http_client(&options.env).map_err(ConnectError::Config)?;
     Ok(Login::Tokens(Arc::new(Tokens::new(

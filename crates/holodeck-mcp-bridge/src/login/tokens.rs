@@ -62,6 +62,11 @@ impl Tokens {
         }
     }
 
+    /// Whether there was a login at the last request.
+    pub(crate) fn has_login(&self) -> bool {
+        self.0.current().is_some()
+    }
+
     /// The token after `used`, which the server refused or which ends.
     pub(crate) async fn renewed(&self, used: &SecretString) -> Result<SecretString, LoginError> {
         let (inner, used) = (Arc::clone(&self.0), used.clone());

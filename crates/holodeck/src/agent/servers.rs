@@ -6,12 +6,12 @@ use std::{
 };
 
 use holodeck_http::{HttpClient, HttpOptions};
-use holodeck_mcp_bridge::{REGISTRY_URL, Registry, RegistryError};
-use holodeck_model::{Env, JsonMap, Redactor, env, read_text_input};
+use holodeck_mcp_bridge::{LoggedIn, REGISTRY_URL, Registry, RegistryError};
+use holodeck_model::{Env, JsonMap, Redactor, env, read_text_input, substitute};
 use holodeck_yaml::{EditError, add_item, list_items, remove_item};
 use serde_json::Value;
 
-use crate::agent::edited_file::replace_text;
+use crate::agent::{edited_file::replace_text, logins::logins};
 
 /// The size limit of a file.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -62,6 +62,52 @@ pub struct ListedServer {
     pub scope: ServerScope,
     /// Whether a file with higher precedence has a server of the same name.
     pub shadowed: bool,
+    /// Whether the user is logged in to it.
+    pub login: ServerLogin,
+}
+
+/// Whether the user is logged in to a server. It has no token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServerLogin {
+    /// It has no login: it is a program, or the YAML gives it a token.
+    NotUsed,
+    /// There is none. The server may not need one.
+    None,
+    /// There is one.
+    LoggedIn(LoggedIn),
+    /// It cannot be found out.
+    Unknown(String),
+}
+
+impl ServerLogin {
+    /// The login to a server as a file names it.
+    fn of(item: &JsonMap, env: &Env) -> Self {
+        let has_own_token = item
+            .get("headers")
+            .and_then(Value::as_object)
+            .is_some_and(|headers| {
+                let mut names = headers.keys();
+                names.any(|name| name.eq_ignore_ascii_case("authorization"))
+            });
+        let transport = item.get("transport").and_then(Value::as_str);
+        let url = item.get("url").and_then(Value::as_str);
+        let Some(url) = url.filter(|_| !has_own_token && transport != Some("stdio")) else {
+            return Self::NotUsed;
+        };
+        let Some(logins) = logins(env) else {
+            return Self::None;
+        };
+        let replaced = substitute(url, env);
+        if let Some(missing) = replaced.as_ref().and_then(|replaced| replaced.missing.first()) {
+            return Self::Unknown(format!("`{missing}` is not set"));
+        }
+        match logins.of(replaced.as_ref().map_or(url, |replaced| &replaced.text)) {
+            Ok(Some(login)) => Self::LoggedIn(login),
+            Ok(None) => Self::None,
+            Err(error) => Self::Unknown(error.to_string()),
+        }
+    }
 }
 
 /// Why servers can't be listed or changed.
@@ -147,13 +193,13 @@ impl ServerFile {
     }
 
     /// The servers in the file; none if it does not exist.
-    pub fn servers(&self) -> Result<Vec<ListedServer>, ServersError> {
+    pub fn servers(&self, env: &Env) -> Result<Vec<ListedServer>, ServersError> {
         if !self.path.exists() {
             return Ok(Vec::new());
         }
         let items = list_items(&self.read()?, self.key()).map_err(|source| self.edit(source))?;
         let servers = items.iter().filter(|item| self.is_server(item));
-        Ok(servers.map(|item| self.describe(item)).collect())
+        Ok(servers.map(|item| self.describe(item, env)).collect())
     }
 
     /// Adds a server to the file and changes nothing else. A missing configuration file is created.
@@ -215,7 +261,8 @@ impl ServerFile {
         }
     }
 
-    fn describe(&self, item: &JsonMap) -> ListedServer {
+    fn describe(&self, item: &JsonMap, env: &Env) -> ListedServer {
+        let login = ServerLogin::of(item, env);
         let mut item = Value::Object(item.clone());
         Redactor::default().configuration(&mut item);
         let text = |key: &str| item.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -233,6 +280,7 @@ impl ServerFile {
             path: self.path.clone(),
             scope: self.scope,
             shadowed: false,
+            login,
         }
     }
 
@@ -260,10 +308,10 @@ impl ServerFile {
 }
 
 /// The servers of several files, those with the highest precedence first.
-pub fn list_servers(files: &[ServerFile]) -> Result<Vec<ListedServer>, ServersError> {
+pub fn list_servers(files: &[ServerFile], env: &Env) -> Result<Vec<ListedServer>, ServersError> {
     let mut all: Vec<ListedServer> = Vec::new();
     for file in files {
-        for mut server in file.servers()? {
+        for mut server in file.servers(env)? {
             server.shadowed = all.iter().any(|other| other.name == server.name);
             all.push(server);
         }
