@@ -19,7 +19,7 @@ use serde_json::Value;
 
 pub use digests::{without_digests, without_digests_in};
 pub use forms::find_url_secrets;
-pub use names::{Names, Role, names_a_secret, role};
+pub use names::{Names, Role, names_a_secret, role, role_of_mapping};
 pub use shapes::{arguments, assignments, find_in_configured_urls};
 pub use stream::RedactedStream;
 

@@ -9,6 +9,7 @@ use holodeck_model::{
     Redactor, is_hidden,
     redact::{
         Names, Role, arguments, assignments, find_in_configured_urls, find_url_secrets, merge_ranges, role,
+        role_of_mapping,
     },
 };
 use regex::Regex;
@@ -85,9 +86,22 @@ impl Secrets {
 
     fn collect_entry(&mut self, tree: &Tree, entry: &Entry, scope: Scope) {
         let key = tree.key(entry);
-        let role = role(key, scope.names);
-        if scope.masked && !scope.variables {
-            // `{hunter2}` is a key without a value.
+        let is_mapping = tree.entries(entry.value).is_some();
+        let role = if is_mapping {
+            role_of_mapping(key, scope.names)
+        } else {
+            role(key, scope.names)
+        };
+        // `{hunter2}` is a key without a value.
+        let is_bare = scope.names == Names::Login
+            && role == Role::Secret
+            && key != "client_secret"
+            && tree.is_null(entry.value);
+        if is_bare {
+            // Messages name unknown fields.
+            self.values.push(key.to_owned());
+        }
+        if is_bare || (scope.masked && !scope.variables) {
             self.hide(tree, entry.key_place);
         }
         let inner = match role {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     MASK, Redactor, merge_ranges,
-    names::{Names, Role, role},
+    names::{Names, Role, role, role_of_mapping},
     replace_ranges, shapes,
 };
 
@@ -60,7 +60,12 @@ impl Redactor {
             Value::Array(items) => items.iter_mut().for_each(|item| self.mask_fields(item, names)),
             Value::Object(fields) => {
                 for (name, field) in fields {
-                    match role(name, names) {
+                    let role = if field.is_object() {
+                        role_of_mapping(name, names)
+                    } else {
+                        role(name, names)
+                    };
+                    match role {
                         Role::Secret | Role::Variables => mask_all(field),
                         Role::Arguments => self.mask_argument_list(field, names),
                         Role::Prose => {
@@ -118,7 +123,8 @@ mod tests {
                 "name": "db", "url": "https://host/mcp?code=7", "headers": {"Accept": "application/json"},
                 "args": ["--token", "abc", "./server.js", "-tiny-"], "config": {"api_token": 17, "mode": "fast"},
                 "parameters": {"properties": {"token": {"type": "string"}}},
-            }],
+                "oauth": {"client_id": "desk", "client_secret": "y", "scopes": ["read"], "other": "z"},
+            }, {"name": "odd", "oauth": "v"}, {"name": "list", "oauth": ["w"]}],
         });
         redactor.configuration(&mut value);
         assert_eq!(
@@ -130,7 +136,8 @@ mod tests {
                     "name": "db", "url": "https://host/mcp?code=***", "headers": {"Accept": "***"},
                     "args": ["--token", "***", "./server.js", "-***-"], "config": {"api_token": "***", "mode": "fast"},
                     "parameters": {"properties": {"token": {"type": "string"}}},
-                }],
+                    "oauth": {"client_id": "desk", "client_secret": "***", "scopes": ["read"], "other": "***"},
+                }, {"name": "odd", "oauth": "***"}, {"name": "list", "oauth": ["***"]}],
             })
         );
     }

@@ -69,6 +69,8 @@ pub enum Names {
     Fields,
     /// They are fields of `serve:`, which names the variables that hold its tokens.
     Serve,
+    /// They are fields of `oauth:`. Whatever is not known not to be a secret is one.
+    Login,
     /// They are settings of an external program: each may name a secret.
     Settings,
     /// They are test data: masked where they are shown, but their values are not masked elsewhere.
@@ -97,6 +99,12 @@ pub fn role(key: &str, names: Names) -> Role {
     if names == Names::Schema {
         return Role::Plain(names);
     }
+    if names == Names::Login {
+        return match key {
+            "client_id" | "redirect_port" | "scopes" => Role::Plain(names),
+            _ => Role::Secret,
+        };
+    }
     match key {
         "env" | "headers" | "environment" => return Role::Variables,
         "args" | "cli_args" => return Role::Arguments,
@@ -118,6 +126,14 @@ pub fn role(key: &str, names: Names) -> Role {
     }
 }
 
+/// The role of a value that is a mapping: `oauth` has fields, while anything else in its place may be a secret.
+pub fn role_of_mapping(key: &str, names: Names) -> Role {
+    match key {
+        "oauth" if names == Names::Fields => Role::Plain(Names::Login),
+        _ => role(key, names),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +147,32 @@ mod tests {
         }
         assert_eq!(role("token", Names::Serve), Role::Secret);
     }
+
+    #[test]
+    fn a_field_of_a_login_is_a_secret_unless_it_is_known_not_to_be() {
+        assert_eq!(role("oauth", Names::Fields), Role::Secret);
+        for names in [Names::Serve, Names::Settings, Names::Login] {
+            assert_eq!(role_of_mapping("oauth", names), Role::Secret, "{names:?}");
+        }
+        let names = Names::Login;
+        assert_eq!(role_of_mapping("oauth", Names::Fields), Role::Plain(names));
+        for name in ["client_id", "redirect_port", "scopes"] {
+            assert_eq!(role(name, names), Role::Plain(names), "{name}");
+        }
+        for name in [
+            "client_secret",
+            "clientsecrt",
+            "value",
+            "env",
+            "args",
+            "input",
+            "schema",
+            "x",
+        ] {
+            assert_eq!(role(name, names), Role::Secret, "{name}");
+        }
+    }
+
     #[test]
     fn names_of_secrets_are_recognised_and_others_are_not() {
         for name in [

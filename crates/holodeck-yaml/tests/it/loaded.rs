@@ -223,3 +223,106 @@ fn a_value_from_the_environment_is_not_shown_in_a_problem() {
     assert!(load.agent.is_none());
     assert!(!shown.contains("sk-very"), "{shown}");
 }
+
+/// Keys whose values are secrets, and values of every form below them. `SECRET` is never shown; the words are, if the
+/// excerpt shows the structure.
+#[test]
+fn an_excerpt_shows_the_fields_of_a_login_and_no_secret_of_any_form() {
+    const SECRET: &str = "hunter2-of-the-shelves";
+    let excerpt = |tool: &str, written: &str| {
+        let text = format!(
+            "name: a\nmodel: {{provider: openai, name: m}}\ninstructions: {{inline: Hi}}\n\
+             tools:\n  - {{type: mcp, name: t, description: T., wrong: 1, {tool}, {}}}\n",
+            written.replace("SECRET", SECRET)
+        );
+        let files = MemoryFiles::new().with("agent.yaml", text);
+        let load = load_agent(Path::new("agent.yaml"), &Env::empty(), &files);
+        let shown = load.sources.get(Path::new("agent.yaml")).unwrap().to_owned();
+        for shown in [&shown, &render(&load.diagnostics)] {
+            assert!(!shown.contains(SECRET), "{written}: {shown}");
+        }
+        shown
+    };
+    let remote = "transport: http, url: \"https://a.test/mcp\"";
+    // The structure of a login is shown, wherever the mistake is.
+    for (written, words) in [
+        (
+            "oauth: {client_id: desk, client_secret: SECRET, scope: [x]}",
+            "oauth: {client_id: desk, client_secret: **********************, scope: [*]}",
+        ),
+        (
+            "oauth: {scopes: [tickets.read, tickets.write], redirect_port: none}",
+            "oauth: {scopes: [tickets.read, tickets.write], redirect_port: none}",
+        ),
+        ("oauth: {scopes: read}", "oauth: {scopes: read}"),
+        (
+            "oauth: {client_secret: {a: SECRET}}",
+            "oauth: {client_secret: {*: **********************}}",
+        ),
+        (
+            "oauth: {client_secret: [SECRET, SECRET]}",
+            "oauth: {client_secret: [",
+        ),
+        (
+            "oauth: {clientsecret: SECRET}",
+            "oauth: {clientsecret: **********************}",
+        ),
+        (
+            "oauth: {anything: SECRET}",
+            "oauth: {anything: **********************}",
+        ),
+        (
+            "oauth: {token: {value: SECRET}}",
+            "oauth: {token: {*****: **********************}}",
+        ),
+        (
+            "oauth: {scopes: {a: SECRET}}",
+            "oauth: {scopes: {a: **********************}}",
+        ),
+        (
+            "oauth: {client_id: {x: SECRET}}",
+            "oauth: {client_id: {x: **********************}}",
+        ),
+    ] {
+        let shown = excerpt(remote, written);
+        assert!(shown.contains(words), "{written}: {shown}");
+    }
+    // Anything in the place of a mapping may be the secret itself; so may a key without a value.
+    for written in [
+        "oauth: SECRET",
+        "oauth: \"SECRET\"",
+        "oauth: [SECRET]",
+        "oauth: [{client_id: SECRET}]",
+        "oauth: {SECRET}",
+        "oauth: {SECRET: }",
+        "oauth: {\"SECRET\"}",
+        "oauth: {client_id: desk, SECRET}",
+    ] {
+        excerpt(remote, written);
+    }
+    // Everywhere else such a key hides all that is below it, in every form of value.
+    for key in [
+        "api_key",
+        "token",
+        "auth",
+        "password",
+        "credentials",
+        "OAUTH",
+        "oauth2",
+    ] {
+        for value in [
+            "SECRET",
+            "[SECRET]",
+            "{value: SECRET}",
+            "{SECRET}",
+            "{client_id: SECRET}",
+            "[{scopes: [SECRET]}]",
+            "{oauth: {client_id: SECRET}}",
+        ] {
+            excerpt(remote, &format!("{key}: {value}"));
+            excerpt("command: cat", &format!("config: {{{key}: {value}}}"));
+        }
+    }
+    // A setting of a program called `oauth` is not a login of ours.
+    excerpt("command: cat", "config: {oauth: {client_id: SECRET}}");
+}
