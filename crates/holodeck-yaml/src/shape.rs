@@ -117,6 +117,8 @@ pub(crate) struct Record {
     pub(crate) fields: IndexMap<String, Field>,
     /// Whether further keys are allowed.
     pub(crate) open: bool,
+    /// Keys that a user may expect here, with the reason why they are refused.
+    pub(crate) refused: IndexMap<String, String>,
 }
 
 #[derive(Debug)]

@@ -14,6 +14,7 @@ pub(crate) mod edited_file;
 pub(crate) mod environment;
 pub(crate) mod fingerprint;
 pub(crate) mod git;
+pub(crate) mod hooks;
 pub(crate) mod inputs;
 pub(crate) mod inventory;
 pub(crate) mod judging;

@@ -77,6 +77,9 @@ pub(crate) fn dry_run(dry: &DryRun) -> String {
             }
         }
     }
+    if let Some(hooks) = &dry.hooks {
+        text.push_str(&format!("{hooks}\n"));
+    }
     text
 }
 
@@ -117,6 +120,9 @@ pub(crate) fn dry_run_json(dry: &DryRun) -> Value {
     let mut value = json!({"cases": cases, "estimate": estimate});
     if let (Some(shard), Some(fields)) = (&dry.plan.shard, value.as_object_mut()) {
         fields.insert("shard".to_owned(), json!(shard));
+    }
+    if let (Some(hooks), Some(fields)) = (&dry.hooks, value.as_object_mut()) {
+        fields.insert("hooks".to_owned(), json!(hooks));
     }
     value
 }

@@ -4,6 +4,7 @@ mod answers;
 mod chat;
 mod ends;
 mod fixtures;
+mod hooks;
 mod logins;
 mod quality;
 mod recordings;

@@ -206,7 +206,8 @@ async fn a_login_that_is_made_later_is_used_by_an_open_connection() {
     let connected = connect(&tool, &user.options()).await;
     let needed = "it needs a login; type `holodeck mcp login tickets`";
     for _ in 0..2 {
-        let refused = text(&connected, "mcp__tickets__read", json!({})).await;
+        let refused = call(&connected, "mcp__tickets__read", json!({})).await;
+        let refused = refused.map_or_else(|error| error.to_string(), |output| output.text);
         assert!(refused.contains(needed), "{refused}");
     }
     assert_eq!(server.issuer_requests().len(), 0);

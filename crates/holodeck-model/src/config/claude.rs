@@ -3,8 +3,9 @@
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::SandboxConfig;
+use super::{HooksConfig, SandboxConfig};
 use crate::value::{PathRef, nullable};
 
 /// How long a `response_format` may be for the CLI: the operating system limits the length of an argument.
@@ -31,6 +32,9 @@ pub enum AuthProvider {
 /// Settings of the Claude backend. Everything that is not enabled is off.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-refused" = json!({
+    "plugins": "a plugin decides about calls beside the rules of the agent",
+})))]
 pub struct ClaudeConfig {
     /// The Claude Code program; `HOLODECK_CLAUDE_CLI` takes precedence. Default: found on `PATH` or in usual places.
     pub cli_path: Option<PathRef>,
@@ -62,6 +66,9 @@ pub struct ClaudeConfig {
     pub sandbox: Option<SandboxConfig>,
     /// Access to files.
     pub file_system: Option<FileSystemConfig>,
+    /// Programs that observe the conversations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hooks: Option<HooksConfig>,
     /// Sub-agents by name.
     #[serde(deserialize_with = "nullable")]
     #[schemars(with = "Option<IndexMap<String, SubagentConfig>>")]
@@ -112,6 +119,7 @@ impl Default for ClaudeConfig {
             bash: None,
             sandbox: None,
             file_system: None,
+            hooks: None,
             agents: IndexMap::new(),
             subagents: None,
             allowed_tools: None,

@@ -212,7 +212,16 @@ impl<'s> Reader<'s> {
             fields.insert(name.clone(), field);
         }
         let open = map.get("additionalProperties").and_then(Value::as_bool) == Some(true);
-        Record { fields, open }
+        let refused = map.get("x-refused").and_then(Value::as_object);
+        let refused = refused.into_iter().flatten().filter_map(|(name, reason)| {
+            let reason = reason.as_str()?;
+            Some((name.clone(), reason.to_owned()))
+        });
+        Record {
+            fields,
+            open,
+            refused: refused.collect(),
+        }
     }
 }
 

@@ -41,7 +41,8 @@ fn check_keywords(schema: &Value) {
                 assert!(map.contains_key("x-type-may-be-absent"), "{map:?}");
                 value.as_array().unwrap().iter().for_each(check_keywords);
             }
-            "x-form" | "x-no-effect" | "x-null-differs" | "x-path" | "x-type-may-be-absent" => {}
+            "x-form" | "x-no-effect" | "x-null-differs" | "x-refused" | "x-path" | "x-type-may-be-absent" => {
+            }
             keyword => {
                 assert!(
                     SUPPORTED.contains(&keyword) || IGNORED.contains(&keyword),

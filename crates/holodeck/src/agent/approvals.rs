@@ -82,9 +82,11 @@ fn own_files(agent: &ResolvedAgent, env: &Env) -> Vec<PathBuf> {
     let outputs = outputs.flat_map(|output| output.files().map(|file| absolute(&file)).collect::<Vec<_>>());
     // A folder with more in it than outputs is none of HoloDeck's own.
     files.extend(outputs.filter(|file| !dir.starts_with(file)));
+    // A program that HoloDeck runs unasked is not the agent's to change.
     let used = inventory::files(agent).into_iter();
-    let env_files = used.filter(|used| matches!(used.named, Named::EnvFile(_)));
-    files.extend(env_files.flat_map(|used| used.paths()));
+    let closed =
+        used.filter(|used| matches!(used.named, Named::EnvFile(_)) || matches!(used.owner, FileOwner::Hooks));
+    files.extend(closed.flat_map(|used| used.paths()));
     files
 }
 

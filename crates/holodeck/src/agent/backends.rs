@@ -29,6 +29,7 @@ use crate::{
         answer_format::answer_format,
         claude,
         fingerprint::{IdentityError, settings_of_user},
+        hooks,
         inventory::{Inventory, OWN_MODEL},
         turn_key::turn_key,
     },
@@ -314,7 +315,15 @@ impl BackendFactory for BackendSelector {
                         tools,
                         traceparent.as_deref(),
                     );
-                    backend.await.map_err(SelectError::from)
+                    let backend = backend.await.map_err(SelectError::from)?;
+                    let redactor = self.answers.redactor();
+                    Ok(hooks::observe(
+                        backend,
+                        &agent,
+                        (occasion, gate),
+                        &self.env,
+                        redactor,
+                    ))
                 };
                 self.answers
                     .agent(|| self.turn_key(&agent, occasion, gate), live)

@@ -227,7 +227,12 @@ impl Finder<'_> {
             let (block, last) = field.pointer.rsplit_once('.').unwrap_or(("", &field.pointer));
             let lower = last.to_ascii_lowercase();
             let is_server = SERVERS.iter().any(|end| lower.ends_with(end));
-            let is_program = PROGRAMS.contains(&last);
+            // The first of a list is the program, the others are its arguments.
+            let program = field.pointer.strip_suffix(".0").unwrap_or(&field.pointer);
+            let is_program = PROGRAMS.iter().any(|name| {
+                let block = program.strip_suffix(name);
+                block.is_some_and(|block| block.is_empty() || block.ends_with('.'))
+            });
             let names = field.names.iter();
             for name in names.filter(|_| is_server || is_program) {
                 let Some(file) = self.file(name) else { continue };

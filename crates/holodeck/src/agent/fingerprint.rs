@@ -13,8 +13,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use holodeck_cassette::file_digest;
 use holodeck_model::{
-    ConfigPart, Env, IDENTITY_FORMAT, LegacyConfig, MetricConfig, Provider, Redactor, ResolvedAgent,
-    ToolConfig, canonical, digest_json,
+    ClaudeConfig, ConfigPart, Env, HooksConfig, IDENTITY_FORMAT, LegacyConfig, MetricConfig, PathRef,
+    Provider, Redactor, ResolvedAgent, ToolConfig, canonical, digest_json,
     env::{ANTHROPIC_BASE_URL, HOLODECK_ROUTING_COMMANDS, HOLODECK_ROUTING_ENABLED, OPENAI_BASE_URL},
 };
 use holodeck_validators::ClaudeEnv;
@@ -242,7 +242,7 @@ impl<'a> Parts<'a> {
         let users = self.canonical_list(needs_model.then(|| agent.default_judge()));
         self.add_value("model of simulated users", users);
         self.add("embedding_provider", config.embedding_provider.as_ref());
-        self.add_without("claude", config.claude.as_ref(), &WITHOUT_EFFECT);
+        self.add_claude(config.claude.as_ref());
         self.add_without("openai", config.openai.as_ref(), &WITHOUT_EFFECT);
         if let Some(quality) = agent.config.enabled_loop() {
             let inventory = Inventory::new(agent, None);
@@ -290,6 +290,34 @@ impl<'a> Parts<'a> {
         }
     }
 
+    fn add_claude(&mut self, claude: Option<&ClaudeConfig>) {
+        let Some(claude) = claude else { return };
+        let mut value = self.canonical(claude);
+        if let Some(fields) = value.as_object_mut() {
+            fields.retain(|name, _| !WITHOUT_EFFECT.contains(&name.as_str()));
+        }
+        for (event, hooks) in claude.hooks.iter().flat_map(HooksConfig::events) {
+            for (index, hook) in hooks.iter().enumerate() {
+                let Some(program) = value.pointer_mut(&format!("/hooks/{event}/{index}")) else {
+                    continue;
+                };
+                self.name_program(program, Some(&hook.command));
+            }
+        }
+        self.add_value("claude", value);
+    }
+
+    /// The command and the arguments of a program by their names.
+    fn name_program(&self, program: &mut Value, command: Option<&PathRef>) {
+        if let (Some(command), Some(fields)) = (command, program.as_object_mut()) {
+            let name = self.names.command(command.as_str());
+            fields.insert("command".to_owned(), name.into());
+        }
+        if let Some(args) = program.get_mut("args") {
+            self.name_arguments(args);
+        }
+    }
+
     fn add_text(&mut self, name: &str, text: &str) {
         self.add_value(name, text.into());
     }
@@ -301,13 +329,7 @@ impl<'a> Parts<'a> {
             ToolConfig::Mcp(tool) => tool.command.as_ref(),
             _ => None,
         };
-        if let (Some(command), Some(fields)) = (command, configured.as_object_mut()) {
-            let name = self.names.command(command.as_str());
-            fields.insert("command".to_owned(), name.into());
-        }
-        if let Some(args) = configured.get_mut("args") {
-            self.name_arguments(args);
-        }
+        self.name_program(&mut configured, command);
         let mut value = configured.clone();
         // Only the names of secrets count, regardless of their values.
         self.redactor.configuration(&mut value);

@@ -14,7 +14,7 @@ use crate::{
     agent::{
         approvals::protected_files,
         backends::{BackendSelector, Specialist},
-        claude,
+        claude, hooks,
         inventory::{Inventory, ModelRole, missing_programs},
         mcp::McpServers,
         prices,
@@ -107,6 +107,8 @@ pub(crate) struct CheckedAgent {
     warnings: Vec<String>,
     /// Why its own backend cannot be used on this machine, as far as that is known.
     unavailable: Option<BackendError>,
+    /// Whether a test runs the programs of `claude.hooks`; `None` without any.
+    hooks: Option<String>,
 }
 
 impl CheckedAgent {
@@ -184,9 +186,14 @@ impl CheckedAgent {
             .prices(prices);
         let answers_itself = !checks_only_selection(&agent, planned);
         let inventory = Inventory::new(&agent, planned);
-        let mut warnings = Vec::new();
+        let (mut warnings, mut hooks) = (Vec::new(), None);
         if occasion == Occasion::Test {
             warnings.extend(missing_programs(&agent, env));
+            // A recording answers without the CLI, and there is nothing that a hook could observe.
+            if backends.answers().replayed().is_none() {
+                hooks = hooks::note(&agent, options.side_effects);
+                warnings.extend(hooks.clone());
+            }
             warnings.extend(inventory.warn_own_judge());
             warnings.extend(inventory.warn_own_user());
         }
@@ -199,6 +206,7 @@ impl CheckedAgent {
             answers_itself,
             warnings,
             unavailable: None,
+            hooks,
         };
         if !answers_itself {
             return Ok(checked);
@@ -277,6 +285,11 @@ impl CheckedAgent {
         })
     }
 
+    /// Whether a test runs the programs of `claude.hooks`; `None` without any.
+    pub(crate) fn hooks_note(&self) -> Option<String> {
+        self.hooks.clone()
+    }
+
     /// The selector that creates its backends.
     pub(crate) fn into_backends(self) -> BackendSelector {
         self.backends
@@ -322,6 +335,7 @@ impl CheckedAgent {
             options,
             answers_itself,
             mut warnings,
+            hooks: _,
             inventory: _,
             unavailable,
         } = self;

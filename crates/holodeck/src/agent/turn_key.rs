@@ -86,6 +86,8 @@ fn claude_settings(claude: &ClaudeConfig) -> Value {
     if let Some(claude) = claude.as_object_mut() {
         claude.retain(|name, value| {
             !WITHOUT_EFFECT.contains(&name.as_str())
+                // They observe.
+                && name != "hooks"
                 && defaults.get(name).is_none_or(|default| default != value)
         });
     }

@@ -24,6 +24,8 @@ pub struct DryRun {
     pub trials: Vec<CaseTrials>,
     /// The expected usage; `None` when answers come from a recording and cost nothing.
     pub estimate: Option<Estimate>,
+    /// Whether the programs of `claude.hooks` would run; `None` without any.
+    pub hooks: Option<String>,
 }
 
 /// An estimate of what a run may use.

@@ -184,6 +184,8 @@ pub struct PreparedTest {
     trials: Vec<CaseTrials>,
     every_case: bool,
     partial: Option<Partial>,
+    /// Whether the programs of `claude.hooks` run.
+    hooks: Option<String>,
 }
 
 /// Prepares everything that a run needs; an error if something is missing or unsupported.
@@ -284,6 +286,7 @@ pub async fn prepare_test(
     callable.map_err(|(grader, reason)| PrepareError::Grader { grader, reason })?;
     let redactor = checked.answers().redactor();
     let adaptations = checked.answers().adaptations();
+    let hooks = checked.hooks_note();
     let open = Arc::new(Box::pin(checked.open()).await?);
     warnings.extend_from_slice(open.warnings());
     let (router, agent_warnings) = match task_router(open.agent(), env, planned) {
@@ -344,6 +347,7 @@ pub async fn prepare_test(
         trials,
         every_case,
         partial,
+        hooks,
     })
 }
 
@@ -469,6 +473,7 @@ impl PreparedTest {
             plan: self.plan.clone(),
             trials: self.trials.clone(),
             estimate,
+            hooks: self.hooks.clone(),
         }
     }
 
@@ -491,6 +496,7 @@ impl PreparedTest {
             plan,
             trials: _,
             partial: _,
+            hooks: _,
         } = self;
         // The run creates its own plan, and with many cases two plans need much memory.
         drop(plan);

@@ -120,7 +120,7 @@ pub(super) struct HowArgs {
     /// Record the answers of the endpoint to replay them later.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Let agents of provider `anthropic` use the shell and write files; no effect on other providers.
+    /// Let agents of provider `anthropic` use the shell, write files and run hooks; no effect on other providers.
     #[arg(long)]
     allow_side_effects: bool,
     /// Leave out the agent's quality loop: test what `chat` and `serve` answer.

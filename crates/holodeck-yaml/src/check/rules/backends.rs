@@ -1,13 +1,16 @@
 //! The `claude`, `openai` and `tool_filtering` blocks.
 
-use holodeck_model::{ClaudeConfig, Code, Diagnostic, FileKind, ToolNames, without_pattern};
+use holodeck_model::{
+    ClaudeConfig, Code, Diagnostic, FileKind, Glob, HooksConfig, ToolNames, without_pattern,
+};
 
 use super::{
     Rules, View,
-    names::{check_allowlist, check_names, tool_names},
+    names::{check_allowlist, check_name, check_names, tool_names},
     patterns::{
         check_claude_patterns, check_openai_patterns, check_subagent_patterns, note_unbound_shell, shell,
     },
+    tools::check_command,
 };
 use crate::yaml::NodeId;
 
@@ -99,10 +102,40 @@ fn check_claude(rules: &mut Rules<'_>, claude: &View, names: &ToolNames) {
             }
         }
     }
+    check_hooks(rules, claude, names);
     check_names(rules, names, claude, "allowed_tools");
     check_names(rules, names, claude, "disallowed_tools");
     check_allowed_and_denied(rules, claude, claude, "allowed_tools", "disallowed_tools");
     check_claude_patterns(rules, claude);
+}
+
+/// Checks the names of tools in hooks, which have an effect only for events about calls.
+fn check_hooks(rules: &mut Rules<'_>, claude: &View, names: &ToolNames) {
+    let Some(hooks) = rules.child(claude, "hooks") else {
+        return;
+    };
+    for (event, _) in HooksConfig::default().events() {
+        for hook in rules.list(&hooks, event.as_str()) {
+            if rules.tree.entries(hook.node).is_none() {
+                continue;
+            }
+            check_command(rules, &hook);
+            if !event.has_tool() {
+                rules.warn_no_effect(&hook, "tools", "the event is not about a call of a tool");
+                continue;
+            }
+            for (node, text) in rules.texts(&hook, "tools") {
+                // A tool that matches a wildcard may be added later.
+                if Glob::new(text).as_literal().is_none() {
+                    continue;
+                }
+                check_name(rules, names, node, text, |shown| {
+                    let message = format!("{shown} in a hook is not a tool of this agent");
+                    Diagnostic::warning(Code::UnknownValue, message).about(hook.path.pointer(Some("tools")))
+                });
+            }
+        }
+    }
 }
 
 /// Warns of built-in tools of a sub-agent that the lists of `claude` exclude.

@@ -12,11 +12,11 @@ use crate::{
 impl Walk<'_> {
     pub(super) fn report_unknown_field(&mut self, record: &Record, node: NodeId, entry: &Entry) {
         let key = self.tree.key(entry);
-        let message = format!(
-            "unknown field `{}`{}",
-            shorten(key),
-            self.path.owner_suffix(self.tree)
-        );
+        let owner = self.path.owner_suffix(self.tree);
+        let message = match record.refused.get(key) {
+            Some(_) => format!("`{key}`{owner} is not supported"),
+            None => format!("unknown field `{}`{owner}", shorten(key)),
+        };
         let mut diagnostic =
             Diagnostic::error(Code::UnknownField, message).about(self.path.pointer(Some(key)));
         // A field that is already present was not meant.
@@ -25,7 +25,9 @@ impl Walk<'_> {
             .keys()
             .map(String::as_str)
             .filter(|name| self.tree.get(node, name).is_none());
-        if let Some(name) = closest(key, absent) {
+        if let Some(reason) = record.refused.get(key) {
+            diagnostic = diagnostic.with_help(reason.clone());
+        } else if let Some(name) = closest(key, absent) {
             diagnostic = diagnostic.with_inline(format!("did you mean `{name}`?"));
             self.findings.add_suggestion(node, name);
         } else if let Some(home) = self.home_of(record, key) {

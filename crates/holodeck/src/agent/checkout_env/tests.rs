@@ -142,7 +142,7 @@ fn a_file_that_sets_both_the_server_and_the_key_moves_no_key_of_the_user() {
 }
 
 /// Fields that name servers and programs, each with the variable of the user that goes there.
-const FIELDS: [(&str, &str); 9] = [
+const FIELDS: [(&str, &str); 11] = [
     (
         "model.endpoint",
         "model: {provider: openai, name: m, endpoint: \"${PLACE}\"}",
@@ -180,6 +180,15 @@ const FIELDS: [(&str, &str); 9] = [
          TOKEN: \"${OWN}\"}}",
     ),
     (
+        "claude.hooks.Stop.0.command",
+        "model: {provider: anthropic, name: m, auth_provider: custom, endpoint: \"http://127.0.0.1:9\"}\n\
+         claude: {hooks: {Stop: [{command: \"${PLACE}\"}]}}",
+    ),
+    (
+        "routing.legacy.command.0",
+        "model: {provider: ollama, name: m}\nrouting: {legacy: {command: [\"${PLACE}\", data.txt]}}",
+    ),
+    (
         "tools.0.command",
         "model: {provider: ollama, name: m}\ntools:\n  - {name: s, description: d, type: mcp, command: \"${PLACE}\"}",
     ),
@@ -194,7 +203,7 @@ fn a_field_whose_variable_the_file_sets_is_named_with_its_place() {
     ];
     for (field, block) in FIELDS {
         let yaml = format!("name: a\n{block}\ninstructions: {{inline: Hi}}\n");
-        let is_program = field.ends_with("command");
+        let is_program = field.contains("command");
         let place = [(
             "PLACE",
             if is_program {

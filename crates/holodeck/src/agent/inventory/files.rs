@@ -11,7 +11,7 @@ use std::{
 
 use holodeck_documents::Source;
 use holodeck_model::{
-    CodeMetric, MetricConfig, PathRef, ResolvedAgent, SecretMap, SettingSource, ToolConfig,
+    CodeMetric, HooksConfig, MetricConfig, PathRef, ResolvedAgent, SecretMap, SettingSource, ToolConfig,
 };
 use holodeck_orchestrator::split_command;
 
@@ -41,6 +41,8 @@ pub(crate) enum FileOwner<'a> {
     Tool(&'a ToolConfig),
     /// The sub-agents of the Claude Code CLI.
     Subagents,
+    /// The programs that observe the conversations on Claude.
+    Hooks,
     /// The settings that the CLI reads in its folder.
     CliSettings,
     /// The specialist agents.
@@ -77,6 +79,7 @@ impl fmt::Display for FileOwner<'_> {
         f.write_str(match self {
             Self::Tool(tool) => return write!(f, "tool {}", tool.name()),
             Self::Subagents => "claude.agents",
+            Self::Hooks => "claude.hooks",
             Self::CliSettings => "claude.setting_sources",
             Self::Specialists => "specialist agent",
             Self::Skills => "skill",
@@ -277,6 +280,14 @@ impl<'a> List<'a> {
                 let pointer = format!("claude.agents.{name}.prompt_file");
                 self.add(FileOwner::Subagents, pointer, Named::File(file.path()));
             }
+        }
+        for (_, pointer, hook) in claude.hooks.iter().flat_map(HooksConfig::each) {
+            let named = Named::Program {
+                command: Some(&hook.command),
+                args: &hook.args,
+                folder: hook.command.base(),
+            };
+            self.add(FileOwner::Hooks, pointer, named);
         }
         let in_folder = |source: &SettingSource| *source != SettingSource::User;
         if claude.setting_sources.iter().any(in_folder) {

@@ -9,16 +9,17 @@ use holodeck_process::which;
 use holodeck_validators::{Check, CheckState};
 use holodeck_yaml::LoadedAgent;
 
-use super::{Named, files};
+use super::{FileOwner, Named, files};
 
 /// A check for each command line of an agent file, in its order.
 pub(crate) fn programs(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     let used = files(agent).into_iter();
     let checks = used.filter_map(|used| {
-        let Named::CommandLine(line, folder) = &used.named else {
-            return None;
+        let (name, folder) = match (&used.named, used.owner) {
+            (Named::CommandLine(line, folder), _) => (line.first()?.as_str(), *folder),
+            (Named::Program { command, folder, .. }, FileOwner::Hooks) => ((*command)?.as_str(), *folder),
+            _ => return None,
         };
-        let name = line.first()?;
         let subject = format!("program of `{}`", used.pointer);
         // As the program is started: a bare name is looked up, a path is relative to the agent file.
         let program = if name.contains('/') {

@@ -330,6 +330,7 @@ embedding_provider: {provider: hash}
 claude:
   agents: {helper: {description: d, prompt_file: helper.md}}
   setting_sources: [project]
+  hooks: {Stop: [{command: ./hook.sh, args: [hook.csv]}], PreToolUse: [{command: python3, args: [hook.py]}]}
 routing:
   agents: {directories: [{path: specialists}]}
   skills: {directory: skills}
@@ -355,8 +356,11 @@ test_cases:
 "#;
 
 /// Files that [`NAMING`] names; those of graders are the exam of a test.
-const NAMED: [(&str, bool); 25] = [
+const NAMED: [(&str, bool); 28] = [
     ("helper.md", false),
+    ("hook.sh", false),
+    ("hook.csv", false),
+    ("hook.py", false),
     ("CLAUDE.md", false),
     (".claude/rules/own.md", false),
     ("specialists/one.md", false),
@@ -439,15 +443,34 @@ fn the_program_of_every_command_line_is_checked() {
     };
     let row = |pointer: &str, state| (format!("program of `{pointer}`"), state);
     let legacy = row("routing.legacy.command", CheckState::Ok);
+    // In the order of the events.
+    let python = row("claude.hooks.PreToolUse.0", CheckState::Ok);
+    let hook = |state| row("claude.hooks.Stop.0", state);
     let linter = row("quality_loop.scorer.signals.lint", CheckState::Missing);
     // The script is there, and cannot be executed.
     let tests = |state| row("quality_loop.scorer.signals.tests", state);
     assert_eq!(
         states(),
-        [legacy.clone(), tests(CheckState::Missing), linter.clone()]
+        [
+            python.clone(),
+            hook(CheckState::Missing),
+            legacy.clone(),
+            tests(CheckState::Missing),
+            linter.clone()
+        ]
     );
     make(&folder.path().join("signal.sh"));
-    assert_eq!(states(), [legacy, tests(CheckState::Ok), linter]);
+    make(&folder.path().join("hook.sh"));
+    assert_eq!(
+        states(),
+        [
+            python,
+            hook(CheckState::Ok),
+            legacy,
+            tests(CheckState::Ok),
+            linter
+        ]
+    );
     let missing: Vec<String> = super::missing_programs(&agent, &env).collect();
     let [missing] = &missing[..] else {
         panic!("{missing:?}")
@@ -481,8 +504,8 @@ fn an_agent_must_not_touch_its_exam_wherever_the_yaml_names_it() {
         protected.contains(&folder.path().join(name))
     };
     for (name, is_exam) in NAMED {
-        // Variables of servers are never the agent's to read.
-        let always = name == "three.env";
+        // Variables of servers are never the agent's to read, and programs that run unasked never to write.
+        let always = name == "three.env" || name.starts_with("hook");
         assert_eq!(is_protected(Occasion::Test, name), is_exam || always, "{name}");
         assert_eq!(is_protected(Occasion::Chat, name), always, "{name}");
     }

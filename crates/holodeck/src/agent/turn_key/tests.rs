@@ -37,6 +37,19 @@ fn unset_fields_are_left_out() {
     assert_eq!(key_in_test(&same), key_in_test(&plain));
 }
 
+/// A recording stays as it is when a hook is added: its model sees nothing of it.
+#[test]
+fn programs_that_observe_are_no_part_of_the_key() {
+    let (_folder, plain) = agent("", &[]);
+    let (folder, observed) = agent(
+        "claude: {hooks: {Stop: [{command: ./log.sh, args: [to.txt]}]}}\n",
+        &[("log.sh", "one"), ("to.txt", "one")],
+    );
+    assert_eq!(key_in_test(&observed), key_in_test(&plain));
+    fs::write(folder.path().join("log.sh"), "two").unwrap();
+    assert_eq!(key_in_test(&observed), key_in_test(&plain));
+}
+
 #[test]
 fn tools_that_may_change_something_count_where_they_are_available() {
     let (_folder, agent) = agent(

@@ -78,6 +78,16 @@ const KINDS: &[Kind] = &[
         field: "claude.agents.helper.prompt_file",
     },
     Kind {
+        yaml: "claude: {hooks: {Stop: [{command: ./hook}]}}",
+        file: "hook",
+        field: "claude.hooks.Stop.0.command",
+    },
+    Kind {
+        yaml: "claude: {hooks: {PreToolUse: [{command: sh}, {command: python3, args: [-u, hook.py]}]}}",
+        file: "hook.py",
+        field: "claude.hooks.PreToolUse.1.args.1",
+    },
+    Kind {
         yaml: "claude: {setting_sources: [project]}",
         file: "CLAUDE.md",
         field: "claude.setting_sources",

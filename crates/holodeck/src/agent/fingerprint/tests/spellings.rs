@@ -18,7 +18,8 @@ name: shop
 model: {{provider: anthropic, name: sonnet}}
 instructions: {{file: "{at}instructions.md"}}
 embedding_provider: {{provider: hash}}
-claude: {{working_directory: "{at}work", setting_sources: [project], agents: {{helper: {{description: d, prompt_file: "{at}helper.md"}}}}}}
+claude: {{working_directory: "{at}work", setting_sources: [project], agents: {{helper: {{description: d, prompt_file: "{at}helper.md"}}}},
+  hooks: {{Stop: [{{command: "{at}hooks/log.sh", args: ["--to={at}hooks/to.csv"]}}, {{command: "sh", args: ["{at}hooks/log.sh"]}}]}}}}
 routing:
   agents: {{directories: [{{path: "{at}specialists"}}]}}
   skills: {{directory: "{at}skills"}}
@@ -40,6 +41,8 @@ test_cases:
 /// The files, with the parts that must name them.
 const FILES: &[(&str, &str)] = &[
     ("helper.md", "claude.agents: helper.md"),
+    ("hooks/log.sh", "claude.hooks: hooks/log.sh"),
+    ("hooks/to.csv", "claude.hooks: hooks/to.csv"),
     ("work/CLAUDE.md", "claude.setting_sources: work/CLAUDE.md"),
     (
         "work/.claude/agents/a.md",
