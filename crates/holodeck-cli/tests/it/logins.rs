@@ -8,12 +8,13 @@ use std::{
     process::Stdio,
 };
 
-use holodeck_testkit::{ModelServer, OauthServer, Reply, browse};
+use holodeck_testkit::{ModelServer, OauthOptions, OauthServer, Reply, browse};
 use serde_json::json;
 
 use crate::{
     interrupt::signal,
     project::{CommandOutput, Project, agent},
+    serve::Server,
 };
 
 const CASE: &str =
@@ -233,4 +234,110 @@ fn settings_without_effect_are_said_with_their_place() {
         assert!(said.all().contains(expected), "{expected}\n{}", said.all());
     }
     assert!(!said.all().contains("hush-hush-1"), "{}", said.all());
+}
+
+/// A server that needs a login only for calls: the first login reaches a `serve` that runs, without a restart.
+#[test]
+fn a_first_login_reaches_a_serve_that_runs() {
+    let server = OauthServer::with(OauthOptions {
+        guarded: Some("tools/call"),
+        ..OauthOptions::default()
+    });
+    let model = model();
+    let project = project(&model, &server);
+    let approved = "approvals: {rules: [{tools: tickets, decision: approve}]}\n";
+    project.write("agent.yaml", &format!("{}{approved}", project.read("agent.yaml")));
+    let serving = Server::start(&project, &[]);
+    let say = || {
+        let body = json!({"message": "Read it."}).to_string();
+        serving.ask("POST", "/v1/sessions/s/messages?wait=true", "", &body)
+    };
+    let before = say();
+    assert!(
+        before.contains("it needs a login; type `holodeck mcp login tickets`"),
+        "{before}"
+    );
+    log_in(&project, agree).exits(0);
+    let token = server.access_token().unwrap();
+    let after = say();
+    assert!(after.contains("ticket 7 for ***"), "{after}");
+    assert!(!after.contains(&token), "{after}");
+    let ended = serving.end("-TERM").exits(0);
+    assert!(!ended.all().contains(&token));
+    model.finish();
+}
+
+/// `mcp list` says for each server whether there is a login, and never shows a token.
+#[test]
+fn the_list_of_servers_says_which_have_a_login() {
+    let (server, model) = (OauthServer::start(), model());
+    let more = "  - {type: mcp, name: other, description: d, transport: http, url: \"https://other.test/mcp\"}\n  \
+                - {type: mcp, name: keyed, description: d, transport: sse, url: \"https://keyed.test/mcp\", headers: {Authorization: \"Bearer ${KEY}\"}}\n  \
+                - {type: mcp, name: program, description: d, command: cat}\n  \
+                - {type: mcp, name: placed, description: d, transport: http, url: \"${PLACE}/mcp\"}\n  \
+                - {type: mcp, name: lost, description: d, transport: http, url: \"${NOWHERE}/mcp\"}\n";
+    let project = project(&model, &server);
+    let origin = server.mcp_url().strip_suffix("/mcp").unwrap().to_owned();
+    project.write("agent.yaml", &format!("{}{more}", project.read("agent.yaml")));
+    project.write(".env", &format!("PLACE={origin}\nKEY=k-4711-for-keyed\n"));
+    let states = || {
+        let listed = project.run(&["mcp", "list", "--json"]).exits(0).json();
+        let servers = listed["servers"].as_array().unwrap().clone();
+        let state = |server: &serde_json::Value| (server["name"].clone(), server["login"]["state"].clone());
+        servers.iter().map(state).collect::<Vec<_>>()
+    };
+    let expected = |at_server: &str| {
+        let rows = [
+            ("tickets", json!(at_server)),
+            ("other", json!("none")),
+            ("keyed", json!(null)),
+            ("program", json!(null)),
+            ("placed", json!(at_server)),
+            ("lost", json!("unknown")),
+        ];
+        rows.map(|(name, state)| (json!(name), state)).to_vec()
+    };
+    assert_eq!(states(), expected("none"));
+    let logging_in = project.read("agent.yaml").replace(more, "");
+    let whole = project.read("agent.yaml");
+    project.write("agent.yaml", &logging_in);
+    log_in(&project, agree).exits(0);
+    project.write("agent.yaml", &whole);
+    assert_eq!(states(), expected("logged_in"));
+    let (access, refresh) = (server.access_token().unwrap(), server.refresh_token().unwrap());
+    for args in [
+        &["mcp", "list"][..],
+        &["mcp", "list", "-v"],
+        &["mcp", "list", "--json"],
+    ] {
+        let shown = project.run(args).exits(0).all();
+        assert!(!shown.contains(&access) && !shown.contains(&refresh), "{shown}");
+    }
+    let shown = project.run(&["mcp", "list", "-v"]).exits(0);
+    let lines: Vec<&str> = shown
+        .stdout
+        .lines()
+        .filter(|line| !line.starts_with(' '))
+        .collect();
+    for (line, words) in lines
+        .iter()
+        .zip(["logged in", "no login", "-", "-", "logged in", "unknown"])
+    {
+        assert!(line.contains(&format!("  {words}")), "{words}: {line}");
+    }
+    assert!(shown.stdout.contains(&server.issuer()), "{}", shown.all());
+    assert!(
+        shown
+            .stderr
+            .contains("whether there is a login to `lost` is not known: `NOWHERE` is not set"),
+        "{}",
+        shown.all()
+    );
+    // A file that is broken is not "no login".
+    let logins = project.dir().with_file_name("home").join(".holodeck/mcp-logins");
+    for file in files_with(&logins, "access_token") {
+        fs::write(file, "{").unwrap();
+    }
+    assert_eq!(states(), expected("unknown"));
+    model.finish();
 }

@@ -79,7 +79,7 @@ impl Caller {
         let (mut token, mut renewed) = (self.token(url).await?, false);
         loop {
             let headers = self.headers(more, token.as_ref())?;
-            let refusal = match self.http.upgrade(url, &headers).await? {
+            let refusal = match self.http(token.as_ref()).upgrade(url, &headers).await? {
                 Upgrade::Switched(connection) => return Ok(connection),
                 Upgrade::Refused(refusal) => refusal,
             };
@@ -104,7 +104,15 @@ impl Caller {
         token: Option<&SecretString>,
     ) -> Result<Exchange, HttpError> {
         let headers = self.headers(more, token)?;
-        self.http.exchange(verb, url, &headers, body).await
+        self.http(token).exchange(verb, url, &headers, body).await
+    }
+
+    /// The client for a request with this token, or without.
+    fn http(&self, token: Option<&SecretString>) -> &HttpClient {
+        match (&self.remote.login, token) {
+            (Login::Tokens { http, .. }, Some(_)) => http,
+            _ => &self.http,
+        }
     }
 
     fn headers(&self, more: &Headers, token: Option<&SecretString>) -> Result<Headers, HttpError> {
@@ -118,7 +126,7 @@ impl Caller {
 
     async fn token(&self, url: &HttpUrl) -> Result<Option<SecretString>, CallError> {
         match &self.remote.login {
-            Login::Tokens(tokens) => Ok(tokens.bearer(url).await?),
+            Login::Tokens { tokens, .. } => Ok(tokens.bearer(url).await?),
             Login::Own => Ok(None),
         }
     }
@@ -126,7 +134,7 @@ impl Caller {
     /// The token after one that the server refused.
     async fn renewed(&self, refused: Option<SecretString>) -> Result<Option<SecretString>, CallError> {
         match (&self.remote.login, refused) {
-            (Login::Tokens(tokens), Some(refused)) => Ok(Some(tokens.renewed(&refused).await?)),
+            (Login::Tokens { tokens, .. }, Some(refused)) => Ok(Some(tokens.renewed(&refused).await?)),
             _ => Ok(None),
         }
     }
@@ -144,7 +152,7 @@ impl Caller {
         };
         match &self.remote.login {
             Login::Own => Ok(answer),
-            Login::Tokens(tokens) => Err(tokens.needed(reason).into()),
+            Login::Tokens { tokens, .. } => Err(tokens.needed(reason).into()),
         }
     }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use holodeck_backend_api::{Tool, ToolSource};
-use holodeck_http::{HttpClient, HttpOptions};
+use holodeck_http::HttpClient;
 use holodeck_model::{McpSampling, McpTool, McpTransport, ServerNeed, reserved_server_keys, server_key};
 use rmcp::model::ServerPeerInfo;
 
 use crate::client::options::{McpOptions, ServerInfo};
-use crate::client::plan::Plan;
+use crate::client::plan::{Plan, client_of};
 use crate::client::reader::Reported;
 use crate::client::sampler::Sampler;
 use crate::client::server::Server;
@@ -110,11 +110,6 @@ fn http_client(tools: &[&McpTool], options: &McpOptions) -> Result<HttpClient, S
     client_of(|name| options.env.get(name))
 }
 
-fn client_of<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Result<HttpClient, String> {
-    let options = HttpOptions::from_variables(|name| variable(name).map(str::to_owned));
-    HttpClient::new(&options).map_err(|error| error.to_string())
-}
-
 async fn connect(
     tool: &McpTool,
     name: String,
@@ -122,16 +117,6 @@ async fn connect(
     surroundings: &Surroundings,
 ) -> Result<McpServer, String> {
     let plan = Plan::of(tool, options).map_err(|error| error.to_string())?;
-    let http = match plan.reach.tokens() {
-        // What decides how servers are reached must not lead the token of a login elsewhere.
-        Some(_login) => client_of(|name| {
-            options
-                .env
-                .get(name)
-                .filter(|_| options.env.file_of(name).is_none())
-        }),
-        None => surroundings.http.clone(),
-    };
     let offer = Offer::of(tool, name);
     let asked = options.sampling.clone();
     let sampler = asked
@@ -145,7 +130,6 @@ async fn connect(
         Surroundings {
             startup: tool.configured_time_limit().unwrap_or(surroundings.startup),
             request: tool.time_limit(),
-            http,
             ..surroundings.clone()
         },
         sampler,

@@ -152,7 +152,7 @@ impl StreamableHttpClient for OurClient {
             },
             None => sent.await,
         };
-        if let (Err(CallError::Login(reason)), Some(id), Login::Tokens(tokens)) = (
+        if let (Err(CallError::Login(reason)), Some(id), Login::Tokens { tokens, .. }) = (
             &answer,
             asked_for_revisions(&message).filter(|_| session.is_none()),
             &self.remote().login,

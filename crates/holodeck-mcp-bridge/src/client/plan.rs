@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use holodeck_http::{Headers, HttpError, HttpUrl};
+use holodeck_http::{Headers, HttpClient, HttpError, HttpOptions, HttpUrl};
 use holodeck_model::{Env, McpTool, McpTransport};
 use holodeck_process::{BASE_VARIABLES, ChildEnv, ProcessSpec};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -41,7 +41,7 @@ impl Reach {
     /// The tokens of a server with a login.
     pub(crate) fn tokens(&self) -> Option<&Arc<Tokens>> {
         match &self.remote()?.login {
-            Login::Tokens(tokens) => Some(tokens),
+            Login::Tokens { tokens, .. } => Some(tokens),
             Login::Own => None,
         }
     }
@@ -63,7 +63,11 @@ pub(crate) enum Login {
     /// From the YAML.
     Own,
     /// From a login of the user. There may be none yet: it is looked for at each request until there is one.
-    Tokens(Arc<Tokens>),
+    Tokens {
+        tokens: Arc<Tokens>,
+        /// Sends the requests with a token.
+        http: HttpClient,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -156,12 +160,21 @@ fn login(tool: &McpTool, url: &str, options: &McpOptions) -> Result<Login, Conne
     let command = format!("holodeck mcp login {}{}", tool.name, options.login_arguments);
     let server = server_url(url).map_err(|error| ConnectError::Config(error.to_string()))?;
     let http = http_client(&options.env).map_err(ConnectError::Config)?;
-    Ok(Login::Tokens(Arc::new(Tokens::new(
-        logins.clone(),
-        server,
-        http,
-        command,
-    ))))
+    Ok(Login::Tokens {
+        tokens: Arc::new(Tokens::new(logins.clone(), server, http, command)),
+        http: client_with_token(&options.env).map_err(ConnectError::Config)?,
+    })
+}
+
+/// A client for requests with the token of a login: what decides how servers are reached must not lead it elsewhere.
+fn client_with_token(env: &Env) -> Result<HttpClient, String> {
+    client_of(|name| env.get(name).filter(|_| env.file_of(name).is_none()))
+}
+
+/// A client whose proxies and certificates are those of the variables.
+pub(crate) fn client_of<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Result<HttpClient, String> {
+    let options = HttpOptions::from_variables(|name| variable(name).map(str::to_owned));
+    HttpClient::new(&options).map_err(|error| error.to_string())
 }
 
 /// A child's paths must be valid in any working directory; an empty path is the current one.
