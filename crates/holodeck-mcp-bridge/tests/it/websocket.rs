@@ -7,9 +7,13 @@ use futures::{SinkExt as _, StreamExt as _};
 use holodeck_mcp_bridge::McpServer;
 use holodeck_model::McpTool;
 use pretty_assertions::assert_eq;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_tungstenite::tungstenite::http::HeaderValue;
@@ -293,4 +297,93 @@ async fn what_is_no_such_server_is_named() {
         .remove(0)
         .reason;
     assert!(reason.contains("answered 404 Not Found"), "{reason}");
+}
+
+/// TLS for a server of `localhost`, and the PEM of the authority that signed its certificate.
+fn acceptor() -> (TlsAcceptor, String) {
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let leaf = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let leaf = leaf.signed_by(&key, &authority).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![CertificateDer::from(leaf.der().to_vec())],
+            PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+        )
+        .unwrap();
+    (TlsAcceptor::from(Arc::new(config)), authority.pem())
+}
+
+/// A regular server behind TLS: its port, and its authority.
+async fn start_encrypted() -> (u16, String) {
+    let (acceptor, authority) = acceptor();
+    let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = tcp.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = tcp.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let Ok(stream) = acceptor.accept(stream).await else {
+                    return;
+                };
+                let Ok(mut socket) = tokio_tungstenite::accept_async(stream).await else {
+                    return;
+                };
+                while let Some(Ok(message)) = socket.next().await {
+                    let Message::Text(message) = message else { continue };
+                    let message: Value = serde_json::from_str(&message).unwrap();
+                    for frame in regular(&message).unwrap_or_default() {
+                        if socket.send(frame).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    (port, authority)
+}
+
+/// `wss` uses the certificates of the user, and trusts no other authority.
+#[tokio::test]
+async fn an_encrypted_server_is_reached_with_its_authority_and_not_without() {
+    let (port, authority) = start_encrypted().await;
+    let (_, other) = acceptor();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |scheme: &str| {
+        tool(&format!(
+            "name: prices\ntransport: websocket\nurl: {scheme}://localhost:{port}/mcp\nrequest_timeout: 20\n"
+        ))
+    };
+    let trusting = |pem: Option<&str>| {
+        let mut options = options(Path::new("/"));
+        if let Some(pem) = pem {
+            let file = folder.path().join("ca.pem");
+            std::fs::write(&file, pem).unwrap();
+            options.env.set("SSL_CERT_FILE", file.display().to_string());
+        }
+        options
+    };
+    let server = connect(&at("wss"), &trusting(Some(&authority))).await;
+    assert_eq!(
+        text(&server, "mcp__prices__price", json!({ "of": "tea" })).await,
+        "7 for \"tea\""
+    );
+    server.close().await;
+    for (scheme, pem, expected) in [
+        ("wss", Some(other.as_str()), "certificate"),
+        ("wss", None, "certificate"),
+        ("ws", Some(authority.as_str()), ""),
+    ] {
+        let connected = try_connect(&at(scheme), &trusting(pem)).await;
+        assert!(connected.servers.is_empty(), "{scheme}");
+        let reason = &connected.failed[0].reason;
+        assert!(reason.contains(expected), "{scheme}: {reason}");
+    }
 }
