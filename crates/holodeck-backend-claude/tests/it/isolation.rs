@@ -233,39 +233,46 @@ async fn the_state_of_a_server_does_not_reach_the_next_case() {
     server.finish();
 }
 
-#[tokio::test]
-async fn each_case_gets_a_process_if_state_could_reach_the_next() {
-    type Change = fn(ClaudeOptions) -> ClaudeOptions;
-    let changes: [(&str, Change); 7] = [
-        ("Bash", |options| options.builtin_tools(["Bash"])),
-        ("Write", |options| options.builtin_tools(["Read", "Write"])),
-        ("Edit", |options| options.builtin_tools(["Edit"])),
-        ("Agent", |options| options.builtin_tools(["Agent"])),
-        ("agents", |options| {
-            options.agent("helper", json!({"description": "Helps.", "prompt": "Help."}))
-        }),
-        ("settings", |options| options.setting_sources(["project"])),
-        ("never", |options| options.reuse(Reuse::Never)),
-    ];
-    for (setting, change) in changes {
-        let logged = LoggedCli::new(&cli());
-        let server = AnthropicServer::answering(|_| AnthropicReply::text("yes"));
-        let backend = ClaudeBackend::new(change(options_of(&logged.path(), &server))).unwrap();
-        let mut sessions = Vec::new();
-        for _ in 0..2 {
-            let (events, error) = collect_events(backend.start(TurnRequest::new("Hi."))).await;
-            assert!(error.is_none(), "{setting}: {error:?}");
-            sessions.push(session(&events));
-        }
-        backend.teardown().await.unwrap();
-        // Each case has the conversation with which its process was started: no process was cleared.
-        let started = logged.sessions();
-        assert_ne!(sessions[0], sessions[1], "{setting}");
-        for session in &sessions {
-            assert!(started.contains(session), "{setting}: {session} of {started:?}");
-        }
-        server.finish();
+/// Each of two cases has the conversation with which its process was started: no process was cleared.
+async fn check_own_processes(change: impl FnOnce(ClaudeOptions) -> ClaudeOptions) {
+    let logged = LoggedCli::new(&cli());
+    let server = AnthropicServer::answering(|_| AnthropicReply::text("yes"));
+    let backend = ClaudeBackend::new(change(options_of(&logged.path(), &server))).unwrap();
+    let mut sessions = Vec::new();
+    for _ in 0..2 {
+        let (events, error) = collect_events(backend.start(TurnRequest::new("Hi."))).await;
+        assert!(error.is_none(), "{error:?}");
+        sessions.push(session(&events));
     }
+    backend.teardown().await.unwrap();
+    let started = logged.sessions();
+    assert_ne!(sessions[0], sessions[1]);
+    for session in &sessions {
+        assert!(started.contains(session), "{session} of {started:?}");
+    }
+    server.finish();
+}
+
+/// A test for each setting: together they start twenty processes of the CLI, more than one test has time for on a busy
+/// machine.
+macro_rules! cases_get_processes_of_their_own {
+    ($($name:ident: $change:expr;)*) => {$(
+        #[tokio::test]
+        async fn $name() {
+            check_own_processes($change).await;
+        }
+    )*};
+}
+
+cases_get_processes_of_their_own! {
+    each_case_gets_a_process_with_a_shell: |options| options.builtin_tools(["Bash"]);
+    each_case_gets_a_process_if_it_may_write: |options| options.builtin_tools(["Read", "Write"]);
+    each_case_gets_a_process_if_it_may_edit: |options| options.builtin_tools(["Edit"]);
+    each_case_gets_a_process_if_it_may_start_agents: |options| options.builtin_tools(["Agent"]);
+    each_case_gets_a_process_with_agents_of_its_own:
+        |options| options.agent("helper", json!({"description": "Helps.", "prompt": "Help."}));
+    each_case_gets_a_process_with_settings_of_the_machine: |options| options.setting_sources(["project"]);
+    each_case_gets_a_process_if_reuse_is_off: |options| options.reuse(Reuse::Never);
 }
 
 #[tokio::test]

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use holodeck_backend_api::{AgentBackend as _, BackendEvent, Outcome, TurnRequest};
+use holodeck_backend_api::{AgentBackend as _, BackendError, BackendEvent, Outcome, TurnRequest};
 use holodeck_backend_claude::ClaudeBackend;
+use holodeck_model::MAX_CLAUDE_SCHEMA_BYTES;
 use holodeck_testkit::{AnthropicReply, AnthropicRequest, AnthropicServer};
 use holodeck_validators::SchemaFormat;
 use pretty_assertions::assert_eq;
@@ -104,4 +105,40 @@ async fn answers_that_the_cli_accepts_are_checked_again() {
         invalid.starts_with("the structured output does not match `response_format`"),
         "{invalid}"
     );
+}
+
+/// A schema whose text has exactly this many bytes.
+fn schema_of(bytes: usize) -> Value {
+    let with = |description: &str| {
+        json!({
+            "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+            "additionalProperties": false, "description": description,
+        })
+    };
+    let rest = bytes - with("").to_string().len();
+    with(&"x".repeat(rest))
+}
+
+/// The longest schema that is accepted fits into an argument of the real CLI; one byte more is refused by name, and no
+/// process is started.
+#[tokio::test]
+async fn the_longest_format_works_and_a_longer_one_is_refused_by_name() {
+    let (logs, requests) = run_turns(schema_of(MAX_CLAUDE_SCHEMA_BYTES), &["good"], script).await;
+    assert_eq!(logs[0].result().structured_output, Some(json!({"city": "Oslo"})));
+    assert_eq!(requests.len(), 1);
+    let server = AnthropicServer::answering(script);
+    for bytes in [MAX_CLAUDE_SCHEMA_BYTES + 1, 4 * MAX_CLAUDE_SCHEMA_BYTES] {
+        let format = Arc::new(SchemaFormat::new(&schema_of(bytes)).unwrap());
+        let Err(error) = ClaudeBackend::new(options(&server).response_format(format)) else {
+            panic!("{bytes} bytes were accepted");
+        };
+        assert!(matches!(error, BackendError::Init(_)), "{error:?}");
+        assert!(
+            error
+                .to_string()
+                .contains("`response_format` is longer than 120 KiB"),
+            "{error}"
+        );
+    }
+    server.finish();
 }

@@ -77,3 +77,53 @@ fn a_format_that_nothing_checks_is_warned_about_wherever_a_schema_has_it() {
         }
     }
 }
+
+/// A schema whose text has exactly this many bytes.
+fn schema_of(bytes: usize) -> serde_json::Value {
+    let with = |description: &str| serde_json::json!({"type": "object", "required": ["a"], "description": description});
+    let rest = bytes - with("").to_string().len();
+    with(&"x".repeat(rest))
+}
+
+/// The operating system limits an argument of the CLI: a longer schema is refused by name, with its place, before a run.
+/// Other providers send it in a request.
+#[test]
+fn a_response_format_that_is_too_long_for_the_cli_is_an_error_with_its_place() {
+    let limit = MAX_CLAUDE_SCHEMA_BYTES;
+    for (provider, refuses) in [("anthropic", true), ("openai", false), ("ollama", false)] {
+        for (bytes, is_long) in [
+            (1_000, false),
+            (limit - 1, false),
+            (limit, false),
+            (limit + 1, true),
+            (500_000, true),
+        ] {
+            let schema = schema_of(bytes);
+            assert_eq!(schema.to_string().len(), bytes);
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("agent.yaml");
+            let head = format!(
+                "name: a\nmodel: {{provider: {provider}, name: sonnet}}\ninstructions: {{inline: Hi}}\n"
+            );
+            fs::write(&path, format!("{head}response_format: {schema}\n")).unwrap();
+            let load = load_agent(&path, &Env::empty(), &DiskFiles);
+            let agent = load.agent.unwrap_or_else(|| panic!("{provider} {bytes}"));
+            let errors: Vec<Diagnostic> = check_schemas(&agent)
+                .into_iter()
+                .filter(Diagnostic::is_error)
+                .collect();
+            assert_eq!(
+                errors.len(),
+                usize::from(refuses && is_long),
+                "{provider} {bytes}"
+            );
+            for error in errors {
+                assert_eq!(
+                    error.message,
+                    "`response_format` is longer than 120 KiB, the limit of the Claude Code CLI"
+                );
+                assert_eq!(error.primary.map(|place| place.line), Some(4));
+            }
+        }
+    }
+}
