@@ -10,6 +10,7 @@ mod quality;
 mod recordings;
 mod routing;
 mod safety;
+mod served;
 mod served_files;
 
 use std::{

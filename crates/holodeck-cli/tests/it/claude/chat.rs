@@ -285,3 +285,27 @@ fn a_message_that_was_stopped_before_any_output_is_forgotten() {
     assert_eq!(bench.private_folders(), Vec::<std::path::PathBuf>::new());
     bench.server.finish_unchecked();
 }
+
+/// `/tools` lists the built-in tools that the agent has, beside those of the YAML, and none that a list takes away.
+#[test]
+fn the_tools_of_a_chat_are_the_built_in_ones_too() {
+    let server = AnthropicServer::answering(|_| AnthropicReply::text("yes"));
+    let agent = with_tool("provider: anthropic, name: sonnet");
+    let more =
+        "claude: {file_system: {read: true, write: true}, web_search: true, disallowed_tools: [Grep]}\n";
+    let bench = Bench::new(&format!("{agent}{more}"), server);
+    let mut terminal = OnTerminal::with(&bench.command(&["chat", "--session", "s"]));
+    terminal.until("you › ");
+    terminal.shown.clear();
+    terminal.types("/tools\r");
+    terminal.until("you › ");
+    for tool in ["look", "Read", "Glob", "Write", "WebSearch"] {
+        assert!(terminal.shown.contains(tool), "{tool}: {}", terminal.shown);
+    }
+    for tool in ["Grep", "Bash", "Edit"] {
+        assert!(!terminal.shown.contains(tool), "{tool}: {}", terminal.shown);
+    }
+    terminal.types("/quit\r");
+    assert_eq!(terminal.ends().0, Some(0));
+    bench.server.finish();
+}
