@@ -254,7 +254,7 @@ fn a_first_login_reaches_a_serve_that_runs() {
     };
     let before = say();
     assert!(
-        before.contains("it needs a login; type `holodeck mcp login tickets`"),
+        before.contains("tool execution failed: mcp__tickets__read"),
         "{before}"
     );
     log_in(&project, agree).exits(0);

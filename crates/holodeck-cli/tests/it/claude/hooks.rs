@@ -233,9 +233,7 @@ fn the_doctor_finds_a_missing_program_and_a_replay_runs_none() {
     fs::set_permissions(bench.project.path("hook.sh"), fs::Permissions::from_mode(0o644)).unwrap();
     let missing = bench.run(&["doctor"]);
     assert!(
-        missing
-            .all()
-            .contains("`./hook.sh` was not found or is not executable"),
+        flat(&missing).contains("`./hook.sh` was not found or is not executable"),
         "{}",
         missing.all()
     );
