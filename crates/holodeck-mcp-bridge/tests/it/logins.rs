@@ -1,5 +1,7 @@
 //! Logins to servers that require OAuth: with a regular authorization server, with hostile ones, and the use of the tokens.
 
+mod later;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -193,32 +195,6 @@ async fn a_server_without_a_login_names_the_command_and_opens_nothing() {
     }
     assert_eq!(server.issuer_requests().len(), 0);
     assert!(!user.place().exists());
-}
-
-/// A connection that was opened without a login uses the first one that is made, and the next one after a logout.
-#[tokio::test]
-async fn a_login_that_is_made_later_is_used_by_an_open_connection() {
-    let server = OauthServer::with(OauthOptions {
-        guarded: Some("tools/call"),
-        ..OauthOptions::default()
-    });
-    let (user, tool) = (User::new(), remote(&server.mcp_url(), ""));
-    let connected = connect(&tool, &user.options()).await;
-    let needed = "it needs a login; type `holodeck mcp login tickets`";
-    for _ in 0..2 {
-        let refused = call(&connected, "mcp__tickets__read", json!({})).await;
-        let refused = refused.map_or_else(|error| error.to_string(), |output| output.text);
-        assert!(refused.contains(needed), "{refused}");
-    }
-    assert_eq!(server.issuer_requests().len(), 0);
-    for issued in 1..3 {
-        user.log_in(&tool).await.unwrap();
-        let answer = text(&connected, "mcp__tickets__read", json!({})).await;
-        assert_eq!(answer, "ticket 7 for ***");
-        assert_eq!(server.issued(), issued);
-        log_out(&user.logins(), &tool, &env()).await.unwrap();
-    }
-    connected.close().await;
 }
 
 #[tokio::test]

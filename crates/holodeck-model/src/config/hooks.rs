@@ -84,7 +84,7 @@ impl HookConfig {
     }
 }
 
-/// What a hook observes.
+/// An event that a hook observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookEvent {
     /// A conversation began.

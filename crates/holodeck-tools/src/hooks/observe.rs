@@ -157,7 +157,7 @@ impl Held<'_> {
     }
 }
 
-/// What hooks need to know of a running turn.
+/// The state of a running turn that hooks need.
 struct ObservedTurn<'a> {
     held: Held<'a>,
     /// The message, until hooks got it: that waits for the id of the conversation.

@@ -1,4 +1,4 @@
-//! What a hook reads on its standard input: one JSON object, with the names of Claude Code's own hooks.
+//! The input of a hook: one JSON object, with the names of Claude Code's own hooks.
 //!
 //! Secrets are masked, and long texts are cut.
 

@@ -69,7 +69,7 @@ fn flat(ran: &CommandOutput) -> String {
     all.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What the CLI's own hooks would obey: a block, a rejection, changed arguments, exit code 2.
+/// An answer that the CLI's own hooks would obey: a block, a rejection, changed arguments, exit code 2.
 const REFUSES: &str = r#"cat >>seen-$1
 echo '{"decision":"block","reason":"no","continue":false,"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","updatedInput":{"file_path":"other.txt","content":"x"}}}'
 echo "no: $1" >&2
