@@ -1,5 +1,7 @@
 //! Tests of logins that are made while a connection is open.
 
+use pretty_assertions::assert_eq;
+
 use super::*;
 
 /// A connection that was opened without a login uses the first one that is made, and the next one after a logout.
