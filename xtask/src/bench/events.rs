@@ -50,6 +50,11 @@ pub(super) fn measure(machine: &Machine, runs: u32) -> Result<String> {
             delivery.runs.push(figures);
         }
     }
+    // Once: it takes minutes.
+    println!("stores with 100,000 runs");
+    let history = program::run(&program, "history", folder_of_history()?.path(), None)?;
+    let server = PostgresServer::start_durable();
+    let history_in_database = program::run(&program, "history-postgres", server.url(), None)?;
     let serving = serve::measure(runs)?;
     Ok(render(
         machine,
@@ -58,9 +63,39 @@ pub(super) fn measure(machine: &Machine, runs: u32) -> Result<String> {
             appends,
             postgres,
             deliveries,
+            histories: [("SQLite", history), ("PostgreSQL", history_in_database)],
             serving,
         },
     ))
+}
+
+fn folder_of_history() -> Result<tempfile::TempDir> {
+    Ok(tempfile::Builder::new().prefix("holodeck-events-").tempdir()?)
+}
+
+/// The limits of a long history.
+fn budgets_of_history(store: &str, history: &Value) -> [super::report::Budget; 3] {
+    let of = |pointer: &str| median(std::slice::from_ref(history), pointer);
+    [
+        at_most(
+            &format!("{store}: a message with 100,000 runs stored, over one in an empty store"),
+            of("/large/p50_us") / of("/empty/p50_us"),
+            1.1,
+            "×",
+        ),
+        at_most(
+            &format!("{store}: a list of 50 conversations of 10,000"),
+            of("/list/p50_us") / 1e3,
+            10.0,
+            "ms",
+        ),
+        at_most(
+            &format!("{store}: the longest message while 1,000 runs are deleted, over the longest without"),
+            of("/deletion/longest_ms") - of("/alone/longest_ms"),
+            50.0,
+            "ms",
+        ),
+    ]
 }
 
 /// The measurements of each run.
@@ -68,6 +103,8 @@ struct Figures {
     appends: Vec<Value>,
     postgres: Vec<Value>,
     deliveries: Vec<FanOut>,
+    /// A store with a long history, once.
+    histories: [(&'static str, Value); 2],
     serving: Serving,
 }
 
@@ -76,6 +113,7 @@ fn render(machine: &Machine, runs: u32, figures: &Figures) -> String {
         appends,
         postgres,
         deliveries,
+        histories,
         serving,
     } = figures;
     let of = |pointer: &str| median(appends, pointer);
@@ -125,6 +163,9 @@ fn render(machine: &Machine, runs: u32, figures: &Figures) -> String {
         ),
         at_most("peak memory, 1,000 subscribers", memory, 150.0, "MB"),
     ];
+    for (store, history) in histories {
+        budgets.extend(budgets_of_history(store, history));
+    }
     budgets.extend(serving.budgets());
     let spread = |runs: &[Value], pointer: &str| {
         let at = |part: &str| median(runs, &format!("{pointer}/{part}_us"));
