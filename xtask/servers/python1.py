@@ -1,4 +1,4 @@
-"""A server on the Python SDK 1: `python1.py stdio`, or `python1.py sse|http|websocket PORT`."""
+"""A server on the Python SDK 1: `python1.py stdio`, or `python1.py sse|http PORT`."""
 
 import contextlib
 import sys
@@ -66,22 +66,10 @@ def http():
     return Starlette(routes=[Mount("/mcp", app=handle)], lifespan=lifespan)
 
 
-def websocket():
-    from mcp.server.websocket import websocket_server
-    from starlette.applications import Starlette
-    from starlette.routing import WebSocketRoute
-
-    async def connect(socket):
-        async with websocket_server(socket.scope, socket.receive, socket.send) as (read, write):
-            await server.run(read, write, server.create_initialization_options())
-
-    return Starlette(routes=[WebSocketRoute("/ws", endpoint=connect)])
-
-
 if sys.argv[1] == "stdio":
     anyio.run(stdio)
 else:
     import uvicorn
 
-    app = {"sse": sse, "http": http, "websocket": websocket}[sys.argv[1]]()
+    app = {"sse": sse, "http": http}[sys.argv[1]]()
     uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]))

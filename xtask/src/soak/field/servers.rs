@@ -49,10 +49,9 @@ enum Transport {
     Stdio,
     Sse,
     Http,
-    Websocket,
 }
 
-use Transport::{Http, Sse, Stdio, Websocket};
+use Transport::{Http, Sse, Stdio};
 
 impl Transport {
     /// In the YAML, and to our scripts.
@@ -61,16 +60,6 @@ impl Transport {
             Stdio => "stdio",
             Sse => "sse",
             Http => "http",
-            Websocket => "websocket",
-        }
-    }
-
-    /// Where our scripts serve it, below the address of the server.
-    fn url(self, address: &str) -> String {
-        match self {
-            Sse => format!("{address}/sse"),
-            Stdio | Http => format!("{address}/mcp"),
-            Websocket => format!("{}/ws", address.replacen("http", "ws", 1)),
         }
     }
 
@@ -80,7 +69,6 @@ impl Transport {
             Stdio => "stdio",
             Sse => "SSE",
             Http => "streamable HTTP",
-            Websocket => "WebSocket",
         }
     }
 }
@@ -148,14 +136,7 @@ const TYPESCRIPT: &str = "TypeScript SDK (`@modelcontextprotocol/sdk`)";
 const SERVERS: &[Server] = &[
     Server::python(PYTHON, "mcp", "1.0.0", "python1.py", &[Stdio, Sse], STATION),
     Server::python(PYTHON, "mcp", "1.6.0", "python1.py", &[Stdio, Sse], STATION),
-    Server::python(
-        PYTHON,
-        "mcp",
-        "1.9.4",
-        "python1.py",
-        &[Stdio, Sse, Http, Websocket],
-        STATION,
-    ),
+    Server::python(PYTHON, "mcp", "1.9.4", "python1.py", &[Stdio, Sse, Http], STATION),
     Server::python(
         PYTHON,
         "mcp",
@@ -333,7 +314,7 @@ impl Server {
     ) -> Result<(Outcome, Duration)> {
         let listening = match transport {
             Stdio => None,
-            Sse | Http | Websocket => Some(self.listen(installed, transport)?),
+            Sse | Http => Some(self.listen(installed, transport)?),
         };
         let asked = Arc::new(Mutex::new(None));
         let calls = self.calls;
@@ -351,11 +332,14 @@ impl Server {
                 installed.program.display(),
                 installed.script.display()
             ),
-            Some(listening) => format!(
-                "transport: {}, url: \"{}\"",
-                transport.word(),
-                transport.url(&listening.url())
-            ),
+            Some(listening) => {
+                let path = if matches!(transport, Sse) { "sse" } else { "mcp" };
+                format!(
+                    "transport: {}, url: \"{}/{path}\"",
+                    transport.word(),
+                    listening.url()
+                )
+            }
         };
         let agent = format!(
             "name: station\nmodel: {{provider: openai, name: m, endpoint: \"{}/v1\", api_key: sk-field}}\n\
