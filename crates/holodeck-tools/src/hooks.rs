@@ -41,7 +41,7 @@ const MAX_SHOWN: usize = 300;
 
 /// The programs of `claude.hooks` while an agent is open.
 pub struct Hooks {
-    hooks: Vec<Hook>,
+    programs: Vec<Hook>,
     names: ToolNames,
     redactor: Arc<Redactor>,
     /// The agent's working directory, as the programs are given it.
@@ -99,7 +99,7 @@ impl Hooks {
             }
         });
         Self {
-            hooks: hooks.collect(),
+            programs: hooks.collect(),
             names,
             redactor,
             folder: absolute(folder).display().to_string(),
@@ -114,13 +114,13 @@ impl Hooks {
     }
 
     fn observes(&self, event: HookEvent) -> bool {
-        self.hooks.iter().any(|hook| hook.event == event)
+        self.programs.iter().any(|hook| hook.event == event)
     }
 
     /// Gives an event to the programs that observe it, without waiting. `tool` is that of a call.
     fn emit(&self, event: HookEvent, tool: Option<&str>, payload: impl FnOnce() -> Value) {
         let mut hooks = self
-            .hooks
+            .programs
             .iter()
             .filter(|hook| hook.event == event && self.is_about(hook, tool))
             .peekable();
@@ -145,7 +145,7 @@ impl Hooks {
 
     /// Waits until every program has had its events, at most for the time that one run of each may take.
     async fn close(&self) {
-        for hook in &self.hooks {
+        for hook in &self.programs {
             *hook.sender.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
         self.closing.cancel();

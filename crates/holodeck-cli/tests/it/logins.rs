@@ -246,7 +246,7 @@ fn a_first_login_reaches_a_serve_that_runs() {
     let model = model();
     let project = project(&model, &server);
     let approved = "approvals: {rules: [{tools: tickets, decision: approve}]}\n";
-    project.write("agent.yaml", &format!("{}{approved}", project.read("agent.yaml")));
+    project.write("agent.yaml", format!("{}{approved}", project.read("agent.yaml")));
     let serving = Server::start(&project, &[]);
     let say = || {
         let body = json!({"message": "Read it."}).to_string();
@@ -278,8 +278,8 @@ fn the_list_of_servers_says_which_have_a_login() {
                 - {type: mcp, name: lost, description: d, transport: http, url: \"${NOWHERE}/mcp\"}\n";
     let project = project(&model, &server);
     let origin = server.mcp_url().strip_suffix("/mcp").unwrap().to_owned();
-    project.write("agent.yaml", &format!("{}{more}", project.read("agent.yaml")));
-    project.write(".env", &format!("PLACE={origin}\nKEY=k-4711-for-keyed\n"));
+    project.write("agent.yaml", format!("{}{more}", project.read("agent.yaml")));
+    project.write(".env", format!("PLACE={origin}\nKEY=k-4711-for-keyed\n"));
     let states = || {
         let listed = project.run(&["mcp", "list", "--json"]).exits(0).json();
         let servers = listed["servers"].as_array().unwrap().clone();

@@ -72,7 +72,10 @@ impl<'p> Pair<'p> {
             received,
         };
         let asked = pair.until("approval_requested");
-        pair.approval = asked["approvalId"].as_str().unwrap().to_owned();
+        asked["approvalId"]
+            .as_str()
+            .unwrap()
+            .clone_into(&mut pair.approval);
         pair
     }
 

@@ -442,7 +442,7 @@ async fn events_that_a_slow_program_cannot_take_are_dropped_and_counted() {
     for _ in 0..WAITING * 3 {
         hooks.emit(HookEvent::PreToolUse, Some("Write"), || json!({}));
     }
-    let dropped = hooks.hooks[0].dropped.load(Ordering::Relaxed);
+    let dropped = hooks.programs[0].dropped.load(Ordering::Relaxed);
     assert!(dropped >= WAITING * 2 - 1, "{dropped}");
     hooks.close().await;
 }

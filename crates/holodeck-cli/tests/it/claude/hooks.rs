@@ -51,7 +51,7 @@ fn bench(events: &[&str], truth: &str, script: &str) -> Bench {
 }
 
 fn write_hook(bench: &Bench, script: &str) {
-    bench.project.write("hook.sh", &format!("#!/bin/sh\n{script}\n"));
+    bench.project.write("hook.sh", format!("#!/bin/sh\n{script}\n"));
     fs::set_permissions(bench.project.path("hook.sh"), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
