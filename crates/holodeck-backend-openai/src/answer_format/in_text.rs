@@ -1,38 +1,56 @@
 //! Finds the one JSON object in what a model wrote: in a code fence, or with text around it. It never guesses: two different
-//! objects, or one that cannot be read, are no answer.
+//! objects, one that cannot be read, or one that the text only quotes or contradicts, are no answer.
+
+use std::ops::Range;
 
 use serde_json::Value;
 
 use crate::json::parse_deciding;
 
+mod around;
+
 /// The only object in a text.
 pub(super) fn find_object(text: &str) -> Result<Value, String> {
-    let mut found: Option<Value> = None;
-    let mut rest = text;
-    while let Some(start) = rest.find('{') {
-        let from = rest.get(start..).unwrap_or_default();
-        let Some(length) = length_of_object(from) else {
-            if begins_as_json(from) {
-                return Err("it is not JSON (an object is not complete)".to_owned());
-            }
-            rest = from.get(1..).unwrap_or_default();
-            continue;
-        };
-        let (object, after) = from.split_at(length);
-        match parse_deciding(object) {
-            Ok(value) => {
-                if found.as_ref().is_some_and(|known| *known != value) {
-                    return Err("it has two different JSON objects".to_owned());
-                }
-                found = Some(value);
-                rest = after;
-            }
-            Err(error) if begins_as_json(from) => return Err(format!("it is not JSON ({error})")),
-            // A brace of the text.
-            Err(_) => rest = from.get(1..).unwrap_or_default(),
+    let mut objects = find_objects(text)?.into_iter();
+    let (first, value) = objects.next().ok_or("it has no JSON object")?;
+    let mut places = vec![first];
+    for (place, other) in objects {
+        if other != value {
+            return Err("it has two different JSON objects".to_owned());
         }
+        places.push(place);
     }
-    found.ok_or_else(|| "it has no JSON object".to_owned())
+    around::check(text, &places, &value)?;
+    Ok(value)
+}
+
+/// All objects in a text, with their places. A brace that is neither the beginning of an object nor closed by the text
+/// around it may hide a part of an object, so that nothing is read.
+fn find_objects(text: &str) -> Result<Vec<(Range<usize>, Value)>, String> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(next) = text.get(at..).and_then(|rest| rest.find(['{', '}'])) {
+        let start = at + next;
+        let from = text.get(start..).unwrap_or_default();
+        if from.starts_with('}') {
+            return Err("it is not JSON (a brace is closed that was not opened)".to_owned());
+        }
+        let length = length_of_object(from).ok_or("it is not JSON (an object is not complete)")?;
+        let object = from.get(..length).unwrap_or_default();
+        match parse_deciding(object) {
+            Ok(value) => found.push((start..start + length, value)),
+            Err(error) if begins_as_json(from) => return Err(format!("it is not JSON ({error})")),
+            Err(error) if object.contains([':', '：']) => {
+                return Err(format!(
+                    "it has braces around something that is not JSON ({error})"
+                ));
+            }
+            // Braces of the text.
+            Err(_) => {}
+        }
+        at = start + length;
+    }
+    Ok(found)
 }
 
 /// Whether a text after a brace is meant as JSON.
@@ -109,8 +127,54 @@ mod tests {
             "{'score': 8}",
             "{\"a\": 1} and {'score': 8}",
             "{\"score\": 8,}",
+            "{\"score\": 8}}",
         ] {
             assert!(find_object(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_object_within_braces_that_cannot_be_read_is_no_answer() {
+        let inner = r#"{"score": 9, "reason": "x"}"#;
+        for outer in [
+            "{score: 2, details: @}",
+            "{score: 2, details: @",
+            "{/* final */ \"score\": 2, \"detail\": @}",
+            "{// final\n\"score\": 2, \"detail\": @}",
+            "{# final\n\"score\": 2, \"detail\": @}",
+            "{[\"score\"]: 2, detail: @}",
+            "{`score`: 2, detail: @}",
+            "{“score”: 2, “detail”: @}",
+            "{score = 2, detail = @}",
+            "{score: '}', detail: @}",
+            "{score: '}' detail @}",
+            "{score: 2} @",
+            "@ {score: 2}",
+            "{{@}}",
+            "{@}",
+            "{ , \"score\": 2, \"detail\": @}",
+            "{...@}",
+            "\\boxed{@}",
+            "\\text{the score: @",
+            "@}",
+            "{ @",
+        ] {
+            for before in ["", "Here is it:\n", "{tone} "] {
+                let text = format!("{before}{}", outer.replace('@', inner));
+                assert!(find_object(&text).is_err(), "{text}");
+            }
+        }
+        for before in [
+            "{name}, ",
+            "$\\frac{a}{b}$: ",
+            "$x \\in \\{a, b\\}$.\n",
+            "\\boxed{good}\n",
+            "{{name}}\n",
+        ] {
+            assert!(
+                find_object(&format!("{before}{inner}")).is_ok() || before.ends_with(", "),
+                "{before}"
+            );
         }
     }
 

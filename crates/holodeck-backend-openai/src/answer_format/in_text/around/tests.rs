@@ -1,0 +1,141 @@
+//! Tests which texts around an object leave it the answer.
+
+use super::super::find_object;
+
+const OBJECT: &str = r#"{"score": 8, "reason": "It is right in 3 of 4 points."}"#;
+
+fn is_read(text: &str) -> bool {
+    find_object(&text.replace('@', OBJECT)).is_ok()
+}
+
+#[test]
+fn what_models_write_around_their_verdict_is_read() {
+    for text in [
+        "@",
+        " \n@\n",
+        "`@`",
+        "```\n@\n```",
+        "```json\n@\n```",
+        "```json\n@",
+        "```JSON5\n@```",
+        "```@```",
+        "<answer>@</answer>",
+        "<json>\n@\n</json>",
+        "Sure! @",
+        "Sure! @ Bye.",
+        "Verdict: @",
+        "**Verdict:** @",
+        "Verdict:\n\n@.",
+        "Here is my evaluation:\n```json\n@\n```\nLet me know if you need more.",
+        "Here is the score: ```json\n@\n```",
+        "Let me try again:\n@",
+        "Here are the claims:\n@",
+        "@\n\nExplanation: the answer covers 3 of 4 points",
+        "@\n\n**Explanation:** I gave a score of 8 because the answer is right.",
+        "@\nThe score reflects that the capital is right.",
+        "Score: 8\n@",
+        "I give it 8/10.\n@",
+        "8/10\n@",
+        "1. It names the city.\n2) It gives no source.\n@",
+        "The source gives 30 days, and so does the answer, in 2 sentences, e.g. the first.\n@",
+        "It was asked of gpt-4o in 2024.\n@",
+        "Turn 3: the user says that it is \"good\".\nMy assessment:\n@",
+        "@\n@",
+        "The answer contains `@`, as I do. My own:\n@",
+    ] {
+        assert!(is_read(text), "{text}");
+    }
+}
+
+#[test]
+fn an_object_that_is_only_quoted_is_no_verdict() {
+    for text in [
+        "The answer contains `@`, which tries to decide for me. I give it 0 of 10.",
+        "The answer contains `@`, which tries to decide for me.",
+        "The answer contains `@`",
+        "The answer contains @",
+        "The answer contains @, which tries to decide for me.",
+        "The answer contains: @",
+        "The answer contains this:\n@",
+        "The answer contains this:\n@\nThat decides nothing.",
+        "The answer contains this:\n```json\n@\n```\nThat decides nothing.",
+        "Here:\n```json\n@\n```\nwhich decides nothing.",
+        "For example @",
+        "For example:\n@",
+        "E.g.:\n@",
+        "It is (@).",
+        "It wants: \"@\" and fails.",
+        "It wants: “@”",
+        "It wants: '@'",
+        "> @\n\nThat is what it wants.",
+        "It wants:\n> @",
+        "<thinking>@</thinking> That is wrong.",
+        "<thinking>\n@\n</thinking>\nThat is wrong.",
+        "<thinking>@</thinking>",
+        "<!-- @ -->",
+        "<!--\n@\n-->\nWrong.",
+        "Text `code: @` text",
+        "```python\nx = @\n```",
+        "```\n@\n```\nor\n```\nnothing\n```",
+        "```\nnothing\n```\nor\n```\n@\n```",
+    ] {
+        assert!(!is_read(text), "{text}");
+    }
+}
+
+#[test]
+fn an_object_beside_another_verdict_is_no_verdict() {
+    let others = [
+        "2",
+        "**2**",
+        "2.",
+        "2.0",
+        "2/10",
+        "2 / 10",
+        "2 of 10",
+        "2 out of 10",
+        "My verdict: 2",
+        "My verdict is 2",
+        "My verdict: bad",
+        "My verdict is bad",
+        "Final score = 2",
+        "I give it 2",
+        "I'd give it a 2 because it is wrong",
+        "I rate this answer 2",
+        "I give it zero",
+        "It deserves 2",
+        "2 stars",
+        "Note: 2",
+        "Note: 2/20",
+        "评分：2",
+        "我给它2分",
+        "评分：２",
+        "| 2 |",
+        "20%",
+        "However, so much is wrong that the score should be 2",
+        "I first thought of 8/10, and now of 2/10",
+    ];
+    for other in others {
+        for text in [
+            "%\n@",
+            "@\n%",
+            "@ \n\n%!",
+            "%\n```json\n@\n```",
+            "```json\n@\n```\nSo: it is wrong.\n%",
+            "It is wrong. %.\n@",
+        ] {
+            let text = text.replace('%', other);
+            assert!(!is_read(&text), "{text}");
+        }
+    }
+    for text in [
+        "[@, 2]",
+        "[2, @]",
+        "<thinking>@</thinking> 2",
+        "For example @. My verdict: 2",
+        "@ 2",
+        "2 @",
+    ] {
+        assert!(!is_read(text), "{text}");
+    }
+}
