@@ -373,3 +373,115 @@ fn cells_that_the_sheet_leaves_out_count() {
         "{errors}"
     );
 }
+
+/// A workbook with three columns and five rows of cases, whose cells are `input` and these texts, and these merged cells.
+fn merged(cells: &[(&str, &str)], regions: &[&str]) -> Vec<u8> {
+    let text =
+        |place: &str, text: &str| format!("<c r=\"{place}\" t=\"inlineStr\"><is><t>{text}</t></is></c>");
+    let mut rows = String::new();
+    for number in 1..=6 {
+        rows.push_str(&format!("<row r=\"{number}\">"));
+        for column in ["A", "B", "C"] {
+            let place = format!("{column}{number}");
+            let head = match place.as_str() {
+                "A1" => Some("input"),
+                "B1" => Some("forbidden_tools"),
+                "C1" => Some("ground_truth"),
+                _ if column == "A" => Some("q"),
+                _ => None,
+            };
+            let own = cells
+                .iter()
+                .find(|(known, _)| *known == place)
+                .map(|(_, text)| *text);
+            rows.extend(own.or(head).map(|content| text(&place, content)));
+        }
+        rows.push_str("</row>");
+    }
+    let regions: String = regions
+        .iter()
+        .map(|region| format!("<mergeCell ref=\"{region}\"/>"))
+        .collect();
+    let sheet = sheet(&rows).replace(
+        "</sheetData>",
+        &format!("</sheetData><mergeCells>{regions}</mergeCells>"),
+    );
+    assert!(sheet.contains("mergeCells"));
+    packed(&[
+        stored("_rels/.rels", ROOT),
+        stored("xl/workbook.xml", BOOK),
+        stored("xl/_rels/workbook.xml.rels", RELATIONS),
+        stored(SHEET, &sheet),
+    ])
+}
+
+#[test]
+fn every_row_of_merged_cells_has_their_value() {
+    for first in 2..=6 {
+        for last in first..=6 {
+            let (place, region) = (format!("B{first}"), format!("B{first}:B{last}"));
+            let load = load(merged(
+                &[(&place, "clock;bell"), ("C4", "x")],
+                &[&region, "C4:C5"],
+            ));
+            let agent = load
+                .agent
+                .unwrap_or_else(|| panic!("{region}: {}", render(&load.diagnostics)));
+            for number in 2..=6 {
+                let case = agent.config.test_cases.get(number - 2).unwrap();
+                let has = (first..=last).contains(&number);
+                let forbidden = if has { vec!["clock", "bell"] } else { Vec::new() };
+                assert_eq!(case.forbidden_tools, forbidden, "{region}, row {number}");
+                let truth = [4, 5].contains(&number).then_some("x");
+                assert_eq!(case.ground_truth.as_deref(), truth, "{region}, row {number}");
+            }
+        }
+    }
+}
+
+#[test]
+fn merged_cells_whose_column_or_value_is_open_are_errors() {
+    for (cells, regions, expected) in [
+        (
+            vec![("B2", "clock")],
+            vec!["B2:C2"],
+            "merged with cells of other columns",
+        ),
+        (
+            vec![("B2", "clock")],
+            vec!["B2:C4"],
+            "merged with cells of other columns",
+        ),
+        (vec![], vec!["A3:C3"], "merged with cells of other columns"),
+        (
+            vec![("B2", "clock"), ("B3", "bell")],
+            vec!["B2:B4"],
+            "has a value of its own",
+        ),
+        (vec![("C2", "x")], vec!["B2:C2"], "has a value of its own"),
+        (vec![], vec!["B1:B2"], "the first row names the fields"),
+        (vec![("B2", "clock,bell")], vec!["B2:B3"], "is not one name"),
+    ] {
+        let found = errors(merged(&cells, &regions));
+        assert!(found.contains(expected), "{regions:?}: {found}");
+    }
+}
+
+#[test]
+fn names_that_are_not_separated_by_semicolons_are_an_error() {
+    for separator in [",", ", ", " ", "|", " | ", "\t", "/", "，", "、"] {
+        for column in ["expected_tools", "forbidden_tools"] {
+            let agent = "name: a\nmodel: {provider: openai, name: m}\ninstructions: {inline: Hi}\ntest_cases_file: c.csv\n";
+            let files = MemoryFiles::new().with("agent.yaml", agent).with(
+                "c.csv",
+                format!("input,{column}\nq,\"a;weather{separator}clock\"\n"),
+            );
+            let load = load_agent(Path::new("agent.yaml"), &Env::empty(), &files);
+            let found = render(&load.diagnostics);
+            assert!(
+                load.agent.is_none() && found.contains("is not one name"),
+                "{separator:?}: {found}"
+            );
+        }
+    }
+}

@@ -389,6 +389,14 @@ fn split_cell(loader: &mut Loader<'_>, column: &Column, place: Place, text: &str
             continue;
         }
         if column.meaning == Meaning::Names {
+            // As one name it would be that of no tool, so that a forbidden tool would be allowed.
+            if part.contains(|c: char| c.is_whitespace() || ",|/，、；".contains(c)) {
+                let message = format!("column `{}`: `{part}` is not one name", column.name);
+                let diagnostic = Diagnostic::error(Code::BadFormat, message)
+                    .with_help("separate names with `;`, or write a JSON list: `[\"…\", \"…\"]`");
+                report(loader, place, diagnostic);
+                continue;
+            }
             items.push(quoted(loader, place, part));
         } else {
             items.extend(file_input(loader, column, place, part));

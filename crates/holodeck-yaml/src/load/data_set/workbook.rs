@@ -5,7 +5,7 @@
 use std::{io::Cursor, iter, path::Path};
 
 use calamine::{
-    DataRef, Reader as _, SheetType, SheetVisible, Style, Xlsx, XlsxError, open_workbook_from_rs,
+    DataRef, Dimensions, Reader as _, SheetType, SheetVisible, Style, Xlsx, XlsxError, open_workbook_from_rs,
 };
 use holodeck_model::{CellFormat, CellFormats, Code, Diagnostic, Layer, Source};
 
@@ -135,6 +135,11 @@ fn read_first_sheet(bytes: &[u8]) -> Result<FirstSheet, String> {
     let (name, is_hidden) = (first.name.clone(), first.visible != SheetVisible::Visible);
     let others = sheets.count();
     let formats = formats_of(&mut book, &name)?;
+    let mut merges = Merges::new(
+        book.worksheet_merge_cells(&name)
+            .transpose()
+            .map_err(|error| text_of(&error))?,
+    );
     let mut reader = book
         .worksheet_cells_reader(&name)
         .map_err(|error| text_of(&error))?;
@@ -146,7 +151,7 @@ fn read_first_sheet(bytes: &[u8]) -> Result<FirstSheet, String> {
             return Err(format!("row {} is out of order", u64::from(at) + 1));
         }
         if at > line {
-            sheet.end_row(&mut row);
+            sheet.add_row(line, std::mem::take(&mut row), &mut merges)?;
             while line < at {
                 sheet.text.push('\n');
                 line += 1;
@@ -156,33 +161,11 @@ fn read_first_sheet(bytes: &[u8]) -> Result<FirstSheet, String> {
             (DataRef::Empty, Some(_)) => Err("a formula that was never calculated".to_owned()),
             (value, _) => value_text(&value, cell.pos, &formats),
         };
-        if matches!(&value, Ok(text) if text.is_empty()) {
-            continue;
-        }
-        sheet.cells += (column as usize + 1).saturating_sub(row.len());
-        if sheet.cells > MAX_CELLS {
-            return Err(too_many_cells());
-        }
-        // Cells that the sheet leaves out are empty.
-        while row.len() < column as usize {
-            sheet.add_cell(&mut row, "");
-        }
-        match value {
-            Ok(text) => sheet.add_cell(&mut row, &text),
-            Err(reason) => {
-                let start = offset(sheet.text.len());
-                sheet.add_cell(&mut row, "?");
-                let end = offset(sheet.text.len());
-                sheet
-                    .unusable
-                    .push((start, end, format!("this cell is {reason}")));
-            }
-        }
-        if sheet.text.len() as u64 > MAX_DATA_BYTES {
-            return Err("its first sheet is too large".to_owned());
+        if !matches!(&value, Ok(text) if text.is_empty()) {
+            row.push((column, value));
         }
     }
-    sheet.end_row(&mut row);
+    sheet.add_row(line, row, &mut merges)?;
     Ok(FirstSheet {
         sheet,
         name,
@@ -192,6 +175,40 @@ fn read_first_sheet(bytes: &[u8]) -> Result<FirstSheet, String> {
 }
 
 impl Sheet {
+    /// A row without any value of its own is no row.
+    fn add_row(&mut self, line: u32, mut cells: Vec<Value>, merges: &mut Merges) -> Result<(), String> {
+        merges.fill(line, self.rows.is_empty(), &mut cells);
+        if cells.is_empty() {
+            return Ok(());
+        }
+        let mut row: Vec<Cell> = Vec::new();
+        for (column, value) in cells {
+            let column = column as usize;
+            self.cells += (column + 1).saturating_sub(row.len());
+            if self.cells > MAX_CELLS {
+                return Err(too_many_cells());
+            }
+            // Cells that the sheet leaves out are empty.
+            while row.len() < column {
+                self.add_cell(&mut row, "");
+            }
+            match value {
+                Ok(text) => self.add_cell(&mut row, &text),
+                Err(reason) => {
+                    let start = offset(self.text.len());
+                    self.add_cell(&mut row, "?");
+                    let end = offset(self.text.len());
+                    self.unusable.push((start, end, format!("this cell is {reason}")));
+                }
+            }
+            if self.text.len() as u64 > MAX_DATA_BYTES {
+                return Err("its first sheet is too large".to_owned());
+            }
+        }
+        self.rows.push(row);
+        Ok(())
+    }
+
     fn add_cell(&mut self, row: &mut Vec<Cell>, text: &str) {
         if !row.is_empty() {
             self.text.push('\t');
@@ -209,12 +226,65 @@ impl Sheet {
             owned: several.then(|| text.into()),
         });
     }
+}
 
-    /// A row without any value is no row.
-    fn end_row(&mut self, row: &mut Vec<Cell>) {
-        if !row.is_empty() {
-            self.rows.push(std::mem::take(row));
+/// A column and its text in a row, or why that is unknown.
+type Value = (u32, Result<String, String>);
+
+/// The merged cells of a sheet, by row.
+struct Merges {
+    /// Those that begin in a later row; the next one is last.
+    later: Vec<Dimensions>,
+    /// Those of this row, with the value that was read for the first cell of them.
+    open: Vec<(Dimensions, Option<Result<String, String>>)>,
+}
+
+impl Merges {
+    fn new(regions: Option<Vec<Dimensions>>) -> Self {
+        let mut later = regions.unwrap_or_default();
+        later.sort_by_key(|region| std::cmp::Reverse(region.start));
+        Self {
+            later,
+            open: Vec::new(),
         }
+    }
+
+    /// Completes the cells of a row: the value of cells that are merged with those of rows above stands in each of these
+    /// rows, as the sheet shows it. A merge that leaves it open to which column a value belongs makes the cell unusable.
+    fn fill(&mut self, line: u32, is_header: bool, cells: &mut Vec<Value>) {
+        while let Some(next) = self.later.pop_if(|next| next.start.0 <= line) {
+            self.open.push((next, None));
+        }
+        self.open.retain(|(region, _)| region.end.0 >= line);
+        if cells.is_empty() {
+            return;
+        }
+        for (region, value) in &mut self.open {
+            let (first, last) = (region.start.1, region.end.1);
+            let begins = region.start.0 == line;
+            for (column, own) in cells
+                .iter_mut()
+                .filter(|(column, _)| (first..=last).contains(column))
+            {
+                if !begins || *column != first {
+                    *own = Err(
+                        "a part of merged cells and has a value of its own, which is not shown".to_owned(),
+                    );
+                } else if first < last && !is_header {
+                    *own = Err("merged with cells of other columns".to_owned());
+                } else if region.end.0 > line && is_header {
+                    *own =
+                        Err("merged with cells of other rows, and the first row names the fields".to_owned());
+                } else {
+                    *value = Some(own.clone());
+                }
+            }
+            let is_filled = cells.iter().any(|(column, _)| *column == first);
+            if let Some(value) = value.as_ref().filter(|_| !begins && !is_filled) {
+                cells.push((first, value.clone()));
+            }
+        }
+        cells.sort_by_key(|(column, _)| *column);
     }
 }
 
