@@ -230,27 +230,56 @@ fn complete_lists(schema: &mut Map<String, Value>) {
     }
     if let Some(Value::Array(names)) = schema.get_mut("required") {
         names.retain(Value::is_string);
+        remove_repeated(names);
     }
-    if let Some(Value::Array(kinds)) = schema.get_mut("type") {
-        kinds.retain(Value::is_string);
-        let only = match kinds.as_slice() {
-            [only] => Some(only.clone()),
-            _ => None,
-        };
-        match only {
-            Some(only) => schema.insert("type".to_owned(), only),
-            None if schema
-                .get("type")
-                .and_then(Value::as_array)
-                .is_some_and(Vec::is_empty) =>
-            {
-                schema.remove("type")
+    if let Some(kind) = schema.remove("type")
+        && let Some(kind) = complete_type(kind)
+    {
+        schema.insert("type".to_owned(), kind);
+    }
+}
+
+fn remove_repeated(values: &mut Vec<Value>) {
+    let mut seen: Vec<Value> = Vec::with_capacity(values.len());
+    values.retain(|value| {
+        let is_new = !seen.contains(value);
+        if is_new {
+            seen.push(value.clone());
+        }
+        is_new
+    });
+}
+
+/// A type as JSON Schema names it. One that JSON Schema does not have allows everything, as does a list with such a one.
+fn complete_type(kind: Value) -> Option<Value> {
+    match kind {
+        Value::String(name) => Some(name_of_type(&name)?.into()),
+        Value::Array(kinds) => {
+            let names = kinds.iter().filter_map(Value::as_str).map(name_of_type);
+            let mut names: Vec<Value> = names.map(|name| name.map(Value::from)).collect::<Option<_>>()?;
+            remove_repeated(&mut names);
+            match names.as_slice() {
+                [] => None,
+                [only] => Some(only.clone()),
+                _ => Some(names.into()),
             }
-            None => None,
-        };
-    } else if schema.get("type").is_some_and(|kind| !kind.is_string()) {
-        schema.remove("type");
+        }
+        _ => None,
     }
+}
+
+/// The type that serialisers of other languages, and Gemini, name in this way.
+fn name_of_type(name: &str) -> Option<&'static str> {
+    Some(match name.trim().to_ascii_lowercase().as_str() {
+        "string" | "str" | "text" => "string",
+        "integer" | "int" | "int32" | "int64" | "long" => "integer",
+        "number" | "float" | "double" | "decimal" => "number",
+        "boolean" | "bool" => "boolean",
+        "object" | "dict" | "map" => "object",
+        "array" | "list" | "set" | "tuple" => "array",
+        "null" | "none" | "nonetype" => "null",
+        _ => return None,
+    })
 }
 
 /// `items` as a list, from older drafts, as one schema for all items.

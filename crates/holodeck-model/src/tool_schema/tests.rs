@@ -206,3 +206,80 @@ proptest! {
         prop_assert_eq!(complete_tool_schema(completed.clone()), completed);
     }
 }
+
+#[test]
+fn types_are_those_of_json_schema() {
+    let names = [
+        ("string", "string str text"),
+        ("integer", "integer int int32 int64 long"),
+        ("number", "number float double decimal"),
+        ("boolean", "boolean bool"),
+        ("object", "object dict map"),
+        ("null", "null none NoneType"),
+    ];
+    let property = |schema: Value| {
+        let schema = json!({"type": "object", "properties": {"p": schema}});
+        complete_tool_schema(schema)["properties"]["p"].clone()
+    };
+    for (expected, spellings) in names {
+        for spelling in spellings.split(' ') {
+            for name in [
+                spelling.to_owned(),
+                spelling.to_uppercase(),
+                format!(" {spelling} "),
+            ] {
+                assert_eq!(
+                    property(json!({"type": name})),
+                    json!({"type": expected}),
+                    "{name}"
+                );
+                assert_eq!(
+                    property(json!({"type": [name]})),
+                    json!({"type": expected}),
+                    "{name}"
+                );
+                let both = json!({"type": [name, "ARRAY", name, expected, null, 7]});
+                assert_eq!(
+                    property(both),
+                    json!({"type": [expected, "array"], "items": {}}),
+                    "{name}"
+                );
+                let nested = json!({"anyOf": [{"type": name}], "items": {"type": name}});
+                let nested_expected = json!({"anyOf": [{"type": expected}], "items": {"type": expected}});
+                assert_eq!(property(nested), nested_expected, "{name}");
+            }
+        }
+    }
+    for name in ["list", "List", "ARRAY", "set", "tuple"] {
+        assert_eq!(
+            property(json!({"type": name})),
+            json!({"type": "array", "items": {}}),
+            "{name}"
+        );
+    }
+    for kind in [
+        json!("any"),
+        json!("ANY"),
+        json!("file"),
+        json!(""),
+        json!("TYPE_UNSPECIFIED"),
+        json!(["string", "any"]),
+        json!([]),
+        json!([null]),
+        json!({"type": "string"}),
+        json!(7),
+        json!(true),
+        json!(null),
+    ] {
+        let schema = json!({"type": kind, "description": "d"});
+        assert_eq!(property(schema), json!({"description": "d"}), "{kind}");
+    }
+    check(
+        &json!({"type": "OBJECT", "properties": {"a": {"type": "INT"}}, "required": ["a", "a", 7, null, "b", "a"]}),
+        &json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a", "b"]}),
+    );
+    check(
+        &json!({"anyOf": [{"type": "OBJECT", "properties": {"a": {"type": "str"}}}]}),
+        &json!({"type": "object", "properties": {"a": {"type": "string"}}}),
+    );
+}
