@@ -57,6 +57,56 @@ impl ExecutionResult {
         })
     }
 
+    /// Passes each text to `text` and each JSON value to `value`, to mask what they hold. Ids of calls are not among them.
+    pub fn edit(&mut self, mut text: impl FnMut(&mut String), mut value: impl FnMut(&mut Value)) {
+        let Self {
+            response,
+            tool_calls,
+            tool_results,
+            token_usage: _,
+            cost_usd: _,
+            structured_output,
+            number_odds,
+            num_turns: _,
+            outcome,
+            thinking,
+            model,
+            recorded_latency: _,
+            truncated_by,
+            execution,
+        } = self;
+        text(response);
+        for call in tool_calls {
+            call.edit(&mut text, &mut value);
+        }
+        for result in tool_results {
+            result.edit(&mut text);
+        }
+        structured_output.as_mut().map(&mut value);
+        number_odds.iter_mut().for_each(|odds| text(&mut odds.field));
+        outcome.texts_mut().for_each(&mut text);
+        for optional in [thinking, model] {
+            optional.as_mut().map(&mut text);
+        }
+        if let Some(reason) = truncated_by {
+            let mut word = reason.as_str().to_owned();
+            text(&mut word);
+            if word != reason.as_str() {
+                *reason = StopReason::from(word);
+            }
+        }
+        if let Some(execution) = execution {
+            execution.texts_mut().for_each(text);
+        }
+    }
+
+    /// Passes each id of a call to `id`.
+    pub fn edit_ids(&mut self, mut id: impl FnMut(&mut String)) {
+        let calls = self.tool_calls.iter_mut().map(|call| &mut call.call_id);
+        let results = self.tool_results.iter_mut().map(|result| &mut result.call_id);
+        calls.chain(results).for_each(&mut id);
+    }
+
     /// Why the turn failed, in the wording of the contract.
     pub fn error_reason(&self) -> Option<Cow<'_, str>> {
         self.outcome.reason()
@@ -101,6 +151,22 @@ impl ProviderFields {
 impl ToolCall {
     /// Prefix of ids that a backend generates if the provider sends none or repeats one.
     pub const GENERATED_ID_PREFIX: &str = "hd_";
+
+    /// Passes each text but the id to `text` and each JSON value to `value`, to mask what they hold.
+    pub fn edit(&mut self, mut text: impl FnMut(&mut String), mut value: impl FnMut(&mut Value)) {
+        let Self {
+            name,
+            arguments,
+            call_id: _,
+            provider_fields,
+        } = self;
+        text(name);
+        value(arguments);
+        if let Some(fields) = provider_fields {
+            text(&mut fields.model);
+            fields.values_mut().for_each(&mut value);
+        }
+    }
 }
 
 /// The result of a tool call.
@@ -122,6 +188,24 @@ pub struct ToolResult {
     /// Details of the call.
     #[serde(flatten)]
     pub details: CallDetails,
+}
+
+impl ToolResult {
+    /// Passes each text but the id of the call to `text`, to mask what it holds.
+    pub fn edit(&mut self, mut text: impl FnMut(&mut String)) {
+        let Self {
+            call_id: _,
+            name,
+            result,
+            is_error: _,
+            duration_ms: _,
+            details,
+        } = self;
+        text(name);
+        text(result);
+        details.namesakes.iter_mut().for_each(&mut text);
+        details.texts_mut().for_each(&mut text);
+    }
 }
 
 /// How a turn ended. The texts of [`Outcome::reason`] are part of the contract.
@@ -197,6 +281,22 @@ impl Outcome {
             Self::ToolFailed { reason, .. } => reason.as_deref(),
             _ => None,
         }
+    }
+
+    /// The texts that come from a model, an endpoint or a person, to mask what they hold.
+    pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let (text, detail) = match self {
+            Self::ToolFailed { name, reason } => (Some(name), reason.as_mut()),
+            Self::Terminated { reason } | Self::Failed { reason } => (Some(reason), None),
+            Self::Completed
+            | Self::MaxTurns
+            | Self::SubprocessTerminated
+            | Self::TimedOut
+            | Self::BudgetExceeded
+            | Self::Refused
+            | Self::EmptyResponse => (None, None),
+        };
+        text.into_iter().chain(detail)
     }
 
     /// One answer had more than [`MAX_TOOL_CALLS`].

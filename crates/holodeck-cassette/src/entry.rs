@@ -1,8 +1,8 @@
 //! The lines of a recording and the version of their format.
 
 use holodeck_backend_api::{
-    Adaptation, BackendEvent, CallDetails, ModelRequest, NumberOdds, ProviderFields, Redactions, Spending,
-    TokenUsage, ToolCall, ToolUsage,
+    Adaptation, BackendEvent, CallDetails, ModelRequest, NumberOdds, Redactions, Spending, TokenUsage,
+    ToolCall, ToolUsage,
 };
 use holodeck_model::{Redactor, hex_prefix};
 use jiff::Timestamp;
@@ -130,20 +130,51 @@ impl Response {
         for text in texts.chain(self.details.texts_mut()) {
             self.redacted.answer |= redactor.mask_text_with_digests(text);
         }
+        for name in &mut self.details.namesakes {
+            redactor.mask_text_with_digests(name);
+        }
+        let mask = |text: &mut String| {
+            redactor.mask_text_with_digests(text);
+        };
         for call in &mut self.tool_calls {
+            // The results of a call carry the same id, which is masked in the same way.
+            mask(&mut call.call_id);
             if redactor.mask_value_with_digests(&mut call.arguments) {
                 self.redacted.arguments.push(call.call_id.clone());
             }
-            let fields = call.provider_fields.as_deref_mut();
-            for value in fields.into_iter().flat_map(ProviderFields::values_mut) {
+            call.edit(mask, |value| {
                 redactor.mask_value_with_digests(value);
-            }
+            });
         }
-        for text in [&mut self.reasoning, &mut self.stop_reason]
+        self.redacted.arguments.iter_mut().for_each(mask);
+        self.redacted.results.iter_mut().for_each(mask);
+        [&mut self.reasoning, &mut self.stop_reason]
             .into_iter()
-            .chain(&mut self.notices)
-        {
-            redactor.mask_text_with_digests(text);
+            .for_each(mask);
+        [&mut self.message_id, &mut self.model]
+            .into_iter()
+            .flatten()
+            .for_each(mask);
+        self.notices.iter_mut().for_each(mask);
+        for odds in &mut self.number_odds {
+            mask(&mut odds.field);
+        }
+        for spent in &mut self.spent {
+            mask(&mut spent.model);
+            spent.answered_by.iter_mut().for_each(mask);
+        }
+        for image in &mut self.images {
+            mask(&mut image.media_type);
+        }
+        for adapted in &mut self.adapted {
+            [
+                &mut adapted.endpoint,
+                &mut adapted.model,
+                &mut adapted.part,
+                &mut adapted.note,
+            ]
+            .into_iter()
+            .for_each(mask);
         }
         for event in &mut self.events {
             turn_events::redact(event, redactor);
@@ -212,9 +243,124 @@ fn canonical(value: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use holodeck_backend_api::{Approval, ApprovalAsk, ApprovalDecision, DecidedBy, StopReason, ToolResult};
     use serde_json::json;
 
     use super::*;
+
+    const SECRET: &str = "hunter2-hunter2-hunter2";
+
+    /// The paths to all texts in a value.
+    fn paths_of(value: &Value, path: &str, paths: &mut Vec<String>) {
+        match value {
+            Value::String(_) => paths.push(path.to_owned()),
+            Value::Array(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    paths_of(item, &format!("{path}/{at}"), paths);
+                }
+            }
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    paths_of(field, &format!("{path}/{name}"), paths);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A response with every field.
+    fn full_response() -> Value {
+        let call = json!({
+            "name": "n", "arguments": {"a": "b"}, "call_id": "c1",
+            "provider_fields": {"model": "m", "message": {"a": "b"}, "call": {"c": ["d"]}},
+        });
+        let result = json!({
+            "call_id": "c1", "name": "n", "result": "r", "is_error": false, "duration_ms": 1,
+            "namesakes": ["o"], "passages": [{"text": "p", "source": "s"}],
+        });
+        let call: ToolCall = serde_json::from_value(call).unwrap();
+        let result: ToolResult = serde_json::from_value(result).unwrap();
+        let mut ask = ApprovalAsk::about(&call);
+        ask.description = Some("d".to_owned());
+        ask.agent_id = Some("a".to_owned());
+        ask.answer_schema = Some(Box::new(json!({"title": "t"})));
+        let approved = ApprovalDecision::Approve {
+            arguments: Some(json!({"a": "b"})),
+        };
+        let nested = BackendEvent::ApprovalAnswered {
+            call_id: "c1".to_owned(),
+            decision: ApprovalDecision::Reject {
+                reason: "r".to_owned(),
+            },
+        };
+        let events = vec![
+            BackendEvent::Text { text: "t".to_owned() },
+            BackendEvent::Thinking { text: "t".to_owned() },
+            BackendEvent::ToolCall(call.clone()),
+            BackendEvent::ApprovalAsked(ask),
+            BackendEvent::ApprovalDecided(Approval {
+                call_id: "c1".to_owned(),
+                decision: approved,
+                by: DecidedBy::Rule,
+                basis: None,
+            }),
+            BackendEvent::ToolResult(result),
+            BackendEvent::Nested {
+                parent_call_id: "c1".to_owned(),
+                event: Box::new(nested),
+            },
+            BackendEvent::StructuredOutput(json!({"a": "b"})),
+            BackendEvent::OtherUsage {
+                model: Some("m".to_owned()),
+                usage: TokenUsage::new(1, 1),
+            },
+            BackendEvent::TurnEnd {
+                stop_reason: StopReason::from("odd".to_owned()),
+                message_id: Some("i".to_owned()),
+                model: Some("m".to_owned()),
+            },
+        ];
+        json!({
+            "reasoning": "r", "text": "t",
+            "adapted": [{"endpoint": "http://h", "model": "m", "part": "p", "note": "n"}],
+            "notices": ["n"],
+            "number_odds": [{"field": "f", "value": 1, "odds": []}],
+            "refusal": "r",
+            "tool_calls": [call],
+            "images": [{"media_type": "image/png", "base64": ""}],
+            "events": events,
+            "spent": [{"model": "m", "answered_by": "a"}],
+            "details": {"namesakes": ["n"], "passages": [{"text": "t", "source": "s"}]},
+            "redacted": {"arguments": ["c1"], "results": ["c1"]},
+            "stop_reason": "stop", "message_id": "i", "model": "m",
+        })
+    }
+
+    #[test]
+    fn a_secret_in_any_text_of_a_response_is_masked() {
+        let redactor = Redactor::new([SECRET.to_owned()]);
+        let full = full_response();
+        let kept: Response = serde_json::from_value(full.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&kept).unwrap(), full);
+        let mut paths = Vec::new();
+        paths_of(&full, "", &mut paths);
+        let mut tried = 0;
+        // An image is data.
+        for path in paths.iter().filter(|path| !path.ends_with("/base64")) {
+            for text in [SECRET.to_owned(), format!("call_{SECRET} x")] {
+                let mut changed = full.clone();
+                *changed.pointer_mut(path).unwrap() = text.into();
+                let Ok(mut response) = serde_json::from_value::<Response>(changed) else {
+                    continue;
+                };
+                response.redact(&redactor);
+                let written = serde_json::to_string(&response).unwrap();
+                assert!(!written.contains(SECRET), "{path}: {written}");
+                tried += 1;
+            }
+        }
+        assert!(tried > 90, "{tried}");
+    }
 
     fn request(body: Value) -> ModelRequest {
         ModelRequest {

@@ -1,8 +1,6 @@
 //! The events of a turn as a recording stores them.
 
-use holodeck_backend_api::{
-    Approval, ApprovalDecision, BackendEvent, ExecutionResult, Outcome, ProviderFields, ResultFold,
-};
+use holodeck_backend_api::{Approval, BackendEvent, ExecutionResult, Outcome, ResultFold, StopReason};
 use holodeck_model::Redactor;
 
 /// The recorded outcome of a turn that the agent answered.
@@ -79,34 +77,51 @@ pub(crate) fn redact(event: &mut BackendEvent, redactor: &Redactor) {
     match event {
         BackendEvent::Thinking { text } | BackendEvent::Text { text } => mask(text),
         BackendEvent::ToolCall(call) => {
-            mask_value(&mut call.arguments);
-            let fields = call.provider_fields.as_deref_mut();
-            fields
-                .into_iter()
-                .flat_map(ProviderFields::values_mut)
-                .for_each(mask_value);
+            mask(&mut call.call_id);
+            call.edit(mask, mask_value);
         }
         BackendEvent::ApprovalAsked(ask) => {
+            [&mut ask.tool_name, &mut ask.call_id].into_iter().for_each(mask);
+            [&mut ask.description, &mut ask.agent_id]
+                .into_iter()
+                .flatten()
+                .for_each(mask);
             mask_value(&mut ask.arguments);
             ask.answer_schema.as_deref_mut().into_iter().for_each(mask_value);
-            ask.description.iter_mut().for_each(mask);
         }
-        BackendEvent::ApprovalDecided(Approval { decision, .. })
-        | BackendEvent::ApprovalAnswered { decision, .. } => match decision {
-            ApprovalDecision::Approve { arguments } => {
-                if let Some(arguments) = arguments {
-                    mask_value(arguments);
-                }
-            }
-            ApprovalDecision::Reject { reason } | ApprovalDecision::Terminate { reason } => mask(reason),
-            ApprovalDecision::Withdrawn => {}
-        },
+        BackendEvent::ApprovalDecided(Approval {
+            decision, call_id, ..
+        })
+        | BackendEvent::ApprovalAnswered { decision, call_id } => {
+            mask(call_id);
+            let (arguments, reason) = decision.parts_mut();
+            arguments.into_iter().for_each(mask_value);
+            reason.into_iter().for_each(mask);
+        }
         BackendEvent::ToolResult(result) => {
-            mask(&mut result.result);
-            result.details.texts_mut().for_each(mask);
+            mask(&mut result.call_id);
+            result.edit(mask);
         }
-        BackendEvent::Nested { event, .. } => redact(event, redactor),
+        BackendEvent::Nested {
+            event,
+            parent_call_id,
+        } => {
+            mask(parent_call_id);
+            redact(event, redactor);
+        }
         BackendEvent::StructuredOutput(value) => mask_value(value),
+        BackendEvent::OtherUsage { model, .. } => model.iter_mut().for_each(mask),
+        BackendEvent::TurnEnd {
+            stop_reason,
+            message_id,
+            model,
+        } => {
+            let mut word = stop_reason.as_str().to_owned();
+            if redactor.mask_text_with_digests(&mut word) {
+                *stop_reason = StopReason::from(word);
+            }
+            [message_id, model].into_iter().flatten().for_each(mask);
+        }
         _ => {}
     }
 }

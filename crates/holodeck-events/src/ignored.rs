@@ -42,3 +42,18 @@ pub enum Ignored {
     /// An event after the end.
     AfterEnd,
 }
+
+impl Ignored {
+    /// The id of the call that it is about.
+    pub(crate) fn id_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Self::RepeatedCall { id }
+            | Self::RepeatedResult { id }
+            | Self::ResultWithoutCall { id }
+            | Self::RepeatedAsk { id }
+            | Self::AskAfterResult { id }
+            | Self::AnswerWithoutAsk { id } => Some(id),
+            Self::AskWithoutId | Self::AfterEnd => None,
+        }
+    }
+}

@@ -122,24 +122,47 @@ impl Trajectory {
         })
     }
 
-    /// Passes each text to `text` and each JSON value to `value`, to mask what they hold.
+    /// Passes each text to `text` and each JSON value to `value`, to mask what they hold. Ids of calls are not among them.
     pub fn edit(&mut self, mut text: impl FnMut(&mut String), mut value: impl FnMut(&mut Value)) {
-        for step in &mut self.0 {
-            match &mut step.event {
+        for TrajectoryStep {
+            event,
+            parent_call_id: _,
+        } in &mut self.0
+        {
+            match event {
                 TrajectoryEvent::Approval(approval) => {
                     let (arguments, reason) = approval.decision.parts_mut();
                     arguments.map(&mut value);
                     reason.map(&mut text);
-                    let basis = approval.basis.iter_mut();
-                    basis.flat_map(|basis| &mut basis.paths).for_each(&mut text);
+                    if let Some(basis) = &mut approval.basis {
+                        text(&mut basis.rule);
+                        basis.paths.iter_mut().for_each(&mut text);
+                    }
                 }
-                TrajectoryEvent::ToolCall(call) => value(&mut call.arguments),
-                TrajectoryEvent::ToolResult(result) => {
-                    text(&mut result.result);
-                    result.details.texts_mut().for_each(&mut text);
-                }
+                TrajectoryEvent::ToolCall(call) => call.edit(&mut text, &mut value),
+                TrajectoryEvent::ToolResult(result) => result.edit(&mut text),
                 TrajectoryEvent::Notice { message } => text(message),
                 TrajectoryEvent::Ignored(_) => {}
+            }
+        }
+    }
+
+    /// Passes each id of a call to `id`.
+    pub fn edit_ids(&mut self, mut id: impl FnMut(&mut String)) {
+        for TrajectoryStep {
+            parent_call_id,
+            event,
+        } in &mut self.0
+        {
+            parent_call_id.as_mut().map(&mut id);
+            match event {
+                TrajectoryEvent::Approval(approval) => id(&mut approval.call_id),
+                TrajectoryEvent::ToolCall(call) => id(&mut call.call_id),
+                TrajectoryEvent::ToolResult(result) => id(&mut result.call_id),
+                TrajectoryEvent::Ignored(ignored) => {
+                    ignored.id_mut().map(&mut id);
+                }
+                TrajectoryEvent::Notice { .. } => {}
             }
         }
     }

@@ -256,6 +256,24 @@ pub struct ExecutorRecord {
 }
 
 impl ExecutorRecord {
+    /// Its texts, to mask what they hold.
+    pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let Self {
+            command_name,
+            executor: _,
+            agent,
+            selected,
+            decision: _,
+            confidence: _,
+            by_default: _,
+            reason,
+            model,
+            selection_problem,
+        } = self;
+        let optional = [agent, selected, reason, model, selection_problem];
+        std::iter::once(command_name).chain(optional.into_iter().flatten())
+    }
+
     /// `code-reviewer (sdk, confidence 0.87)`, `the agent itself (legacy, low_confidence)`.
     pub fn describe(&self) -> String {
         let decision = self

@@ -9,6 +9,8 @@ use holodeck_model::{
 use holodeck_turn::TurnRecord;
 use serde::{Deserialize, Serialize};
 
+mod mask;
+
 /// One execution of one case. A case without `turns` has exactly one turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitRecord {
@@ -99,13 +101,6 @@ impl LoopRecord {
             format!("quality loop: {reason}"),
         ));
         self
-    }
-
-    /// Masks secrets before it is stored or shown.
-    pub fn mask(&mut self, redactor: &Redactor) {
-        if let Some(failure) = &mut self.failure {
-            redactor.mask_text(&mut failure.text);
-        }
     }
 }
 
@@ -235,56 +230,6 @@ impl UnitRecord {
         let mut turns = self.turns.iter();
         turns.any(|turn| Redactions::of(&turn.result, redactor).affects_checks())
     }
-
-    /// Masks secrets before anything is stored or shown, and records where there were some.
-    pub fn mask(&mut self, redactor: &Redactor) {
-        mask_failures(redactor, &mut self.failures);
-        mask_optional(redactor, &mut self.name);
-        if let Some(route) = &mut self.route {
-            redactor.mask_text(&mut route.reason);
-            mask_optional(redactor, &mut route.unselected);
-            if let Some(refused) = &mut route.refused {
-                redactor.mask_text(refused);
-            }
-        }
-        if let Some(user) = &mut self.user {
-            mask_optional(redactor, &mut user.closing);
-            mask_failures(redactor, user.failure.as_mut_slice());
-        }
-        if let Some(quality) = &mut self.quality_loop {
-            quality.mask(redactor);
-        }
-        for turn in &mut self.turns {
-            turn.redacted.input |= redactor.mask_text(&mut turn.input);
-            mask_failures(redactor, &mut turn.failures);
-            for file in &mut turn.files {
-                redactor.value(file);
-            }
-            let mask_text = |text: &mut String| {
-                redactor.mask_text(text);
-            };
-            turn.trajectory.edit(mask_text, |value| redactor.value(value));
-            let result = &mut turn.result;
-            turn.redacted.add(Redactions::of(result, redactor));
-            redactor.mask_text(&mut result.response);
-            if let Some(thinking) = &mut result.thinking {
-                redactor.mask_text(thinking);
-            }
-            if let Some(execution) = &mut result.execution {
-                mask_optional(redactor, &mut execution.reason);
-                mask_optional(redactor, &mut execution.selection_problem);
-            }
-            let objects = result.structured_output.iter_mut();
-            let arguments = result.tool_calls.iter_mut().map(|call| &mut call.arguments);
-            objects.chain(arguments).for_each(|value| redactor.value(value));
-            for answer in &mut result.tool_results {
-                redactor.mask_text(&mut answer.result);
-                for text in answer.details.texts_mut() {
-                    redactor.mask_text(text);
-                }
-            }
-        }
-    }
 }
 
 impl Grade {
@@ -340,42 +285,5 @@ impl Grade {
             turn.failures.push(Failure::new(FailureKind::Internal, text));
         }
         Self::of_turns(CaseDeciders::default(), unit, turns)
-    }
-
-    /// Masks secrets before anything is stored or shown.
-    pub fn mask(&mut self, redactor: &Redactor) {
-        for turn in self.turns.iter_mut().chain(self.conversation.as_deref_mut()) {
-            mask_failures(redactor, &mut turn.failures);
-            for text in turn.retrieval_context.iter_mut().flatten() {
-                redactor.mask_text(text);
-            }
-            for metric in &mut turn.metrics {
-                mask_optional(redactor, &mut metric.reasoning);
-                mask_optional(redactor, &mut metric.error);
-                for missing in &mut metric.missing_votes {
-                    redactor.mask_text(&mut missing.reason);
-                }
-                if let Some(details) = &mut metric.details {
-                    redactor.value(details);
-                }
-            }
-            for detail in &mut turn.arg_match_details {
-                redactor.value(&mut detail.args_asserted);
-                mask_optional(redactor, &mut detail.unmatched_reason);
-            }
-        }
-    }
-}
-
-fn mask_failures(redactor: &Redactor, failures: &mut [Failure]) {
-    for failure in failures {
-        redactor.mask_text(&mut failure.text);
-        mask_optional(redactor, &mut failure.hint);
-    }
-}
-
-fn mask_optional(redactor: &Redactor, text: &mut Option<String>) {
-    if let Some(text) = text {
-        redactor.mask_text(text);
     }
 }

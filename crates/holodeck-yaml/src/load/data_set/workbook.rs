@@ -135,11 +135,8 @@ fn read_first_sheet(bytes: &[u8]) -> Result<FirstSheet, String> {
     let (name, is_hidden) = (first.name.clone(), first.visible != SheetVisible::Visible);
     let others = sheets.count();
     let formats = formats_of(&mut book, &name)?;
-    let mut merges = Merges::new(
-        book.worksheet_merge_cells(&name)
-            .transpose()
-            .map_err(|error| text_of(&error))?,
-    );
+    let regions = book.merge_cells_by_sheet_name(&name);
+    let mut merges = Merges::new(regions.map_err(|error| text_of(&error))?);
     let mut reader = book
         .worksheet_cells_reader(&name)
         .map_err(|error| text_of(&error))?;
@@ -240,8 +237,7 @@ struct Merges {
 }
 
 impl Merges {
-    fn new(regions: Option<Vec<Dimensions>>) -> Self {
-        let mut later = regions.unwrap_or_default();
+    fn new(mut later: Vec<Dimensions>) -> Self {
         later.sort_by_key(|region| std::cmp::Reverse(region.start));
         Self {
             later,
