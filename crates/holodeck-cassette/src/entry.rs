@@ -297,7 +297,7 @@ mod tests {
             BackendEvent::Text { text: "t".to_owned() },
             BackendEvent::Thinking { text: "t".to_owned() },
             BackendEvent::ToolCall(call.clone()),
-            BackendEvent::ApprovalAsked(ask),
+            BackendEvent::ApprovalAsked(Box::new(ask)),
             BackendEvent::ApprovalDecided(Approval {
                 call_id: "c1".to_owned(),
                 decision: approved,

@@ -14,10 +14,10 @@ const VERDICTS: [&str; 14] = [
 /// Words that make a verdict of what follows if they are about the answer: `I give it 2`.
 const GIVING: [&str; 6] = ["give", "gave", "giving", "rate", "award", "awarding"];
 
-/// What a verdict is given to.
+/// Words for the receiver of a verdict.
 const GIVEN_TO: [&str; 4] = ["it", "this", "that", "the"];
 
-/// Words of a sentence that introduces what somebody else wrote.
+/// Words of a sentence that introduces the text of another writer.
 const QUOTING: [&str; 25] = [
     "contain",
     "contains",
@@ -54,7 +54,7 @@ const SCALES: [f64; 3] = [5.0, 10.0, 100.0];
 
 /// Whether an equal object at one of `places` is what the text says.
 pub(super) fn check(text: &str, places: &[Range<usize>], value: &Value) -> Result<(), String> {
-    if !places.iter().any(|place| stands_for_itself(text, place)) {
+    if !places.iter().any(|place| is_own_statement(text, place)) {
         return Err("its JSON object stands within a sentence, code or a quotation, as if quoted".to_owned());
     }
     if places.iter().all(|place| is_introduced_as_quotation(text, place)) {
@@ -123,7 +123,7 @@ fn sides_of<'t>(text: &'t str, place: &Range<usize>) -> Option<Sides<'t>> {
     })
 }
 
-fn stands_for_itself(text: &str, place: &Range<usize>) -> bool {
+fn is_own_statement(text: &str, place: &Range<usize>) -> bool {
     let Some(sides) = sides_of(text, place) else {
         return false;
     };
@@ -143,9 +143,12 @@ fn stands_for_itself(text: &str, place: &Range<usize>) -> bool {
     let ends = |end: char| ".:!?>。：！？-–—=→".contains(end);
     let line = line.trim_matches(|c: char| c.is_whitespace() || "*_#".contains(c));
     let begins_here = sides.is_fenced || line.is_empty() || line.ends_with(ends);
-    // A sentence that goes on after the object.
-    let goes_on = |first: char| first.is_lowercase() || ",;:)]}\"'`”»」".contains(first);
-    !is_quoted && begins_here && !after.starts_with(goes_on) && (after.len() <= 1 || !after.starts_with('.'))
+    // A sentence that continues after the object.
+    let continues = |first: char| first.is_lowercase() || ",;:)]}\"'`”»」".contains(first);
+    !is_quoted
+        && begins_here
+        && !after.starts_with(continues)
+        && (after.len() <= 1 || !after.starts_with('.'))
 }
 
 /// Whether nothing else is said: there is no other text, or only a tag or backticks around the object.
