@@ -116,8 +116,9 @@ impl Assembler {
 
     /// Keeps a reason. A later one counts, but does not make a cut or failed answer a complete one.
     fn update_reason(&mut self, reason: Option<Reason>) {
-        // Some servers write a missing reason as an empty or a null word.
-        let reason = reason.filter(|Reason(word)| !matches!(word.as_str(), "" | "null"));
+        // Some servers write a word for none after the reason.
+        let is_known = self.reason.is_some();
+        let reason = reason.filter(|Reason(word)| !is_known || !matches!(word.as_str(), "" | "null"));
         let Some(reason) = reason.map(|Reason(word)| stop_reason(word)) else {
             return;
         };

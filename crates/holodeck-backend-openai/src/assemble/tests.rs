@@ -199,6 +199,26 @@ fn fields_of_a_wrong_type_count_as_absent() {
 }
 
 #[test]
+fn a_word_for_no_reason_after_a_reason_changes_nothing() {
+    let ended = |reasons: &[&str]| {
+        let text = delta(&json!({"content": "a"}));
+        let chunks: Vec<Value> = std::iter::once(text)
+            .chain(reasons.iter().map(|reason| end(reason)))
+            .collect();
+        match deltas(&chunks).unwrap().pop() {
+            Some(ModelDelta::Finish { stop_reason, .. }) => stop_reason.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    for word in ["", "null"] {
+        assert_eq!(ended(&["stop", word]), "end_turn", "{word:?}");
+        assert_eq!(ended(&["length", word]), "max_tokens", "{word:?}");
+        // Alone, it is a reason that is not known.
+        assert_ne!(ended(&[word]), "end_turn", "{word:?}");
+    }
+}
+
+#[test]
 fn without_a_finish_reason_the_answer_is_incomplete() {
     let error = deltas(&[delta(&json!({"content": "half"}))]).unwrap_err();
     assert_eq!(error.to_string(), "the stream ended early");

@@ -487,8 +487,8 @@ fn after_a_kill_only_the_conversation_in_flight_is_repeated() {
 #[test]
 fn users_count_in_budgets_and_estimates() {
     let usage =
-        |tokens: u64| json!({"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens});
-    let agent = ModelServer::answering(move |_| Reply::text("answer").usage(usage(1)));
+        |tokens: u64| json!({"prompt_tokens": tokens - 1, "completion_tokens": 1, "total_tokens": tokens});
+    let agent = ModelServer::answering(move |_| Reply::text("answer").usage(usage(2)));
     let user = ModelServer::answering(move |request| match written(request) {
         0 => says("Hello.", "continue").usage(usage(500)),
         _ => says("", "goal_reached").usage(usage(500)),
