@@ -83,7 +83,9 @@ impl ExecutionResult {
             result.edit(&mut text);
         }
         structured_output.as_mut().map(&mut value);
-        number_odds.iter_mut().for_each(|odds| text(&mut odds.field));
+        for odds in number_odds {
+            text(&mut odds.field);
+        }
         outcome.texts_mut().for_each(&mut text);
         for optional in [thinking, model] {
             optional.as_mut().map(&mut text);
