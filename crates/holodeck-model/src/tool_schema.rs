@@ -232,10 +232,14 @@ fn complete_lists(schema: &mut Map<String, Value>) {
         names.retain(Value::is_string);
         remove_repeated(names);
     }
-    if let Some(kind) = schema.remove("type")
-        && let Some(kind) = complete_type(kind)
-    {
-        schema.insert("type".to_owned(), kind);
+    // In its place: models read the schema in its order.
+    if let Some(kind) = schema.get_mut("type") {
+        match complete_type(kind.take()) {
+            Some(complete) => *kind = complete,
+            None => {
+                schema.shift_remove("type");
+            }
+        }
     }
 }
 

@@ -208,6 +208,13 @@ proptest! {
 }
 
 #[test]
+fn a_complete_schema_keeps_its_order() {
+    let text = r#"{"type":"object","properties":{"b":{"type":"string","description":"B."},"a":{"type":"integer","enum":[1]}},"required":["b"]}"#;
+    let complete = complete_tool_schema(serde_json::from_str(text).unwrap());
+    assert_eq!(complete.to_string(), text);
+}
+
+#[test]
 fn types_are_those_of_json_schema() {
     let names = [
         ("string", "string str text"),
