@@ -46,6 +46,8 @@ pub(crate) struct Assembler {
     has_text: bool,
     /// The server said that nothing follows.
     is_done: bool,
+    /// The last data was no part of an answer.
+    ends_with_noise: bool,
     is_whole: bool,
     tokens: Tokens,
 }
@@ -70,6 +72,7 @@ impl Assembler {
 
     /// Adds a chunk and appends the resulting deltas to `deltas`.
     pub(crate) fn push(&mut self, chunk: Chunk<'_>, deltas: &mut impl Extend<ModelDelta>) {
+        self.ends_with_noise = false;
         // Some servers repeat these in each chunk, some send them empty in the first.
         update(&mut self.id, chunk.id);
         update(&mut self.model, chunk.model);
@@ -100,9 +103,15 @@ impl Assembler {
         family.is_some_and(|family| family != StopFamily::Unknown)
     }
 
-    /// The server said that nothing follows.
+    /// Notes data that is no part of an answer.
+    pub(crate) fn push_noise(&mut self) {
+        self.ends_with_noise = true;
+    }
+
+    /// The server said that nothing follows. That is no end of the answer if the last data was no part of it, which may be the
+    /// reason why nothing follows.
     pub(crate) fn mark_done(&mut self) {
-        self.is_done = true;
+        self.is_done = !self.ends_with_noise;
     }
 
     /// Keeps counts. Some servers end with zeros, which do not replace them.

@@ -119,19 +119,13 @@ impl HttpModelCalls {
     pub fn decode(&self, answer: &[u8]) -> Result<Vec<ModelDelta>, BackendError> {
         let mut assembler = Assembler::new(self.0.reasoning_in_content, false, Tags::default());
         let mut deltas = Vec::new();
-        let mut is_noisy = false;
         for event in decode_sse(answer) {
             match self.0.parse_event(&mend_event(event))? {
-                Event::Chunk(chunk) => {
-                    is_noisy = false;
-                    assembler.push(*chunk, &mut deltas);
-                }
+                Event::Chunk(chunk) => assembler.push(*chunk, &mut deltas),
                 Event::Nothing => {}
-                Event::Noise => is_noisy = true,
+                Event::Noise => assembler.push_noise(),
                 Event::Done => {
-                    if !is_noisy {
-                        assembler.mark_done();
-                    }
+                    assembler.mark_done();
                     break;
                 }
             }
@@ -332,7 +326,6 @@ impl Driver {
             assembler,
             beginning,
             noise: None,
-            ends_with_noise: false,
             body: Arc::clone(&request.body),
         })
     }

@@ -27,8 +27,6 @@ pub(super) struct Reading {
     pub(super) beginning: Beginning,
     /// Data that is no part of an answer, such as a keep-alive.
     pub(super) noise: Option<String>,
-    /// Whether nothing of the answer followed the last of it.
-    pub(super) ends_with_noise: bool,
     pub(super) body: Arc<Value>,
 }
 
@@ -88,21 +86,15 @@ impl Reading {
         deltas: &mut Vec<ModelDelta>,
     ) -> Result<bool, BackendError> {
         match driver.parse_event(event)? {
-            Event::Chunk(chunk) => {
-                self.ends_with_noise = false;
-                self.assembler.push(*chunk, deltas);
-            }
+            Event::Chunk(chunk) => self.assembler.push(*chunk, deltas),
             Event::Nothing => {}
             Event::Noise => {
-                self.ends_with_noise = true;
+                self.assembler.push_noise();
                 let start = event.data.chars().take(120).collect();
                 self.noise.get_or_insert(start);
             }
             Event::Done => {
-                // What is no part of the answer may be the reason why nothing follows.
-                if !self.ends_with_noise {
-                    self.assembler.mark_done();
-                }
+                self.assembler.mark_done();
                 return Ok(false);
             }
         }

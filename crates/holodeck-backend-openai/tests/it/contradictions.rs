@@ -118,7 +118,7 @@ async fn the_end_of_a_stream_after_something_else_is_no_end() {
     ] {
         let reason = ended(lines(&[TEXT, noise, DONE])).await.unwrap_err();
         assert!(reason.contains("not a chunk of an answer"), "{noise}: {reason}");
-        // An answer that goes on, or says that it is over, is complete.
+        // An answer that continues, or says that it is over, is complete.
         for all in [&[TEXT, noise, TEXT, DONE][..], &[noise, TEXT, DONE]] {
             assert!(ended(lines(all)).await.unwrap().starts_with("sunny"), "{noise}");
         }

@@ -122,7 +122,7 @@ impl<'p> Pair<'p> {
         assert_eq!(session["openRun"], Value::Null);
     }
 
-    /// The conversation goes on, and the tool has not run.
+    /// The conversation continues, and the tool has not run.
     fn check_after(self) {
         let path = "/v1/sessions/a/messages?wait=true";
         let (status, answer) = try_ask(

@@ -1,4 +1,4 @@
-//! Deletions that were cut off: what was promised as deleted is not served, and the next start goes on.
+//! Deletions that were cut off: what was promised as deleted is not served, and the next start continues.
 
 use holodeck_events::{ApprovalAnswer, EventStore, Resolution, StoreError};
 

@@ -34,7 +34,7 @@ async fn question(store: &dyn EventStore) -> String {
     asked[0].request.approval_id.clone()
 }
 
-/// Nobody asks the store to look: no message, no answer, no recovery.
+/// Nothing asks the store to look: no message, no answer, no recovery.
 async fn a_reader_gets_the_end_of_a_run_whose_process_was_killed(place: &OsStr) {
     let mut victim = Victim::start("ask", "one", place);
     victim.wait_for("asked");
