@@ -14,7 +14,7 @@ use std::{
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
-    time::sleep,
+    time::{Instant, sleep_until},
 };
 
 use crate::{failure::Problem, terminal::restore_mode};
@@ -57,11 +57,14 @@ pub(crate) struct Interrupts {
 
 impl Interrupts {
     pub(crate) fn listen() -> io::Result<Self> {
-        Self::listen_with(TERMINATE_LIMIT)
+        Self::listen_with(TerminateLimits {
+            first: TERMINATE_LIMIT,
+            again: TERMINATE_LIMIT,
+        })
     }
 
-    /// As [`listen`](Self::listen); the process exits this long after SIGTERM in any case.
-    pub(crate) fn listen_with(terminate_limit: Duration) -> io::Result<Self> {
+    /// As [`listen`](Self::listen), with other time limits.
+    pub(crate) fn listen_with(limits: TerminateLimits) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -74,7 +77,7 @@ impl Interrupts {
         let counted = Arc::clone(&pressed);
         thread::Builder::new()
             .name("signals".to_owned())
-            .spawn(move || runtime.block_on(signals.pass_on(&sender, &counted, terminate_limit)))?;
+            .spawn(move || runtime.block_on(signals.pass_on(&sender, &counted, limits)))?;
         Ok(Self { requests, pressed })
     }
 
@@ -136,21 +139,60 @@ impl Signals {
         mut self,
         to: &mpsc::UnboundedSender<StopRequest>,
         pressed: &AtomicUsize,
-        terminate_limit: Duration,
+        limits: TerminateLimits,
     ) {
+        let mut end: Option<End> = None;
+        let mut is_first = true;
         loop {
-            let request = self.next().await;
+            // Signals are passed on until the end: a second one stops what the first one lets finish.
+            let request = tokio::select! {
+                request = self.next() => request,
+                () = reached(end) => return end_process(end),
+            };
             // Without a receiver the command has ended, and the process is about to exit.
             let _ = to.send(request);
-            match request {
-                StopRequest::Terminate => end_after(terminate_limit, ExitCode::Terminated).await,
-                StopRequest::Interrupt => {
-                    if pressed.fetch_add(1, Ordering::Relaxed) == 2 {
-                        end_after(THIRD_INTERRUPT_LIMIT, ExitCode::Interrupted).await;
-                    }
+            let next = match request {
+                StopRequest::Terminate if is_first => End::after(limits.first, ExitCode::Terminated),
+                StopRequest::Terminate => End::after(limits.again, ExitCode::Terminated),
+                StopRequest::Interrupt if pressed.fetch_add(1, Ordering::Relaxed) >= 2 => {
+                    End::after(THIRD_INTERRUPT_LIMIT, ExitCode::Interrupted)
                 }
-            }
+                StopRequest::Interrupt => None,
+            };
+            is_first = false;
+            end = end.into_iter().chain(next).min_by_key(|end| end.at);
         }
+    }
+}
+
+/// How long after SIGTERM the process exits in any case.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TerminateLimits {
+    /// If it is the first signal.
+    pub(crate) first: Duration,
+    /// If another signal came before.
+    pub(crate) again: Duration,
+}
+
+/// When the process exits in any case, and its exit code then.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    at: Instant,
+    code: ExitCode,
+}
+
+impl End {
+    /// `None` after the end of time.
+    fn after(limit: Duration, code: ExitCode) -> Option<Self> {
+        let at = Instant::now().checked_add(limit)?;
+        Some(Self { at, code })
+    }
+}
+
+async fn reached(end: Option<End>) {
+    match end {
+        Some(end) => sleep_until(end.at).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -159,10 +201,9 @@ impl Signals {
     clippy::exit,
     reason = "the main thread did not end in time and may be blocked"
 )]
-async fn end_after(limit: Duration, code: ExitCode) {
-    sleep(limit).await;
+fn end_process(end: Option<End>) {
     restore_mode();
-    process::exit(i32::from(code.code()));
+    process::exit(end.map_or(1, |end| i32::from(end.code.code())));
 }
 
 /// Whether the program was started under `nohup`; only Linux reports it.

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use super::{as_argument, chat::describe_agent, load, parse_seconds};
 use crate::{
     failure::{Failure, Problem, Subject},
-    interrupt::{Interrupts, StopRequest},
+    interrupt::{Interrupts, StopRequest, TerminateLimits},
     render::{IndexProgress, ProgressStyle, dim, shown_path, strong},
     terminal::{Terminal, Verbosity},
 };
@@ -109,7 +109,10 @@ pub(crate) fn run(args: &ServeArgs, terminal: &mut Terminal) -> Result<ExitCode,
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::execution(format!("cannot start: {error}")))?;
     runtime.block_on(async {
-        let mut interrupts = Interrupts::listen_with(args.drain + CLOSE_LIMIT)?;
+        let mut interrupts = Interrupts::listen_with(TerminateLimits {
+            first: args.drain.saturating_add(CLOSE_LIMIT),
+            again: CLOSE_LIMIT,
+        })?;
         progress.wait_for(if agents.len() == 1 {
             "the agent"
         } else {
@@ -143,16 +146,22 @@ pub(crate) fn run(args: &ServeArgs, terminal: &mut Terminal) -> Result<ExitCode,
         };
         announce(&server, &kept, args.json, terminal)?;
         let mut stopped_by = None;
+        let mut is_stopped = false;
         let (sender, signals) = mpsc::unbounded_channel();
         let stop = async {
             loop {
                 let request = interrupts.next().await;
-                if stopped_by.is_none() && terminal.verbosity() > Verbosity::Quiet {
-                    let seconds = args.drain.as_secs_f64();
-                    let text =
-                        format!("stopping: runs have {seconds} s to end; Ctrl-C again stops them now\n");
+                let text = match stopped_by {
+                    None => {
+                        let seconds = args.drain.as_secs_f64();
+                        format!("stopping: runs have {seconds} s to end; Ctrl-C again stops them now\n")
+                    }
+                    Some(_) => "stopping the runs that have not ended\n".to_owned(),
+                };
+                if !is_stopped && terminal.verbosity() > Verbosity::Quiet {
                     terminal.write_message(&text);
                 }
+                is_stopped = stopped_by.is_some();
                 stopped_by.get_or_insert(request);
                 // Without a receiver the server has ended.
                 let _ = sender.send(());

@@ -1,9 +1,12 @@
 //! `holodeck serve` as a process: where it listens, who may use it, and how it ends.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read, Write as _},
+    mem,
     net::{TcpListener, TcpStream},
     process::{Child, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread,
 };
 
 use holodeck_testkit::{Gate, ModelServer, PostgresServer, Reply};
@@ -19,6 +22,10 @@ use crate::{
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: String,
+    /// Its lines on stderr. A thread reads them, so that a full pipe holds up nothing.
+    lines: Receiver<String>,
+    /// The lines that were taken.
+    log: String,
 }
 
 impl Server {
@@ -65,6 +72,8 @@ impl Server {
         let url = listening["url"].as_str().unwrap();
         Ok(Self {
             address: url.strip_prefix("http://").unwrap().to_owned(),
+            lines: lines(child.stderr.take().unwrap()),
+            log: String::new(),
             child,
         })
     }
@@ -89,18 +98,45 @@ impl Server {
         self.ask("POST", "/v1/sessions/s/messages?wait=true", "", &body)
     }
 
+    /// Waits for a line of the log that contains `text`, and gives it back.
+    #[track_caller]
+    pub(crate) fn until_logged(&mut self, text: &str) -> String {
+        loop {
+            let Ok(line) = self.lines.recv() else {
+                panic!("no `{text}` in the log\n{}", self.log);
+            };
+            self.log.push_str(&line);
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         signal(&self.child, name);
     }
 
     pub(crate) fn wait(self) -> CommandOutput {
-        CommandOutput::of(&self.child.wait_with_output().unwrap())
+        let mut output = CommandOutput::of(&self.child.wait_with_output().unwrap());
+        output.stderr = self.log + &self.lines.iter().collect::<String>();
+        output
     }
 
     pub(crate) fn end(self, name: &str) -> CommandOutput {
         self.signal(name);
         self.wait()
     }
+}
+
+/// The lines of a log, as they arrive.
+fn lines(log: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let mut log = BufReader::new(log);
+        let mut line = String::new();
+        while log.read_line(&mut line).unwrap() > 0 && sender.send(mem::take(&mut line)).is_ok() {}
+    });
+    lines
 }
 
 fn echoing() -> ModelServer {
@@ -127,6 +163,33 @@ fn it_answers_and_ends_with_a_signal() {
     let session = server.ask("GET", "/v1/sessions/s", "", "");
     assert!(session.contains(r#""runs":2"#), "{session}");
     server.end("-INT").exits(130);
+}
+
+#[test]
+fn a_second_signal_stops_the_runs_that_a_first_one_lets_end() {
+    for (first, second, code) in [
+        ("-TERM", "-TERM", 0),
+        ("-TERM", "-INT", 0),
+        ("-INT", "-TERM", 130),
+        ("-INT", "-INT", 130),
+        ("-HUP", "-QUIT", 0),
+    ] {
+        let gate = Gate::new();
+        let reply = Reply::text("so far").behind(&gate);
+        let model = ModelServer::answering(move |_| reply.clone());
+        let project = Project::with(&agent(&model.url(), TWO_CASES));
+        // Nothing but the second signal can end the run: the test would wait for an hour.
+        let mut server = Server::start(&project, &["--drain", "3600"]);
+        let accepted = server.ask("POST", "/v1/sessions/s/messages", "", r#"{"message": "hello"}"#);
+        assert!(accepted.starts_with("HTTP/1.1 202"), "{accepted}");
+        server.signal(first);
+        server.until_logged("stopping: runs have 3600 s to end");
+        server.signal(second);
+        server.wait().exits(code);
+        let shown = project.run(&["events", "export", "last"]).exits(0).stdout;
+        assert!(shown.contains("user_cancelled"), "{first} {second}: {shown}");
+        project.run(&["events", "check", "last"]).exits(0);
+    }
 }
 
 #[test]
