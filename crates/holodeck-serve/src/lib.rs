@@ -6,6 +6,7 @@ mod auth;
 mod awp;
 mod chat;
 mod completions;
+mod cors;
 mod extract;
 mod files;
 mod guard;

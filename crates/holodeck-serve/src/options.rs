@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use holodeck_chat::AgentRunService;
+use holodeck_model::AllowedOrigin;
 
 use crate::Access;
 
@@ -74,7 +75,7 @@ pub struct ServeOptions {
     /// The protocols that clients can use.
     pub protocols: Protocols,
     /// Origins of pages that may use it besides its own.
-    pub cors_origins: Vec<String>,
+    pub cors_origins: Vec<AllowedOrigin>,
     /// Runs of all agents that may be active or wait at the same time.
     pub max_runs: usize,
     /// How to handle a run without clients.

@@ -12,7 +12,8 @@ use holodeck_backend_api::{BackendError, Occasion};
 use holodeck_chat::{AgentRunService, Concurrency, FileVault};
 use holodeck_events::{EventStore, MemoryStore, Retention, StoreError};
 use holodeck_model::{
-    Agent, AuthMode, Env, OnDisconnect, Presence, Provider, ServeConcurrency, ServeConfig, ServeProtocol, env,
+    Agent, AllowedOrigin, AuthMode, Env, OnDisconnect, Presence, Provider, ServeConcurrency, ServeConfig,
+    ServeProtocol, env,
 };
 use holodeck_serve::{Access, App, Protocols, ServeOptions, ServedAgent, ServedTool, Token};
 use holodeck_yaml::LoadedAgent;
@@ -143,12 +144,7 @@ impl Server {
             }
         }
         let (listener, address) = listen(&first.config, &config, &flags).await?;
-        let cors_origins: Vec<String> = config
-            .cors_origins
-            .iter()
-            .chain(&flags.cors_origins)
-            .cloned()
-            .collect();
+        let cors_origins = allowed_origins(&config, &flags)?;
         let access = access(&config, env, address, &cors_origins)?;
         let deployed = first
             .config
@@ -448,7 +444,7 @@ fn access(
     config: &ServeConfig,
     env: &Env,
     address: SocketAddr,
-    cors_origins: &[String],
+    cors_origins: &[AllowedOrigin],
 ) -> Result<Access, ServeError> {
     let token = |user: &str, variable: &str| {
         let token = env.get(variable).map(str::trim).filter(|token| !token.is_empty());
@@ -487,12 +483,26 @@ fn access(
                 "set HOLODECK_TOKEN, or `serve.auth` in the YAML; without a token, listen on 127.0.0.1";
             return Err(config_error(message, hint));
         }
-        if cors_origins.iter().any(|origin| origin == "*") {
-            let message = "with the origin `*` and without a token, any web page could use the agent";
+        if cors_origins.iter().any(AllowedOrigin::is_any_page) {
+            let message =
+                "with the origin `*` or `null` and without a token, any web page could use the agent";
             return Err(config_error(message, "name the origins, or set HOLODECK_TOKEN"));
         }
     }
     Ok(access)
+}
+
+/// The origins of the YAML, whose check has warned about those that no page can match, and of the command line.
+fn allowed_origins(config: &ServeConfig, flags: &ServeFlags) -> Result<Vec<AllowedOrigin>, ServeError> {
+    let configured = config.cors_origins.iter();
+    let configured = configured.filter_map(|origin| AllowedOrigin::parse(origin).ok());
+    let named = flags.cors_origins.iter().map(|origin| {
+        AllowedOrigin::parse(origin).map_err(|why| {
+            let message = format!("no page can match the origin `{origin}` of `--cors-origins`");
+            config_error(message, why)
+        })
+    });
+    configured.map(Ok).chain(named).collect()
 }
 
 fn config_error(message: impl Into<String>, hint: impl Into<String>) -> ServeError {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use holodeck_model::AllowedOrigin;
 use holodeck_serve::ServeOptions;
 use holodeck_testkit::{Gate, ScriptedTurn};
 use http::Method;
@@ -18,7 +19,7 @@ async fn of_two_users(script: impl Fn() -> ScriptedTurn + Send + Sync + 'static)
     let setup = Setup {
         options: ServeOptions {
             access: two_users(),
-            cors_origins: vec!["https://app.example".to_owned()],
+            cors_origins: vec![AllowedOrigin::parse("https://app.example").unwrap()],
             ..ServeOptions::default()
         },
         ..Setup::default()

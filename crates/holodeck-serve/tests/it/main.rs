@@ -9,6 +9,7 @@
 mod access;
 mod ag_ui;
 mod approvals;
+mod browsers;
 mod completions;
 mod ending;
 mod files;

@@ -20,6 +20,7 @@ mod idle_gates;
 mod limits;
 mod loaded;
 mod matrix;
+mod origins;
 mod plain_texts;
 mod schema;
 mod support;

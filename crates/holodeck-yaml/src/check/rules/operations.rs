@@ -1,6 +1,6 @@
 //! Checks serving, deployment and observability.
 
-use holodeck_model::{Code, Diagnostic};
+use holodeck_model::{AllowedOrigin, Code, Diagnostic};
 use regex::Regex;
 
 use super::{Rules, View};
@@ -40,6 +40,21 @@ fn check_serve(rules: &mut Rules<'_>, serve: &View) {
             rules.report_inconsistent(serve, "listen", "the port of `listen` is above 65535", None);
         }
     }
+    let mut has_any_page = false;
+    for (node, origin) in rules.texts(serve, "cors_origins") {
+        let why = match AllowedOrigin::parse(origin) {
+            Ok(allowed) => {
+                has_any_page |= allowed.is_any_page();
+                continue;
+            }
+            Err(why) => why,
+        };
+        let message = format!("no page can match the origin `{origin}` of `cors_origins`");
+        let diagnostic = Diagnostic::warning(Code::NoEffect, message)
+            .about(serve.path.pointer(Some("cors_origins")))
+            .with_help(why);
+        rules.add(rules.tree.place(node), diagnostic);
+    }
     let Some(auth) = rules.child(serve, "auth") else {
         return;
     };
@@ -51,12 +66,9 @@ fn check_serve(rules: &mut Rules<'_>, serve: &View) {
                 rules.report_inconsistent(&auth, key, message, Some("remove one of them"));
             }
         }
-        if rules
-            .texts(serve, "cors_origins")
-            .iter()
-            .any(|(_, origin)| *origin == "*")
-        {
-            let message = "with the origin `*` and without a token, any web page could use the agent";
+        if has_any_page {
+            let message =
+                "with the origin `*` or `null` and without a token, any web page could use the agent";
             rules.report_inconsistent(
                 serve,
                 "cors_origins",
