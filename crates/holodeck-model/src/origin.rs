@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// An entry of `cors_origins`: the pages of one origin, or of those that a `*` stands for.
+/// An entry of `cors_origins`: the pages of one origin, or of those that a `*` includes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedOrigin(Pages);
 
@@ -148,7 +148,7 @@ fn read_host(host: &str) -> Result<Host, &'static str> {
     };
     if name.contains('*') {
         return Err(
-            "a `*` stands for whole labels at the beginning, as in `https://*.example.com`, or for the port",
+            "a `*` replaces whole labels at the beginning, as in `https://*.example.com`, or the port",
         );
     }
     if !name.is_ascii() {
@@ -171,7 +171,7 @@ fn read_host(host: &str) -> Result<Host, &'static str> {
     if !below {
         return Ok(Host::Named(name.to_owned()));
     }
-    // Nobody owns all names below `com`; `localhost` is this machine's.
+    // The names below `com` belong to strangers; `localhost` is this machine's.
     if !name.contains('.') && name != "localhost" {
         return Err("`*` before a name of one label would allow the pages of strangers; name more of it");
     }
