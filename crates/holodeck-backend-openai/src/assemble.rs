@@ -157,9 +157,10 @@ impl Assembler {
         };
         let family = reason.family();
         if family == StopFamily::Failure {
-            return Err(failure::of_answer(format!(
-                "the endpoint did not complete its answer (finish_reason `{reason}`)"
-            )));
+            return Err(failure::of_answer(
+                format!("the endpoint did not complete its answer (finish_reason `{reason}`)"),
+                failure::SERVER_FAILED,
+            ));
         }
         let mut calls = self.calls.finish()?;
         echo::attach(&mut calls, self.fields);
@@ -169,7 +170,8 @@ impl Assembler {
             StopFamily::End if !calls.is_empty() => StopReason::ToolUse,
             StopFamily::Calls if calls.is_empty() => {
                 return Err(failure::of_answer(
-                    "the endpoint reported tool calls but sent none".to_owned(),
+                    "the endpoint reported tool calls but sent none",
+                    failure::CALLS_HINT,
                 ));
             }
             _ => reason,

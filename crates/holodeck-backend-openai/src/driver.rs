@@ -206,7 +206,9 @@ fn stream_answer(
                         return;
                     }
                     let explained = driver.explain(&error, &call.body);
-                    if call.change(Refusal::of_http(&error), &explained) || call.fall_back(&driver, &error) {
+                    if call.change(Refusal::of_http(&error), &explained)
+                        || call.fall_back(&driver, &error, &explained)
+                    {
                         continue 'attempt;
                     }
                     Err(call.first_error(explained))?
@@ -224,10 +226,15 @@ fn stream_answer(
                         if call.change(Refusal::of_answer(&error), &error) {
                             continue 'attempt;
                         }
-                        if let Some(Retry { cause, wait }) = call.retry_answer(&driver, &error) {
-                            yield ModelDelta::Retrying { cause, wait };
-                            tokio::time::sleep(wait).await;
-                            continue 'attempt;
+                        if let Some(as_status) = failure::as_status(&error, &driver.endpoint) {
+                            if let Some(Retry { cause, wait }) = call.retry_answer(&driver, &as_status, &error) {
+                                yield ModelDelta::Retrying { cause, wait };
+                                tokio::time::sleep(wait).await;
+                                continue 'attempt;
+                            }
+                            if call.fall_back(&driver, &as_status, &error) {
+                                continue 'attempt;
+                            }
                         }
                         Err(call.first_error(error))?
                     }
@@ -310,6 +317,7 @@ impl Driver {
             Some(_) | None => is_json(&response) && !response.begins_as_events(),
         };
         let beginning = response.beginning();
+        let retry_after = response.retry_after();
         let holds_text = is_whole || self.ends_reasoning_only.load(Ordering::Relaxed);
         let tags = Tags::of_request(&request.body);
         let assembler = Assembler::new(self.reasoning_in_content, holds_text, tags);
@@ -325,6 +333,7 @@ impl Driver {
             source,
             assembler,
             beginning,
+            retry_after,
             noise: None,
             body: Arc::clone(&request.body),
         })
@@ -417,9 +426,17 @@ impl Driver {
         chunk: Chunk<'a>,
         parse: impl FnOnce() -> serde_json::Result<Value>,
     ) -> Result<Chunk<'a>, BackendError> {
-        let of_choices = chunk.choices.iter().flatten().map(|choice| &choice.0.error);
-        let mut errors = std::iter::once(&chunk.error).chain(of_choices).flatten();
-        if let Some(error) = errors.find(|error| !error.is_null()) {
+        if chunk.error.as_ref().is_some_and(|error| !error.is_null()) {
+            // What stands beside it may be its status.
+            let error = parse().ok().or(chunk.error).unwrap_or_default();
+            return Err(failure::in_stream(&error, &self.endpoint));
+        }
+        let mut of_choices = chunk
+            .choices
+            .iter()
+            .flatten()
+            .filter_map(|choice| choice.0.error.as_ref());
+        if let Some(error) = of_choices.find(|error| !error.is_null()) {
             return Err(failure::in_stream(error, &self.endpoint));
         }
         if let Some(response) = &chunk.base_resp
@@ -439,7 +456,7 @@ impl Driver {
     }
 
     fn invalid_chunk(&self, data: &str) -> BackendError {
-        let start: String = data.chars().take(120).collect();
+        let start = self.endpoint.excerpt(data);
         let what = format!(
             "{} sent data that is not a chunk of an answer: `{start}`",
             self.endpoint
@@ -497,16 +514,15 @@ impl Call {
     }
 
     /// Changes to the fallback model if the first one is busy or failed; returns whether to ask it.
-    fn fall_back(&mut self, driver: &Driver, error: &HttpError) -> bool {
+    fn fall_back(&mut self, driver: &Driver, error: &HttpError, explained: &BackendError) -> bool {
         let Some(fallback) = driver.fallback_model.as_ref().filter(|_| !self.is_fallback) else {
             return false;
         };
         if !matches!(error.status(), Some(429 | 500..=599)) {
             return false;
         }
-        tracing::warn!(%error, model = self.model, fallback, "trying the fallback model");
-        let explained = driver.explain(error, &self.body);
-        self.first.get_or_insert(explained);
+        tracing::warn!(error = %explained, model = self.model, fallback, "trying the fallback model");
+        self.first.get_or_insert_with(|| explained.clone());
         self.is_fallback = true;
         self.body = Arc::new(parameters::adapt_to(fallback, &self.body));
         self.attempts = driver.learnt.attempts(fallback);
@@ -515,24 +531,14 @@ impl Call {
     }
 
     /// The wait before the request is sent again because its answer, which began with 200, is an error that passes.
-    fn retry_answer(&mut self, driver: &Driver, error: &BackendError) -> Option<Retry> {
-        let BackendError::Provider {
-            status: Some(status @ (429 | 500..=599)),
-            ..
-        } = error
-        else {
-            return None;
-        };
-        let as_status = HttpError::Status {
-            url: driver.endpoint.url.clone(),
-            status: *status,
-            body: error.to_string(),
-            retry_after: None,
-        };
-        if failure::is_final(&as_status) {
-            return None;
-        }
-        let wait = driver.retry.wait(self.retries, &as_status, 0.5)?;
+    fn retry_answer(
+        &mut self,
+        driver: &Driver,
+        as_status: &HttpError,
+        error: &BackendError,
+    ) -> Option<Retry> {
+        let policy = (!self.is_fallback).then_some(&driver.retry)?;
+        let wait = policy.wait(self.retries, as_status, 0.5)?;
         self.retries += 1;
         Some(Retry {
             cause: error.to_string(),

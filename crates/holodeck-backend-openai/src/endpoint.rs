@@ -3,7 +3,7 @@
 use std::fmt;
 
 use holodeck_backend_api::{BackendError, Explanation};
-use holodeck_http::{Headers, HttpUrl};
+use holodeck_http::{Headers, HttpUrl, mask};
 use holodeck_model::{EndpointConfig, EndpointRoute, Env, Location, ModelConfig, ModelEndpoint, Provider};
 use secrecy::SecretString;
 
@@ -80,6 +80,16 @@ impl Endpoint {
     /// The URL of chat completions, without secrets.
     pub fn url(&self) -> String {
         self.url.to_string()
+    }
+
+    /// A text of the server without the secrets of its request.
+    pub(crate) fn mask(&self, text: &str) -> String {
+        mask(text, &self.url, &self.headers)
+    }
+
+    /// How a text of the server begins, without secrets.
+    pub(crate) fn excerpt(&self, text: &str) -> String {
+        self.mask(text).chars().take(120).collect()
     }
 
     /// Where this endpoint is configured, as a line of an error.

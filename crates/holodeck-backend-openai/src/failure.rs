@@ -1,8 +1,10 @@
 //! Translates errors of endpoints, which come in many shapes, into backend errors with cause, place and hint, and
 //! decides which may be retried.
 
+use std::{fmt::Display, time::Duration};
+
 use holodeck_backend_api::{BackendError, Explanation};
-use holodeck_http::{ConnectReason, HttpError};
+use holodeck_http::{Beginning, ConnectReason, HttpError, long_wait, retry_delay};
 use serde_json::Value;
 
 use crate::Endpoint;
@@ -13,6 +15,8 @@ pub(crate) struct ErrorDetails {
     pub(crate) message: Option<String>,
     pub(crate) code: Option<String>,
     pub(crate) param: Option<String>,
+    /// The status that an error in an answer would have had as an answer of its own.
+    pub(crate) status: Option<u16>,
 }
 
 impl ErrorDetails {
@@ -37,7 +41,9 @@ impl ErrorDetails {
             message,
             code: text("code").or_else(|| text("type")),
             param: text("param"),
+            status: status_in(error).or_else(|| status_in(value)),
         };
+        let status = known.status;
         if known.message.is_some() {
             return known;
         }
@@ -52,9 +58,45 @@ impl ErrorDetails {
                 message: text(["message", "msg", "status_msg"]),
                 code: text(["code", "type", "status_code"]),
                 param: None,
+                status: status_in(error).or(status),
             }
         })
     }
+}
+
+/// The status that an error names, as a number or as the usual word for it.
+fn status_in(error: &Value) -> Option<u16> {
+    let names = [
+        "status",
+        "status_code",
+        "code",
+        "http_status",
+        "error_code",
+        "type",
+    ];
+    let named = || names.iter().filter_map(|name| plain_text(error.get(name)?));
+    let numbers = || named().filter_map(|text| text.trim().parse().ok());
+    let words = || named().find_map(|word| status_of(&word));
+    numbers()
+        .find(|status| (400..600).contains(status))
+        .or_else(words)
+}
+
+/// The status of an error that passes, by the word for it.
+fn status_of(word: &str) -> Option<u16> {
+    let letters = word.chars().filter(char::is_ascii_alphanumeric);
+    let word: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+    let has = |parts: &[&str]| parts.iter().any(|part| word.contains(part));
+    if has(&[
+        "ratelimit",
+        "toomanyrequests",
+        "resourceexhausted",
+        "throttl",
+        "insufficientquota",
+    ]) {
+        return Some(429);
+    }
+    has(&["overloaded", "unavailable"]).then_some(503)
 }
 
 /// A string or a number as text.
@@ -118,26 +160,119 @@ pub(crate) fn incompatible(what: &str, endpoint: &Endpoint) -> BackendError {
 }
 
 /// The error for an interrupted answer.
-pub(crate) fn of_stream(error: &HttpError, endpoint: &Endpoint, body: &Value) -> BackendError {
+pub(crate) fn of_stream(
+    error: &HttpError,
+    endpoint: &Endpoint,
+    beginning: &Beginning,
+    body: &Value,
+) -> BackendError {
     match error {
-        HttpError::Body { reason, .. } => BackendError::ended_early_by(reason),
+        HttpError::Body { reason, .. } => ended_early(format_args!("{reason}\n  {endpoint} {beginning}")),
         other => of_http(other, endpoint, body),
     }
 }
 
-/// The error that a stream reports. If its code is a status, that status is used.
+/// The error for a stream that ended early for this reason.
+pub(crate) fn ended_early(reason: impl Display) -> BackendError {
+    BackendError::ended_early_by(reason)
+        .with_hint("did the server, or a proxy in front of it, end the connection? its log may say why")
+}
+
+/// The error that an answer reports. It counts as an answer with the status that it names.
 pub(crate) fn in_stream(value: &Value, endpoint: &Endpoint) -> BackendError {
     let details = ErrorDetails::of(value);
-    let status = details.code.as_deref().and_then(|code| code.parse().ok());
     let message = details.message.clone().unwrap_or_else(|| value.to_string());
+    let mut explanation = Explanation::new(format!(
+        "{} sent an error in its answer: {message}",
+        endpoint.url()
+    ));
+    explanation.hint = details
+        .status
+        .and_then(|status| hint_for_status(status, &details, endpoint));
     BackendError::Provider {
-        status: Some(status.filter(|status| (400..600).contains(status)).unwrap_or(200)),
+        status: Some(details.status.unwrap_or(200)),
         code: details.code,
-        explanation: format!("{} sent an error in its answer: {message}", endpoint.url()).into(),
+        explanation: Box::new(explanation),
         param: details.param,
         retryable: false,
-        retry_after: None,
+        retry_after: retry_delay(value),
     }
+}
+
+/// An error in an answer as the answer of its own that it would have been, if it may pass. One that names a wait and no status
+/// passes too.
+pub(crate) fn as_status(error: &BackendError, endpoint: &Endpoint) -> Option<HttpError> {
+    let BackendError::Provider {
+        status: Some(status),
+        code,
+        retry_after,
+        ..
+    } = error
+    else {
+        return None;
+    };
+    let status = match (status, retry_after) {
+        (200, Some(_)) => 503,
+        (status, _) => *status,
+    };
+    let as_status = HttpError::Status {
+        url: endpoint.url.clone(),
+        status,
+        body: format!("{error} {}", code.as_deref().unwrap_or_default()),
+        retry_after: *retry_after,
+    };
+    (as_status.retryable() && !is_final(&as_status)).then_some(as_status)
+}
+
+/// The error in an answer whose headers ask for this wait.
+pub(crate) fn with_wait(
+    mut error: BackendError,
+    wait: Option<Duration>,
+    endpoint: &Endpoint,
+) -> BackendError {
+    if let BackendError::Provider {
+        explanation,
+        retry_after,
+        ..
+    } = &mut error
+    {
+        *retry_after = wait.or(*retry_after);
+        explanation.message.push_str(&long_wait(*retry_after));
+    }
+    let passes = as_status(&error, endpoint).is_some();
+    if let BackendError::Provider { retryable, .. } = &mut error {
+        *retryable = passes;
+    }
+    error
+}
+
+/// The error of an answer, with the server that sent it and how the answer begins.
+pub(crate) fn with_beginning(
+    error: BackendError,
+    endpoint: &Endpoint,
+    beginning: &Beginning,
+) -> BackendError {
+    change_explanation(error, |explanation| {
+        explanation.message = format!("{}\n  {endpoint} {beginning}", explanation.message);
+    })
+}
+
+/// The error without the secrets of its request, which a server may echo.
+pub(crate) fn masked(error: BackendError, endpoint: &Endpoint) -> BackendError {
+    let mut error = change_explanation(error, |explanation| {
+        explanation.message = endpoint.mask(&explanation.message);
+    });
+    if let BackendError::Provider { code: Some(code), .. } = &mut error {
+        *code = endpoint.mask(code);
+    }
+    error
+}
+
+fn change_explanation(mut error: BackendError, change: impl FnOnce(&mut Explanation)) -> BackendError {
+    if let BackendError::Protocol(explanation) | BackendError::Provider { explanation, .. } = &mut error {
+        change(explanation);
+    }
+    error
 }
 
 /// Whether the endpoint refused a request because it is longer than the model's context. There is no common code: the
@@ -197,12 +332,21 @@ pub(crate) fn refused_by_filter(error: &HttpError) -> Option<String> {
     is_about_content(&code).then(|| details.message.unwrap_or(code))
 }
 
-/// The error for a complete answer that reports its own failure.
-pub(crate) fn of_answer(message: String) -> BackendError {
+/// The next step after calls that cannot be read.
+pub(crate) const CALLS_HINT: &str = "does the server read the tool calls of this model? Some need an option for it, such as vLLM's \
+                                     `--tool-call-parser` or llama.cpp's `--jinja`";
+
+/// The error for tool calls that cannot be read.
+pub(crate) fn of_calls(message: impl Into<String>) -> BackendError {
+    BackendError::protocol(Explanation::new(message).with_hint(CALLS_HINT))
+}
+
+/// The error for a complete answer that reports its own failure, with the next step.
+pub(crate) fn of_answer(message: impl Into<String>, hint: &str) -> BackendError {
     BackendError::Provider {
         status: Some(200),
         code: None,
-        explanation: message.into(),
+        explanation: Box::new(Explanation::new(message).with_hint(hint)),
         param: None,
         retryable: false,
         retry_after: None,
@@ -275,6 +419,9 @@ fn named_parameter(status: u16, text: &str, body: &Value) -> Option<String> {
     distinctive.find(|key| words.contains(&key.as_str())).cloned()
 }
 
+/// The next step after a failure of the server.
+pub(crate) const SERVER_FAILED: &str = "the server failed; check its log, or try again later";
+
 fn hint_for_status(status: u16, details: &ErrorDetails, endpoint: &Endpoint) -> Option<String> {
     match status {
         401 | 403 => Some(endpoint.hint_for_key()),
@@ -289,7 +436,7 @@ fn hint_for_status(status: u16, details: &ErrorDetails, endpoint: &Endpoint) -> 
             Some("the account has no credit left".to_owned())
         }
         429 => Some("lower `model.rpm` or `execution.parallel_test_cases`".to_owned()),
-        500..=599 => Some("the server failed; check its log, or try again later".to_owned()),
+        500..=599 => Some(SERVER_FAILED.to_owned()),
         300..=399 => Some("set `model.endpoint` to the address it redirects to".to_owned()),
         _ => None,
     }
@@ -353,12 +500,62 @@ mod tests {
             (r#"{"errors":"no"}"#, None, None, None),
             ("<html>", None, None, None),
         ] {
-            let expected = ErrorDetails {
-                message: message.map(str::to_owned),
-                code: code.map(str::to_owned),
-                param: param.map(str::to_owned),
-            };
-            assert_eq!(ErrorDetails::of_body(body), expected, "{body}");
+            let found = ErrorDetails::of_body(body);
+            let found = (found.message, found.code, found.param);
+            let expected = [message, code, param].map(|text| text.map(str::to_owned));
+            assert_eq!(found, expected.into(), "{body}");
+        }
+    }
+
+    #[test]
+    fn the_status_that_an_error_names_in_the_usual_places() {
+        for (body, expected) in [
+            (r#"{"error":{"message":"no","code":503}}"#, Some(503)),
+            (r#"{"error":{"message":"no","code":"503"}}"#, Some(503)),
+            (r#"{"error":{"message":"no","status":503}}"#, Some(503)),
+            (
+                r#"{"error":{"message":"no","code":"busy","status":503}}"#,
+                Some(503),
+            ),
+            (
+                r#"{"error":{"message":"no","code":7003},"status":503}"#,
+                Some(503),
+            ),
+            (r#"{"error":"no","status_code":503}"#, Some(503)),
+            (r#"{"error":"no","code":503}"#, Some(503)),
+            (r#"{"message":"no","status":503}"#, Some(503)),
+            (
+                r#"[{"error":{"code":503,"message":"no","status":"UNAVAILABLE"}}]"#,
+                Some(503),
+            ),
+            (
+                r#"{"errors":[{"code":7003,"message":"no"}],"status":503}"#,
+                Some(503),
+            ),
+            (r#"{"errors":[{"status":"503","message":"no"}]}"#, Some(503)),
+            (r#"{"base_resp":{"status_code":1004,"status_msg":"no"}}"#, None),
+            (
+                r#"{"error":{"message":"no","type":"rate_limit_error"}}"#,
+                Some(429),
+            ),
+            (
+                r#"{"error":{"message":"no","code":"RESOURCE_EXHAUSTED"}}"#,
+                Some(429),
+            ),
+            (
+                r#"{"error":{"message":"no","type":"overloaded_error"}}"#,
+                Some(503),
+            ),
+            (r#"{"error":{"message":"no","status":"UNAVAILABLE"}}"#, Some(503)),
+            // Neither words of a message nor other numbers are a status.
+            (r#"{"error":"overloaded, 503"}"#, None),
+            (
+                r#"{"error":{"message":"429","type":"server_error","code":200}}"#,
+                None,
+            ),
+            (r#"{"error":{"message":"no","status":true,"code":99999}}"#, None),
+        ] {
+            assert_eq!(ErrorDetails::of_body(body).status, expected, "{body}");
         }
     }
 

@@ -242,12 +242,18 @@ pub(crate) fn request_headers(headers: &Headers, has_body: bool) -> HeaderMap {
     map
 }
 
+/// Removes the secrets of requests to `url` with `headers` from a text of the server, which may echo them.
+pub fn mask(text: &str, url: &HttpUrl, headers: &Headers) -> String {
+    secrets(url, headers).excerpt(text.as_bytes())
+}
+
 pub(crate) fn secrets(url: &HttpUrl, headers: &Headers) -> Secrets {
     let of_headers = headers.secrets().map(SecretString::from);
     Secrets(of_headers.chain(url.secrets().map(SecretString::from)).collect())
 }
 
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+/// The wait that the headers of an answer ask for.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     // OpenAI and Azure send the more precise header beside the standard one.
     if let Some(milliseconds) = text("retry-after-ms").and_then(|value| value.trim().parse::<f64>().ok()) {
@@ -258,8 +264,13 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     parse_retry_after(text(RETRY_AFTER.as_str())?, date.unwrap_or_else(Timestamp::now))
 }
 
-/// The wait that an error names in its body, as Google's `RetryInfo` does: `"retryDelay": "2s"`.
+/// The wait that an error names in its body.
 fn retry_after_in(body: &[u8]) -> Option<Duration> {
+    retry_delay(&serde_json::from_slice(body).ok()?)
+}
+
+/// The wait that an error names, as Google's `RetryInfo` does: `"retryDelay": "2s"`.
+pub fn retry_delay(error: &Value) -> Option<Duration> {
     fn find(value: &Value) -> Option<&str> {
         match value {
             Value::Object(fields) => match fields.get("retryDelay") {
@@ -270,7 +281,6 @@ fn retry_after_in(body: &[u8]) -> Option<Duration> {
             _ => None,
         }
     }
-    let body: Value = serde_json::from_slice(body).ok()?;
-    let seconds = find(&body)?.trim().strip_suffix('s')?.parse().ok()?;
+    let seconds = find(error)?.trim().strip_suffix('s')?.parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
 }

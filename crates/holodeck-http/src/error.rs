@@ -245,8 +245,8 @@ pub enum SetupError {
     },
 }
 
-/// The wait that a server asks for, if it is longer than one waits.
-fn long_wait(asked: Option<Duration>) -> String {
+/// The wait that a server asks for as the end of an error's sentence, if it is longer than one waits.
+pub fn long_wait(asked: Option<Duration>) -> String {
     let seconds = asked.map_or(0, |asked| asked.as_secs());
     let (count, unit) = match seconds {
         0..=60 => return String::new(),

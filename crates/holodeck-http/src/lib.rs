@@ -30,8 +30,8 @@ mod upgrade;
 mod url;
 
 pub use body::Body;
-pub use client::HttpClient;
-pub use error::{BodyKind, ConnectReason, HttpError, SetupError};
+pub use client::{HttpClient, mask, retry_delay};
+pub use error::{BodyKind, ConnectReason, HttpError, SetupError, long_wait};
 pub use exchange::{Exchange, Verb};
 pub use headers::Headers;
 pub use http2::Http2Answer;

@@ -7,6 +7,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::client::retry_after;
 use crate::retry::Attempts;
 use crate::{Body, BodyKind, HttpError, HttpUrl, SseStream, excerpt};
 
@@ -92,6 +93,11 @@ impl Response {
     /// A header of the answer.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The wait that the headers ask for.
+    pub fn retry_after(&self) -> Option<Duration> {
+        retry_after(&self.headers)
     }
 
     /// How many requests were sent, the retries included.

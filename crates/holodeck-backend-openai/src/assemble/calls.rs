@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::completeness::Completeness;
 use crate::{
     dialect::echo,
+    failure,
     json::{parse_deciding, parse_lenient},
     wire::CallFragment,
 };
@@ -161,9 +162,8 @@ impl Calls {
     /// Returns the calls in the order in which they began.
     pub(super) fn finish(self) -> Result<Vec<ToolCall>, BackendError> {
         if self.stray {
-            return Err(BackendError::protocol(
-                "the endpoint sent arguments of a tool call without the call: its tool calls cannot be distinguished"
-                    .to_owned(),
+            return Err(failure::of_calls(
+                "the endpoint sent arguments of a tool call without the call: its tool calls cannot be distinguished",
             ));
         }
         let mut calls: Vec<PartialCall> = Vec::with_capacity(self.partial.len());
@@ -224,19 +224,19 @@ impl PartialCall {
     /// model.
     fn into_call(self) -> Result<ToolCall, BackendError> {
         if self.name.is_empty() {
-            return Err(BackendError::protocol(
-                "the model called a tool without a name".to_owned(),
-            ));
+            return Err(failure::of_calls("the model called a tool without a name"));
         }
         let arguments = parse(&self.arguments);
         if !arguments.is_string()
             && !self.arguments.trim().is_empty()
             && let Err(error) = parse_deciding(&self.arguments)
         {
-            return Err(BackendError::protocol(format!(
+            let message = format!(
                 "the arguments of the model's call of `{}` have two readings: {error}",
                 self.name
-            )));
+            );
+            return Err(BackendError::protocol(message)
+                .with_hint("try again, or use another model: which of the values it meant cannot be known"));
         }
         Ok(ToolCall {
             name: self.name,

@@ -97,9 +97,10 @@ impl Choices {
     /// Returns an error if there is more than one answer.
     pub(super) fn check(&self) -> Result<(), BackendError> {
         self.contradiction.map_or(Ok(()), |reason| {
-            Err(failure::of_answer(format!(
-                "the endpoint sent more than one answer, and one was asked for: {reason}"
-            )))
+            Err(failure::of_answer(
+                format!("the endpoint sent more than one answer, and one was asked for: {reason}"),
+                "does a proxy between here and the model ask for several, or repeat the answer?",
+            ))
         })
     }
 }

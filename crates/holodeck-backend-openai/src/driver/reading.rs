@@ -3,6 +3,7 @@
 use std::{
     pin::Pin,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use futures::StreamExt as _;
@@ -25,6 +26,8 @@ pub(super) struct Reading {
     pub(super) assembler: Assembler,
     /// How it begins, for errors.
     pub(super) beginning: Beginning,
+    /// The wait that the headers ask for, should the answer be an error.
+    pub(super) retry_after: Option<Duration>,
     /// Data that is no part of an answer, such as a keep-alive.
     pub(super) noise: Option<String>,
     pub(super) body: Arc<Value>,
@@ -40,6 +43,23 @@ pub(super) enum Source {
 impl Reading {
     /// Reads the next piece and appends its deltas; returns whether more may follow.
     pub(super) async fn next(
+        &mut self,
+        driver: &Driver,
+        deltas: &mut Vec<ModelDelta>,
+    ) -> Result<bool, BackendError> {
+        let piece = self.read_piece(driver, deltas).await;
+        let more = piece.map_err(|error| failure::with_wait(error, self.retry_after, &driver.endpoint));
+        let ended = more.and_then(|more| {
+            if !more {
+                self.finish(driver, deltas)?;
+            }
+            Ok(more)
+        });
+        ended.map_err(|error| failure::masked(error, &driver.endpoint))
+    }
+
+    /// As [`Self::next`], without the end.
+    async fn read_piece(
         &mut self,
         driver: &Driver,
         deltas: &mut Vec<ModelDelta>,
@@ -69,12 +89,12 @@ impl Reading {
                 // The answer is complete; only data after it was lost.
                 (Some(Err(_broken)), _) if self.assembler.is_finished() => {}
                 (Some(Err(error)), _) => {
-                    return Err(failure::of_stream(&error, &driver.endpoint, &self.body));
+                    let (endpoint, beginning) = (&driver.endpoint, &self.beginning);
+                    return Err(failure::of_stream(&error, endpoint, beginning, &self.body));
                 }
             },
             Source::Ended => {}
         }
-        self.finish(driver, deltas)?;
         Ok(false)
     }
 
@@ -90,8 +110,8 @@ impl Reading {
             Event::Nothing => {}
             Event::Noise => {
                 self.assembler.push_noise();
-                let start = event.data.chars().take(120).collect();
-                self.noise.get_or_insert(start);
+                self.noise
+                    .get_or_insert_with(|| driver.endpoint.excerpt(&event.data));
             }
             Event::Done => {
                 self.assembler.mark_done();
@@ -107,11 +127,11 @@ impl Reading {
         }
         let rest = std::mem::take(&mut self.assembler).finish().map_err(|error| {
             if !error.is_truncated() {
-                return error;
+                return failure::with_beginning(error, &driver.endpoint, &self.beginning);
             }
             match &self.noise {
                 Some(noise) => driver.invalid_chunk(noise),
-                None => BackendError::ended_early_by(format_args!("{} {}", driver.endpoint, self.beginning)),
+                None => failure::ended_early(format_args!("{} {}", driver.endpoint, self.beginning)),
             }
         })?;
         if let Some(noise) = &self.noise {

@@ -23,3 +23,5 @@ mod services;
 mod setup;
 mod structured;
 mod tools;
+mod unreadable;
+mod waits;
