@@ -57,11 +57,21 @@ impl ErrorDetails {
             Self {
                 message: text(["message", "msg", "status_msg"]),
                 code: text(["code", "type", "status_code"]),
-                param: None,
+                param: error.get("loc").and_then(path_of),
                 status: status_in(error).or(status),
             }
         })
     }
+}
+
+/// The place in the request that FastAPI names in segments.
+fn path_of(place: &Value) -> Option<String> {
+    let segments = place.as_array()?.iter().filter_map(plain_text);
+    let path = segments
+        .filter(|segment| segment != "body")
+        .collect::<Vec<_>>()
+        .join(".");
+    (!path.is_empty()).then_some(path)
 }
 
 /// The status that an error names, as a number or as the usual word for it.
@@ -406,7 +416,7 @@ fn provider(
 }
 
 /// The parameter of the request that the text of a refusal names.
-fn named_parameter(status: u16, text: &str, body: &Value) -> Option<String> {
+pub(crate) fn named_parameter(status: u16, text: &str, body: &Value) -> Option<String> {
     if !matches!(status, 400 | 422) {
         return None;
     }

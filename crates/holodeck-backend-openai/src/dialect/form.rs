@@ -80,10 +80,8 @@ impl Change {
                 let [one, other] = LIMITS;
                 let sent = if body.get(one).is_some() { one } else { other };
                 // A value that is refused names the limit as well.
-                let is_unknown = ["unsupported", "not supported", "unrecognized", "unknown", "extra"];
                 let both = LIMITS.iter().all(|name| refusal.text.contains(name));
-                let names = refusal.names(sent, &[sent]);
-                both || (names && is_unknown.iter().any(|word| refusal.text.contains(word)))
+                both || (refusal.names(sent, &[sent]) && refusal.is_about_unknown_fields())
             }
             Self::WithoutStreamOptions => {
                 refusal.names("stream_options", &["stream_options", "include_usage"])
@@ -101,10 +99,20 @@ impl Change {
     }
 
     /// Whether a refusal that does not name it may be about it. Almost every conversation with calls has ids of another form,
-    /// so neither an error of the server itself nor one that names a parameter is a reason to change them.
-    fn may_be_meant(self, refusal: &Refusal) -> bool {
-        let is_about_ids = refusal.is_about_the_request() && refusal.param.is_none();
-        self.is_tried_unnamed() || (self == Self::PlainCallIds && is_about_ids)
+    /// and every request a limit or a stream: these are changed only where the error names nothing else.
+    fn may_be_meant(self, refusal: &Refusal, body: &Value) -> bool {
+        let names_nothing = refusal.param.is_none() && !refusal.names_part_of(body);
+        let is_about_fields = refusal.is_about_the_request() && refusal.is_about_unknown_fields();
+        match self {
+            Self::FormatInInstructions | Self::WithoutLogProbs | Self::WithoutProviderFields => {
+                refusal.is_vague()
+            }
+            Self::PlainCallIds => refusal.is_vague() && refusal.is_about_the_request() && names_nothing,
+            Self::OtherLimit | Self::WithoutStreamOptions => {
+                refusal.is_vague() && names_nothing && (refusal.is_bare() || is_about_fields)
+            }
+            Self::Whole => refusal.is_bare() || refusal.lacks_the_method(),
+        }
     }
 
     /// The part that changes, by its name in a request.
@@ -296,7 +304,7 @@ impl Attempts {
         };
         let changes = || Change::ALL.into_iter().filter(open);
         let named = changes().find(|change| refusal.may_name() && change.is_named(&refusal, body));
-        let unnamed = || changes().find(|change| refusal.is_vague() && change.may_be_meant(&refusal));
+        let unnamed = || changes().find(|change| change.may_be_meant(&refusal, body));
         let Some(change) = named.or_else(unnamed) else {
             return false;
         };

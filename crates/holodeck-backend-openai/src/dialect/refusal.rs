@@ -2,6 +2,7 @@
 
 use holodeck_backend_api::BackendError;
 use holodeck_http::HttpError;
+use serde_json::Value;
 
 use crate::failure::{self, ErrorDetails};
 
@@ -13,6 +14,8 @@ pub(crate) struct Refusal {
     pub(crate) text: String,
     /// The parameter that it names.
     pub(crate) param: Option<String>,
+    /// It repeats its status at most.
+    says_nothing: bool,
 }
 
 impl Refusal {
@@ -22,8 +25,9 @@ impl Refusal {
         let details = ErrorDetails::of_body(text);
         Some(Self {
             status: error.status()?,
+            says_nothing: says_nothing(details.message.as_deref().unwrap_or(text)),
             text: text.to_lowercase(),
-            param: details.param,
+            param: details.param.filter(|param| names_a_field(param)),
         })
     }
 
@@ -40,8 +44,9 @@ impl Refusal {
         };
         Some(Self {
             status: (*status)?,
+            says_nothing: false,
             text: explanation.message.to_lowercase(),
-            param: param.clone(),
+            param: param.clone().filter(|param| names_a_field(param)),
         })
     }
 
@@ -58,6 +63,50 @@ impl Refusal {
         matches!(self.status, 400 | 422)
     }
 
+    /// Whether the error is about a field that the server does not know.
+    pub(crate) fn is_about_unknown_fields(&self) -> bool {
+        let words = [
+            "unsupported",
+            "not supported",
+            "n't supported",
+            "not support",
+            "n't support",
+            "unrecognized",
+            "unrecognised",
+            "not recognized",
+            "unknown",
+            "unexpected",
+            "extra",
+            "additional propert",
+            "invalid field",
+            "invalid param",
+            "invalid argument",
+            "not permitted",
+            "not allowed",
+            "n't allowed",
+            "forbidden",
+            "not accept",
+            "n't accept",
+            "deprecated",
+        ];
+        words.iter().any(|word| self.text.contains(word))
+    }
+
+    /// Whether the text has the name of a field of the request.
+    pub(crate) fn names_part_of(&self, body: &Value) -> bool {
+        failure::named_parameter(self.status, &self.text, body).is_some()
+    }
+
+    /// Whether the request is refused without any reason.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.says_nothing && self.param.is_none() && self.is_about_the_request()
+    }
+
+    /// Whether the status says that the server does not have what is asked for, such as a stream, and the error adds nothing.
+    pub(crate) fn lacks_the_method(&self) -> bool {
+        matches!(self.status, 405 | 501) && self.param.is_none() && self.says_nothing
+    }
+
     /// Whether the server may have refused a part that the error names.
     pub(crate) fn may_name(&self) -> bool {
         matches!(self.status, 200 | 400 | 403 | 404 | 405 | 415 | 422 | 500 | 501)
@@ -72,9 +121,87 @@ impl Refusal {
     /// Whether the error names this parameter or a part of it, or has one of the words.
     pub(crate) fn names(&self, param: &str, words: &[&str]) -> bool {
         if let Some(named) = &self.param {
-            let named = named.split(['.', '[']).next().unwrap_or_default();
-            return named == param;
+            // A part of it, or its place in the body.
+            return segments(named).any(|segment| segment == param);
         }
         words.iter().any(|word| self.text.contains(word))
+    }
+}
+
+/// The names in the path of a field, such as `body.stream_options` or `$.tools[0]`.
+fn segments(path: &str) -> impl Iterator<Item = &str> {
+    path.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-')
+        .filter(|segment| !segment.is_empty())
+}
+
+/// Whether a path names more than the request as a whole.
+fn names_a_field(path: &str) -> bool {
+    let whole = [
+        "body", "request", "json", "input", "payload", "data", "null", "none",
+    ];
+    segments(path).any(|segment| !whole.contains(&segment.to_ascii_lowercase().as_str()))
+}
+
+/// Whether an error has no words but those of its status.
+fn says_nothing(message: &str) -> bool {
+    let title = || {
+        message
+            .split_once("<title>")?
+            .1
+            .split_once("</title>")
+            .map(|(title, _)| title)
+    };
+    let message = title().unwrap_or(message);
+    let words = message.split(|c: char| !c.is_ascii_alphabetic());
+    let known = [
+        "http",
+        "error",
+        "status",
+        "code",
+        "bad",
+        "invalid",
+        "request",
+        "method",
+        "not",
+        "allowed",
+        "implemented",
+        "unprocessable",
+        "entity",
+        "content",
+        "detail",
+        "message",
+        "null",
+        "",
+    ];
+    words
+        .map(str::to_ascii_lowercase)
+        .all(|word| known.contains(&word.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_only_repeats_its_status_says_nothing() {
+        for bare in [
+            "",
+            "{}",
+            "Bad Request",
+            "422 Unprocessable Entity",
+            "Not Implemented",
+            "Method Not Allowed",
+            "<html><head><title>405 Not Allowed</title></head><body>nginx</body></html>",
+            "{\"error\":null}",
+        ] {
+            assert!(says_nothing(bare), "{bare}");
+        }
+        for named in [
+            "grammar went wrong",
+            "temperature",
+            "<html><title>Sign in</title></html>",
+        ] {
+            assert!(!says_nothing(named), "{named}");
+        }
     }
 }

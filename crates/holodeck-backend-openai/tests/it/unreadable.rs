@@ -126,7 +126,7 @@ fn answers() -> Vec<(&'static str, Reply)> {
             "text/html",
             format!("<html><title>{MARK} {KEY}</title></html>"),
         ),
-        ("plain text", "text/plain", format!("{MARK} {KEY}")),
+        ("with text instead of", "text/plain", format!("{MARK} {KEY}")),
     ] {
         answers.push((said, Reply::raw(200, kind, body)));
     }

@@ -1,6 +1,7 @@
 //! Tests of what is tried after a refusal, in which order, and what is remembered.
 
 use holodeck_backend_api::{BackendError, Explanation};
+use holodeck_http::{HttpError, HttpUrl};
 use pretty_assertions::assert_eq;
 
 use super::*;
@@ -15,6 +16,21 @@ fn refusal(status: u16, text: &str, param: Option<&str>) -> Refusal {
         retry_after: None,
     };
     Refusal::of_answer(&error).unwrap()
+}
+
+/// A refusal with this body.
+fn bare(status: u16, text: &str, param: Option<&str>) -> Refusal {
+    let body = match param {
+        Some(param) => json!({"error": {"message": text, "param": param}}).to_string(),
+        None => text.to_owned(),
+    };
+    Refusal::of_http(&HttpError::Status {
+        url: HttpUrl::parse("http://localhost/v1").unwrap(),
+        status,
+        body,
+        retry_after: None,
+    })
+    .unwrap()
 }
 
 fn body() -> Value {
@@ -82,6 +98,95 @@ fn what_the_error_names_is_tried_first() {
     }
     // A limit that is too large is no unknown limit.
     assert!(!tried(400, "max_tokens must be at most 4", Some("max_tokens")).contains(&OtherLimit));
+}
+
+#[test]
+fn fields_of_the_transport_are_named_in_many_ways() {
+    use Change::{OtherLimit, Whole, WithoutStreamOptions};
+    for (text, param, first) in [
+        (
+            "Extra inputs are not permitted: stream_options",
+            None,
+            WithoutStreamOptions,
+        ),
+        ("no", Some("body.stream_options"), WithoutStreamOptions),
+        ("no", Some("$.stream_options.include_usage"), WithoutStreamOptions),
+        ("no", Some("/stream_options"), WithoutStreamOptions),
+        (
+            "`include_usage` is not a thing",
+            Some("body"),
+            WithoutStreamOptions,
+        ),
+        ("max_tokens: extra inputs are not permitted", None, OtherLimit),
+        ("invalid field `max_tokens`", None, OtherLimit),
+        ("unexpected keyword argument 'max_tokens'", None, OtherLimit),
+        ("this model doesn't support max_tokens", None, OtherLimit),
+        ("this field is not permitted", Some("body.max_tokens"), OtherLimit),
+        ("no", Some("body.stream"), Whole),
+    ] {
+        for status in [400, 422] {
+            assert_eq!(
+                tried(status, text, param).first(),
+                Some(&first),
+                "{text} {param:?}"
+            );
+        }
+    }
+}
+
+/// A request with no part that servers refuse in every wording.
+fn plain_body() -> Value {
+    json!({"messages": [{"role": "user", "content": "hi"}], "temperature": 0.2, "max_tokens": 9, "seed": 3})
+}
+
+#[test]
+fn an_error_without_words_may_be_about_the_transport() {
+    use Change::{OtherLimit, Whole, WithoutStreamOptions};
+    let tried = |status, text: &str, param| {
+        let mut attempts = Learnt::default().attempts("m");
+        let mut tried = Vec::new();
+        while attempts.change(bare(status, text, param), &plain_body()) {
+            tried.extend(attempts.form.0.iter().copied());
+        }
+        tried
+    };
+    let all = [OtherLimit, WithoutStreamOptions, Whole];
+    for text in [
+        "",
+        "{}",
+        "Bad Request",
+        r#"{"error": {"message": "Unprocessable Entity"}}"#,
+    ] {
+        assert_eq!(tried(400, text, None), all, "{text}");
+        assert_eq!(tried(422, text, None), all, "{text}");
+        for status in [200, 401, 403, 404, 408, 409, 413, 429, 500, 502, 503] {
+            assert_eq!(tried(status, text, None), [], "{status} {text}");
+        }
+    }
+    for text in [
+        "",
+        "Not Implemented",
+        "<html><title>405 Method Not Allowed</title></html>",
+    ] {
+        assert_eq!(tried(405, text, None), [Whole], "{text}");
+        assert_eq!(tried(501, text, None), [Whole], "{text}");
+    }
+    // Something is not known, and it is not said what.
+    let extra = "Extra inputs are not permitted";
+    assert_eq!(tried(422, extra, None), [OtherLimit, WithoutStreamOptions]);
+    // What is named is what is wrong.
+    for text in ["temperature is not supported", "`max_tokens` must be at most 4"] {
+        assert_eq!(tried(400, text, None), [], "{text}");
+    }
+    for param in ["temperature", "body.temperature", "seed", "messages[0].name"] {
+        assert_eq!(
+            tried(422, "Extra inputs are not permitted", Some(param)),
+            [],
+            "{param}"
+        );
+        assert_eq!(tried(422, "", Some(param)), [], "{param}");
+    }
+    assert_eq!(tried(422, "grammar went wrong", None), []);
 }
 
 #[test]
