@@ -18,6 +18,7 @@ use self::{
 use crate::{
     dialect::echo,
     failure,
+    json::halves::{self, Joiner},
     number_odds::Tokens,
     wire::{CallFragment, Chunk, Message, Object, Reason, Usage},
 };
@@ -50,6 +51,15 @@ pub(crate) struct Assembler {
     ends_with_noise: bool,
     is_whole: bool,
     tokens: Tokens,
+    halves: Halves,
+}
+
+/// The halves of letters at the ends of the pieces.
+#[derive(Debug, Default)]
+struct Halves {
+    text: Joiner,
+    reasoning: Joiner,
+    refusal: Joiner,
 }
 
 impl Assembler {
@@ -144,6 +154,8 @@ impl Assembler {
 
     /// Returns the remaining deltas when the stream is over.
     pub(crate) fn finish(mut self) -> Result<Vec<ModelDelta>, BackendError> {
+        let mut rest = Vec::new();
+        self.finish_halves(&mut rest);
         let mut parts = Vec::new();
         if let Some(tags) = &mut self.tags {
             tags.finish(&mut parts);
@@ -176,7 +188,8 @@ impl Assembler {
             }
             _ => reason,
         };
-        let mut deltas = Vec::with_capacity(parts.len() + calls.len() + 3);
+        let mut deltas = rest;
+        deltas.reserve(parts.len() + calls.len() + 3);
         deltas.extend(parts.into_iter().map(delta_of));
         let odds = self.tokens.number_odds();
         if !odds.is_empty() {
@@ -224,6 +237,30 @@ impl Assembler {
         }
     }
 
+    fn push_text(&mut self, text: &str, deltas: &mut impl Extend<ModelDelta>) {
+        match &mut self.tags {
+            _ if text.is_empty() => {}
+            Some(tags) => {
+                let mut parts = Vec::new();
+                tags.push(text, &mut parts);
+                deltas.extend(parts.into_iter().map(delta_of));
+            }
+            None => deltas.extend([ModelDelta::Text(text.to_owned())]),
+        }
+    }
+
+    /// Passes on what no other half followed.
+    fn finish_halves(&mut self, deltas: &mut impl Extend<ModelDelta>) {
+        deltas.extend(self.halves.reasoning.finish().map(ModelDelta::Reasoning));
+        deltas.extend(self.halves.refusal.finish().map(ModelDelta::Refusal));
+        if let Some(text) = self.halves.text.finish() {
+            self.push_text(&text, deltas);
+        }
+        for value in self.fields.values_mut() {
+            halves::join_in(value);
+        }
+    }
+
     fn push_message(&mut self, mut message: Message<'_>, deltas: &mut impl Extend<ModelDelta>) {
         self.keep_fields(&mut message);
         let reasoning = [
@@ -235,23 +272,21 @@ impl Assembler {
             message.content.reasoning,
         ];
         let reasoning = reasoning.into_iter().find(|text| !text.is_empty());
-        deltas.extend(reasoning.map(|text| ModelDelta::Reasoning(text.into_owned())));
+        if let Some(text) = reasoning {
+            let text = self.halves.reasoning.push(text);
+            deltas.extend([ModelDelta::Reasoning(text.into_owned())]);
+        }
         let text = Some(message.content.text).filter(|text| !text.is_empty());
         self.tokens.push_text(text.as_deref());
         self.has_text |= text.is_some();
         if let Some(text) = text {
-            match &mut self.tags {
-                Some(tags) => {
-                    let mut parts = Vec::new();
-                    tags.push(&text, &mut parts);
-                    deltas.extend(parts.into_iter().map(delta_of));
-                }
-                None => deltas.extend([ModelDelta::Text(text.into_owned())]),
-            }
+            let text = self.halves.text.push(text);
+            self.push_text(&text, deltas);
         }
         let refusals = [message.refusal.unwrap_or_default(), message.content.refusal];
         if let Some(refusal) = refusals.into_iter().find(|text| !text.is_empty()) {
             self.refused = true;
+            let refusal = self.halves.refusal.push(refusal);
             deltas.extend([ModelDelta::Refusal(refusal.into_owned())]);
         }
         // Some servers send a call in both forms.

@@ -14,7 +14,7 @@ use holodeck_backend_api::{
 use holodeck_model::{Location, ResolvedAgent, ToolAccess, ToolNames};
 use serde_json::{Map, Value};
 
-use crate::{answer_format::SentFormat, number_odds, parameters::Parameters, wire_message};
+use crate::{answer_format::SentFormat, json::numbers, number_odds, parameters::Parameters, wire_message};
 
 /// The cost of a model's tokens in US dollars, if known.
 pub(crate) type Price = Box<dyn Fn(&str, &TokenUsage) -> Option<f64> + Send + Sync>;
@@ -271,7 +271,10 @@ fn object_problem(arguments: &Value) -> Option<String> {
     match arguments {
         Value::Object(_) => None,
         Value::String(text) => Some(match serde_json::from_str::<Value>(text) {
-            Ok(_) => "they are a text".to_owned(),
+            Ok(_) => match numbers::first_long(text) {
+                Some(number) => format!("the number {number} has too many digits; send it as a text"),
+                None => "they are a text".to_owned(),
+            },
             Err(error) => error.to_string(),
         }),
         Value::Array(_) => Some("they are a list".to_owned()),

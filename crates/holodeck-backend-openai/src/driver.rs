@@ -35,6 +35,7 @@ use crate::{
     assemble::{Assembler, Tags},
     dialect::{Attempts, Learnt, Refusal},
     failure::{self, ErrorDetails},
+    json::numbers,
     parameters,
     wire::{Chunk, Object},
 };
@@ -291,7 +292,12 @@ impl Driver {
             body: &form.apply(&call.body),
         };
         let (url, headers) = (&self.endpoint.url, &self.endpoint.headers);
-        let answer = self.client.post_json(url, headers, &wire, &options).await;
+        let sent = serde_json::to_string(&wire).map_err(|error| HttpError::Request {
+            url: url.clone(),
+            reason: error.to_string(),
+        })?;
+        let sent = numbers::unwrap(&sent).into_owned();
+        let answer = self.client.post_bytes(url, headers, sent.into(), &options).await;
         if !matches!(answer, Err(HttpError::Connect { .. })) {
             self.reached.store(true, Ordering::Relaxed);
         }

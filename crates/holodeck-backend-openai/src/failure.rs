@@ -7,7 +7,7 @@ use holodeck_backend_api::{BackendError, Explanation};
 use holodeck_http::{Beginning, ConnectReason, HttpError, long_wait, retry_delay};
 use serde_json::Value;
 
-use crate::Endpoint;
+use crate::{Endpoint, json::halves};
 
 /// The details of an endpoint's error, which comes in several usual shapes.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -270,7 +270,7 @@ pub(crate) fn with_beginning(
 /// The error without the secrets of its request, which a server may echo.
 pub(crate) fn masked(error: BackendError, endpoint: &Endpoint) -> BackendError {
     let mut error = change_explanation(error, |explanation| {
-        explanation.message = endpoint.mask(&explanation.message);
+        explanation.message = endpoint.mask(&halves::join(&explanation.message));
     });
     if let BackendError::Provider { code: Some(code), .. } = &mut error {
         *code = endpoint.mask(code);

@@ -5,6 +5,9 @@ use std::fmt::Write as _;
 use holodeck_model::{mend_json, parse_json_strictly};
 use serde_json::Value;
 
+pub(crate) mod halves;
+pub(crate) mod numbers;
+
 /// Whether a text may have what some servers write and JSON does not allow.
 pub(crate) fn is_loose(text: &str) -> bool {
     text.bytes().any(|byte| byte < b' ') || text.contains("Infinity") || text.contains("NaN")

@@ -8,8 +8,13 @@ const ESCAPE: usize = 6;
 
 /// Replaces everything that is not Unicode by U+FFFD; `None` if there is nothing to replace.
 pub fn mend_json(json: &[u8]) -> Option<String> {
+    mend_json_by(json, |_unit| REPLACEMENT.to_owned())
+}
+
+/// As [`mend_json`], with each half of a surrogate pair whose other half is missing written as `write` says.
+pub fn mend_json_by(json: &[u8], write: impl Fn(u16) -> String) -> Option<String> {
     let text = String::from_utf8_lossy(json);
-    match replace_lone_surrogates(&text) {
+    match replace_lone_surrogates(&text, write) {
         Some(mended) => Some(mended),
         None => match text {
             Cow::Owned(text) => Some(text),
@@ -19,13 +24,13 @@ pub fn mend_json(json: &[u8]) -> Option<String> {
 }
 
 /// Replaces each escape of half a surrogate pair whose other half is missing.
-fn replace_lone_surrogates(text: &str) -> Option<String> {
+fn replace_lone_surrogates(text: &str, write: impl Fn(u16) -> String) -> Option<String> {
     let mut mended: Option<String> = None;
     let mut rest = text;
     let mut pending = text;
     while let Some(at) = rest.find('\\') {
         let (_, escape) = rest.split_at(at);
-        let length = match surrogate(escape) {
+        let unit = match surrogate(escape) {
             None => {
                 // Skips the escaped character, which may be a backslash itself.
                 let mut characters = escape.chars();
@@ -33,34 +38,36 @@ fn replace_lone_surrogates(text: &str) -> Option<String> {
                 rest = characters.as_str();
                 continue;
             }
-            Some(Half::High) if escape.get(ESCAPE..).and_then(surrogate) == Some(Half::Low) => {
+            Some((_, Half::High))
+                if matches!(escape.get(ESCAPE..).and_then(surrogate), Some((_, Half::Low))) =>
+            {
                 rest = escape.get(2 * ESCAPE..).unwrap_or_default();
                 continue;
             }
-            Some(_) => ESCAPE,
+            Some((unit, _)) => unit,
         };
         let mended = mended.get_or_insert_default();
         let before = pending.len() - escape.len();
         mended.push_str(pending.get(..before).unwrap_or_default());
-        mended.push_str(REPLACEMENT);
-        rest = escape.get(length..).unwrap_or_default();
+        mended.push_str(&write(unit));
+        rest = escape.get(ESCAPE..).unwrap_or_default();
         pending = rest;
     }
     mended.map(|mended| mended + pending)
 }
 
-#[derive(PartialEq, Eq)]
 enum Half {
     High,
     Low,
 }
 
-/// Which half of a pair the escape at the start of `text` is.
-fn surrogate(text: &str) -> Option<Half> {
+/// The code and the half of a pair that the escape at the start of `text` is.
+fn surrogate(text: &str) -> Option<(u16, Half)> {
     let code = text.strip_prefix("\\u")?.get(..4)?;
-    match u16::from_str_radix(code, 16).ok()? {
-        0xd800..=0xdbff => Some(Half::High),
-        0xdc00..=0xdfff => Some(Half::Low),
+    let unit = u16::from_str_radix(code, 16).ok()?;
+    match unit {
+        0xd800..=0xdbff => Some((unit, Half::High)),
+        0xdc00..=0xdfff => Some((unit, Half::Low)),
         _ => None,
     }
 }

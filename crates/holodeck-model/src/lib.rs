@@ -91,7 +91,7 @@ pub use files::{
 pub use hex::{hex, hex_prefix};
 pub use identity::{ConfigPart, IDENTITY_FORMAT, NamePath, canonical, digest_json};
 pub use input::{NotText, decode_text, open_input, read_text_input};
-pub use json_mend::mend_json;
+pub use json_mend::{mend_json, mend_json_by};
 pub use json_strict::{UniqueKeys, parse_json_strictly};
 pub use label::{LabelledCall, LabelledContent, LabelledItem, LabelledTurn};
 pub use number_format::{CellFormat, CellFormats, plain_number};

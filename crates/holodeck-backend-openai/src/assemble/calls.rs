@@ -9,7 +9,7 @@ use super::completeness::Completeness;
 use crate::{
     dialect::echo,
     failure,
-    json::{parse_deciding, parse_lenient},
+    json::{halves, numbers, parse_deciding, parse_lenient},
     wire::CallFragment,
 };
 
@@ -30,6 +30,8 @@ struct PartialCall {
     name: String,
     arguments: String,
     completeness: Completeness,
+    /// Its name came again before any argument, and nothing says whether that is another call.
+    may_be_two: bool,
     /// Its fields that are not known here.
     others: Map<String, Value>,
     /// The chunk in which it began.
@@ -100,6 +102,10 @@ impl Calls {
             self.stray = true;
             return;
         }
+        let says_no_id = fragment.id.is_empty() || call.id != fragment.id;
+        let adds_no_argument = !call.is_begun() && fragment.arguments.trim().is_empty();
+        call.may_be_two |=
+            !fragment.name.is_empty() && !call.name.is_empty() && says_no_id && adds_no_argument;
         call.index = call.index.or(fragment.index);
         if call.id.is_empty() {
             call.id = fragment.id;
@@ -202,7 +208,8 @@ impl PartialCall {
             return false;
         }
         let in_one_chunk = self.chunk == chunk && !self.is_begun();
-        fragment.name != self.name || self.completeness.is_complete() || in_one_chunk
+        let has_none = self.arguments.trim() == "null" && !fragment.arguments.trim().is_empty();
+        fragment.name != self.name || self.completeness.is_complete() || in_one_chunk || has_none
     }
 
     /// Whether `later` has only the arguments of this call.
@@ -220,11 +227,19 @@ impl PartialCall {
         !self.id.is_empty() && self.id == later.id && self.name == later.name && same_arguments()
     }
 
-    /// Converts to a call. Arguments that are not JSON stay a string; running the call then reports the error to the
-    /// model.
-    fn into_call(self) -> Result<ToolCall, BackendError> {
+    /// Converts to a call. Arguments that are not JSON, or have a number that a value cannot hold, stay a string; running the
+    /// call then reports the error to the model.
+    fn into_call(mut self) -> Result<ToolCall, BackendError> {
+        self.arguments = numbers::unwrap(&halves::join(&self.arguments)).into_owned();
+        self.others.values_mut().for_each(halves::join_in);
         if self.name.is_empty() {
             return Err(failure::of_calls("the model called a tool without a name"));
+        }
+        if self.may_be_two && !self.is_begun() {
+            return Err(failure::of_calls(format!(
+                "the endpoint sent the name of `{}` twice and no arguments: whether it calls it once or twice cannot be known",
+                self.name
+            )));
         }
         let arguments = parse(&self.arguments);
         if !arguments.is_string()
@@ -248,8 +263,12 @@ impl PartialCall {
 }
 
 fn parse(arguments: &str) -> Value {
-    if arguments.trim().is_empty() {
+    // Some servers write none as a word.
+    if matches!(arguments.trim(), "" | "null") {
         return Value::Object(Map::new());
+    }
+    if numbers::first_long(arguments).is_some() {
+        return Value::from(arguments);
     }
     parse_lenient(arguments.as_bytes()).unwrap_or_else(|| Value::from(arguments))
 }

@@ -20,6 +20,19 @@ const WHOLE: [&str; 10] = [
     "thought_signature",
 ];
 
+/// Fields whose text comes in pieces.
+const TEXTS: [&str; 9] = [
+    "reasoning_content",
+    "reasoning",
+    "reasoning_text",
+    "content",
+    "text",
+    "thinking",
+    "summary",
+    "data",
+    "arguments",
+];
+
 /// Fields of a call that every server knows.
 const KNOWN_OF_CALLS: [&str; 4] = ["index", "id", "type", "function"];
 
@@ -41,7 +54,13 @@ pub(crate) fn merge_fields(fields: &mut Map<String, Value>, more: Map<String, Va
 /// Continues a value: text and lists grow, and a later value replaces anything else.
 fn merge(name: &str, known: &mut Value, more: Value) {
     match (known, more) {
-        (Value::String(text), Value::String(more)) if !WHOLE.contains(&name) => text.push_str(&more),
+        (Value::String(text), Value::String(more)) if !WHOLE.contains(&name) => {
+            // Some servers repeat a field with each piece; only of the texts that come in pieces two may be the same.
+            let is_repeated = *text == more && !TEXTS.contains(&name) && !more.trim().is_empty();
+            if !is_repeated {
+                text.push_str(&more);
+            }
+        }
         (Value::Object(known), Value::Object(more)) => merge_fields(known, more),
         (Value::Array(known), Value::Array(more)) => {
             for entry in more {

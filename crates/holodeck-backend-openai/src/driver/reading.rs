@@ -16,7 +16,7 @@ use super::Driver;
 use crate::{
     assemble::Assembler,
     failure,
-    json::{is_loose, tighten_json},
+    json::{halves, is_loose, numbers, tighten_json},
     wire::Chunk,
 };
 
@@ -146,7 +146,10 @@ impl Reading {
 
 /// A whole answer as text that strict parsers accept, and its value.
 fn mend_whole(bytes: &[u8]) -> Option<(String, Value)> {
-    let read = |text: String| serde_json::from_str(&text).ok().map(|value| (text, value));
+    let read = |text: String| {
+        let text = numbers::wrap(&text).unwrap_or(text);
+        serde_json::from_str(&text).ok().map(|value| (text, value))
+    };
     let as_sent = std::str::from_utf8(bytes).ok();
     as_sent
         .and_then(|text| read(text.to_owned()))
@@ -154,15 +157,16 @@ fn mend_whole(bytes: &[u8]) -> Option<(String, Value)> {
         .or_else(|| read(tighten_json(as_sent?)))
 }
 
-/// Repairs the event's data so that strict parsers accept it.
+/// Repairs the event's data so that strict parsers accept it. What the next event may complete stays.
 pub(super) fn mend_event(mut event: SseEvent) -> SseEvent {
-    if event.data.contains("\\u")
-        && let Some(data) = mend_json(event.data.as_bytes())
-    {
+    if let Some(data) = halves::keep(&event.data) {
         event.data = data;
     }
     if is_loose(&event.data) {
         event.data = tighten_json(&event.data);
+    }
+    if let Some(data) = numbers::wrap(&event.data) {
+        event.data = data;
     }
     event
 }

@@ -17,6 +17,7 @@ mod generated;
 mod limits;
 mod long_history;
 mod number_odds;
+mod pieces;
 mod recorded;
 mod requests;
 mod services;

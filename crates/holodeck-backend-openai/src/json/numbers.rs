@@ -1,0 +1,140 @@
+//! Integers with more digits than a value holds. They would become floating-point numbers, so they stand in an object of their
+//! own until they are sent back.
+
+use std::borrow::Cow;
+
+/// The beginning and the end of such an object.
+const BEGIN: &str = "{\"$holodeck.integer\":\"";
+const END: &str = "\"}";
+
+/// The digits that every integer type can hold.
+const SAFE: usize = 18;
+
+/// The places of long integers in a JSON text.
+fn long_integers(json: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let (mut in_string, mut escaped) = (false, false);
+    let mut start = None;
+    for (at, byte) in json.bytes().chain([b' ']).enumerate() {
+        if in_string {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_string = false,
+                _ => {}
+            }
+            continue;
+        }
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.') {
+            start.get_or_insert(at);
+            continue;
+        }
+        if let Some(begin) = start.take()
+            && at - begin > SAFE
+            && let Some(word) = json.get(begin..at)
+            && is_long(word)
+        {
+            found.push((begin, word));
+        }
+        in_string = byte == b'"';
+    }
+    found
+}
+
+/// Whether a word is an integer that does not fit.
+fn is_long(word: &str) -> bool {
+    let digits = word.strip_prefix('-').unwrap_or(word);
+    let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_integer && word.parse::<u64>().is_err() && word.parse::<i64>().is_err()
+}
+
+/// A JSON text with its long integers in objects; `None` if it has none.
+pub(crate) fn wrap(json: &str) -> Option<String> {
+    let numbers = long_integers(json);
+    let mut wrapped = String::new();
+    let mut end = 0;
+    for (begin, number) in &numbers {
+        wrapped.push_str(json.get(end..*begin).unwrap_or_default());
+        wrapped.extend([BEGIN, number, END]);
+        end = begin + number.len();
+    }
+    wrapped.push_str(json.get(end..).unwrap_or_default());
+    (!numbers.is_empty()).then_some(wrapped)
+}
+
+/// The JSON text in which the integers stand as they came. Inside of a string the objects have other quotes.
+pub(crate) fn unwrap(json: &str) -> Cow<'_, str> {
+    if !json.contains(BEGIN) {
+        return Cow::Borrowed(json);
+    }
+    let mut unwrapped = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some((before, after)) = rest.split_once(BEGIN) {
+        unwrapped.push_str(before);
+        let number = after.split_once(END).filter(|(number, _)| is_long(number));
+        match number {
+            Some((number, after)) => {
+                unwrapped.push_str(number);
+                rest = after;
+            }
+            None => {
+                unwrapped.push_str(BEGIN);
+                rest = after;
+            }
+        }
+    }
+    unwrapped.push_str(rest);
+    Cow::Owned(unwrapped)
+}
+
+/// The first integer of a JSON text that a value cannot hold.
+pub(crate) fn first_long(json: &str) -> Option<&str> {
+    long_integers(json).first().map(|(_, number)| *number)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn only_integers_that_do_not_fit_are_wrapped_and_come_back() {
+        for (json, long) in [
+            (
+                r#"{"a":12345678901234567890123}"#,
+                Some("12345678901234567890123"),
+            ),
+            (r#"[-9223372036854775809,1]"#, Some("-9223372036854775809")),
+            ("18446744073709551616", Some("18446744073709551616")),
+            (r#"{"a":18446744073709551615,"b":-9223372036854775808}"#, None),
+            (
+                r#"{"a":"12345678901234567890123","b":"\"12345678901234567890123"}"#,
+                None,
+            ),
+            (
+                r#"[0.12345678901234567890123,1e30,12345678901234567890123.5,12345678901234567890123E1]"#,
+                None,
+            ),
+            (
+                r#"{"a":[{"b":100000000000000000000}]}"#,
+                Some("100000000000000000000"),
+            ),
+        ] {
+            assert_eq!(first_long(json), long, "{json}");
+            let wrapped = wrap(json);
+            assert_eq!(wrapped.is_some(), long.is_some(), "{json}");
+            let Some(wrapped) = wrapped else { continue };
+            let value: Value = serde_json::from_str(&wrapped).unwrap();
+            assert_eq!(unwrap(&value.to_string()), json);
+        }
+        // An object of this form in a text, or with another content, is not one of these.
+        for json in [
+            r#"{"a":"{\"$holodeck.integer\":\"123456789012345678901\"}"}"#,
+            r#"{"$holodeck.integer":"x"}"#,
+        ] {
+            assert_eq!(unwrap(json), json);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What a stream cuts or repeats is the same as in one piece: letters that are two escapes, fields that go back, and numbers with
+//! many digits.
+
+use std::sync::Arc;
+
+use holodeck_backend_api::{ModelDelta, ToolCall};
+use holodeck_model::Env;
+use holodeck_testkit::{ModelServer, Reply, ScriptedTools};
+use pretty_assertions::assert_eq;
+use serde_json::{Map, Value, json};
+
+use crate::setup::{agent, agent_of, ask, calls, equipped};
+
+/// The parts of an answer that can be cut.
+#[derive(Debug, Default, PartialEq)]
+struct Read {
+    text: String,
+    reasoning: String,
+    refusal: String,
+    calls: Vec<(Value, Map<String, Value>, Map<String, Value>)>,
+}
+
+fn decode(stream: &str) -> Result<Read, String> {
+    let agent = agent("  provider: ollama\n  name: m", "");
+    let driver = calls(&agent, &Env::empty()).unwrap();
+    let deltas = driver
+        .decode(stream.as_bytes())
+        .map_err(|error| error.to_string())?;
+    let mut read = Read::default();
+    for delta in deltas {
+        match delta {
+            ModelDelta::Text(text) => read.text.push_str(&text),
+            ModelDelta::Reasoning(text) => read.reasoning.push_str(&text),
+            ModelDelta::Refusal(text) => read.refusal.push_str(&text),
+            ModelDelta::ToolCall(ToolCall {
+                arguments,
+                provider_fields,
+                ..
+            }) => {
+                let fields = provider_fields.unwrap_or_default();
+                read.calls.push((arguments, fields.message, fields.call));
+            }
+            _ => {}
+        }
+    }
+    Ok(read)
+}
+
+/// A text as JSON of ASCII letters only, as Python writes it.
+fn escaped(units: &[u16]) -> String {
+    let mut text = String::from("\"");
+    for unit in units {
+        text.push_str(&format!("\\u{unit:04x}"));
+    }
+    text + "\""
+}
+
+/// A stream of deltas with a call, so that fields go back.
+fn stream(deltas: &[String]) -> String {
+    let chunk = |delta: &str| format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}\n\n");
+    let named = r#"{"tool_calls":[{"index":0,"id":"c1","function":{"name":"f","arguments":""}}]}"#;
+    let mut all = chunk(named);
+    all.extend(deltas.iter().map(|delta| chunk(delta)));
+    all + "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n"
+}
+
+/// The places of a text in a delta.
+const PLACES: [&str; 7] = [
+    r#"{"content":@}"#,
+    r#"{"reasoning_content":@}"#,
+    r#"{"refusal":@}"#,
+    r#"{"tool_calls":[{"index":0,"function":{"arguments":@}}]}"#,
+    r#"{"x_state":@}"#,
+    r#"{"reasoning_details":[{"index":0,"type":"reasoning.text","text":@}]}"#,
+    r#"{"tool_calls":[{"index":0,"extra":{"state":@}}]}"#,
+];
+
+fn cut_at(place: &str, units: &[u16], cuts: &[usize]) -> Read {
+    let mut deltas = Vec::new();
+    let mut from = 0;
+    for to in cuts.iter().copied().chain([units.len()]) {
+        deltas.push(place.replace('@', &escaped(&units[from..to])));
+        from = to;
+    }
+    decode(&stream(&deltas)).unwrap()
+}
+
+#[test]
+fn a_letter_of_two_escapes_survives_every_cut() {
+    let text = "{\"t\": \"a🎉😀b\"}";
+    let units: Vec<u16> = text.encode_utf16().collect();
+    for place in PLACES {
+        let whole = cut_at(place, &units, &[]);
+        assert!(format!("{whole:?}").contains("a🎉😀b"), "{whole:?}");
+        for first in 1..units.len() {
+            assert_eq!(cut_at(place, &units, &[first]), whole, "{place} {first}");
+            for second in first + 1..units.len() {
+                assert_eq!(
+                    cut_at(place, &units, &[first, second]),
+                    whole,
+                    "{place} {first} {second}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn half_a_letter_that_stays_alone_is_replaced() {
+    for (units, expected) in [
+        (vec![0x61, 0xd83c], "a\u{fffd}"),
+        (vec![0xdf89, 0x61], "\u{fffd}a"),
+        (vec![0xd83c, 0x61, 0xdf89], "\u{fffd}a\u{fffd}"),
+        (vec![0xd83c, 0xd83c, 0xdf89], "\u{fffd}🎉"),
+    ] {
+        for cut in 0..units.len() {
+            let cuts: Vec<usize> = (cut > 0).then_some(cut).into_iter().collect();
+            assert_eq!(
+                cut_at(PLACES[0], &units, &cuts).text,
+                expected,
+                "{units:x?} {cut}"
+            );
+            assert_eq!(cut_at(PLACES[1], &units, &cuts).reasoning, expected);
+            let fields = &cut_at(PLACES[4], &units, &cuts).calls[0].1;
+            assert_eq!(fields["x_state"], expected);
+        }
+    }
+}
+
+#[test]
+fn a_letter_of_private_use_stays() {
+    let text = "icon \u{f1a00} and \u{10fffd}";
+    let units: Vec<u16> = text.encode_utf16().collect();
+    assert_eq!(cut_at(PLACES[0], &units, &[7]).text, text);
+}
+
+#[test]
+fn a_field_that_each_piece_repeats_is_one() {
+    let pieces = ["{\"a\"", ": 1", "}"];
+    let deltas: Vec<String> = pieces
+        .iter()
+        .map(|piece| {
+            json!({"provider": "Nebula", "tier": 2, "is_cached": true, "state": {"region": "eu", "n": 1},
+                "reasoning_content": "ha",
+                "tool_calls": [{"index": 0, "namespace": "shop", "function": {"arguments": piece, "kind": "plain"}}]})
+            .to_string()
+        })
+        .collect();
+    let read = decode(&stream(&deltas)).unwrap();
+    let message = json!({"provider": "Nebula", "tier": 2, "is_cached": true, "state": {"region": "eu", "n": 1},
+        "reasoning_content": "hahaha"});
+    let call = json!({"namespace": "shop", "function": {"kind": "plain"}});
+    assert_eq!(read.reasoning, "hahaha");
+    assert_eq!(
+        (
+            json!(read.calls[0].0),
+            json!(read.calls[0].1),
+            json!(read.calls[0].2)
+        ),
+        (json!({"a": 1}), message, call)
+    );
+}
+
+#[test]
+fn the_same_name_without_arguments_in_two_chunks_is_no_single_call() {
+    let fragment =
+        |function: Value, id: Value| json!({"tool_calls": [{"index": 0, "id": id, "function": function}]});
+    let first = |arguments: Value| json!({"name": "f", "arguments": arguments});
+    for empty in [json!(""), Value::Null, json!(" ")] {
+        let deltas = [fragment(first(empty.clone()), Value::Null).to_string()];
+        let error = decode(&stream(&deltas).replace("\"c1\"", "null")).unwrap_err();
+        assert!(error.contains("`f` twice"), "{error}");
+        // The same id is the same call.
+        let deltas = [fragment(first(empty), json!("c1")).to_string()];
+        assert_eq!(decode(&stream(&deltas)).unwrap().calls.len(), 1);
+    }
+    for whole in [json!("{}"), json!({}), json!("null")] {
+        let fragments = [first(whole.clone()), first(whole.clone())];
+        let deltas = fragments.map(|function| fragment(function, Value::Null).to_string());
+        let chunks = stream(&deltas);
+        let (head, rest) = chunks.split_once("\n\n").unwrap();
+        assert!(head.contains("\"name\":\"f\""));
+        let read = decode(rest).unwrap();
+        let found: Vec<&Value> = read.calls.iter().map(|(arguments, ..)| arguments).collect();
+        assert_eq!(found, [&json!({}), &json!({})], "{whole}");
+    }
+}
+
+const LONG: &str = "123456789012345678901234567890";
+
+#[tokio::test]
+async fn a_number_with_many_digits_is_not_rounded_silently() {
+    let message = |arguments: &str| {
+        format!(
+            r#"{{"role":"assistant","serial":{LONG},"tool_calls":[{{"index":0,"id":"c1","type":"function","trace":{{"n":-{LONG}}},"function":{{"name":"echo","arguments":{arguments}}}}}]}}"#
+        )
+    };
+    let as_text = format!("{{\"n\": {LONG}}}");
+    for arguments in [json!(as_text).to_string(), as_text.clone()] {
+        let whole = format!(
+            r#"{{"choices":[{{"index":0,"message":{},"finish_reason":"tool_calls"}}]}}"#,
+            message(&arguments)
+        );
+        let streamed = whole.replace("\"message\"", "\"delta\"");
+        for reply in [
+            Reply::raw(200, "application/json", whole.clone()),
+            Reply::events([streamed.as_str(), "[DONE]"]),
+        ] {
+            let server = ModelServer::replies([reply, Reply::text("done")]);
+            let tools = Arc::new(ScriptedTools::default());
+            let result = ask(&equipped(&agent_of(&server, ""), Arc::clone(&tools) as _), "go").await;
+            let requests = server.finish();
+            let call = &result.unwrap().tool_calls[0];
+            assert!(call.arguments.as_str().unwrap().contains(LONG), "{call:?}");
+            assert_eq!(tools.called().len(), 0);
+            let said = requests[1].texts("tool")[0].to_owned();
+            assert!(
+                said.contains(LONG) && said.contains("send it as a text"),
+                "{said}"
+            );
+            let sent = &requests[1].messages()[2];
+            let expected: Value = serde_json::from_str(LONG).unwrap();
+            assert_eq!(sent["serial"], expected);
+            assert_eq!(
+                sent["tool_calls"][0]["trace"]["n"].as_f64(),
+                expected.as_f64().map(|n| -n)
+            );
+        }
+    }
+}
