@@ -5,5 +5,5 @@ pub(crate) mod echo;
 mod form;
 mod refusal;
 
-pub(crate) use form::{Attempts, Learnt};
+pub(crate) use form::{Attempts, Form, Learnt};
 pub(crate) use refusal::Refusal;

@@ -3,6 +3,7 @@
 //! The only part of this crate that uses the network; a recording replaces it.
 
 mod reading;
+mod sent;
 
 use std::{
     num::NonZeroU32,
@@ -23,7 +24,6 @@ use holodeck_http::{
     Beginning, CallOptions, HttpClient, HttpError, Pacer, Response, Retry, RetryPolicy, SseEvent, decode_sse,
 };
 use holodeck_model::{Env, Location, ReasoningInContent, ResolvedAgent};
-use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,6 @@ use crate::{
     assemble::{Assembler, Tags},
     dialect::{Attempts, Learnt, Refusal},
     failure::{self, ErrorDetails},
-    json::numbers,
     parameters,
     wire::{Chunk, Object},
 };
@@ -283,20 +282,11 @@ impl Driver {
             retry,
             pacer: None,
         };
-        let wire = WireBody {
-            model: &call.model,
-            stream: !form.is_whole(),
-            stream_options: form
-                .asks_for_usage()
-                .then_some(StreamOptions { include_usage: true }),
-            body: &form.apply(&call.body),
-        };
         let (url, headers) = (&self.endpoint.url, &self.endpoint.headers);
-        let sent = serde_json::to_string(&wire).map_err(|error| HttpError::Request {
+        let sent = sent::text(&call.model, form, &call.body).map_err(|error| HttpError::Request {
             url: url.clone(),
             reason: error.to_string(),
         })?;
-        let sent = numbers::unwrap(&sent).into_owned();
         let answer = self.client.post_bytes(url, headers, sent.into(), &options).await;
         if !matches!(answer, Err(HttpError::Connect { .. })) {
             self.reached.store(true, Ordering::Relaxed);
@@ -586,20 +576,4 @@ fn is_json(response: &Response) -> bool {
             .to_ascii_lowercase()
             .starts_with("application/json")
     })
-}
-
-/// The request as sent: the flags of the transport, and what the model sees.
-#[derive(Serialize)]
-struct WireBody<'a> {
-    model: &'a str,
-    stream: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stream_options: Option<StreamOptions>,
-    #[serde(flatten)]
-    body: &'a Value,
-}
-
-#[derive(Serialize)]
-struct StreamOptions {
-    include_usage: bool,
 }

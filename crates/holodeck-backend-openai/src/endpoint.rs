@@ -46,9 +46,11 @@ impl Endpoint {
             BackendError::init(format!("{error}\n  {}", model_endpoint.describe_origin()))
         })?;
         let headers = headers(&model_endpoint)?;
-        let url = append_route(&base, &model_endpoint.route(base.path(), CHAT));
-        let base = base.without_end(CHAT);
-        let models = append_route(&base, &model_endpoint.models_route(base.path()));
+        let server_of = |operation: &str| base.with_path(model_endpoint.server_path(base.path(), operation));
+        let server = server_of(CHAT);
+        let url = append_route(&server, &model_endpoint.route(server.path(), CHAT));
+        let server = server_of("models");
+        let models = append_route(&server, &model_endpoint.models_route(server.path()));
         Ok(Self {
             url,
             headers,
@@ -194,6 +196,37 @@ mod tests {
             ("http://h:1/api/v3/", "http://h:1/api/v3/chat/completions"),
             ("http://h:1/v1", "http://h:1/v1/chat/completions"),
             ("http://h:1/v1/chat/completions", "http://h:1/v1/chat/completions"),
+            (
+                "http://h:1/v1/chat/completions/",
+                "http://h:1/v1/chat/completions",
+            ),
+            ("http://h:1/V1/Chat/Completions", "http://h:1/V1/Chat/Completions"),
+            ("http://h:1/chat/completions", "http://h:1/chat/completions"),
+            ("http://h:1/v1/responses", "http://h:1/v1/chat/completions"),
+            ("http://h:1/v1/Responses/", "http://h:1/v1/chat/completions"),
+            ("http://h:1/v1/completions", "http://h:1/v1/chat/completions"),
+            ("http://h:1/v1/chat", "http://h:1/v1/chat/completions"),
+            ("http://h:1/v1/models", "http://h:1/v1/chat/completions"),
+            ("http://h:1/v1/messages", "http://h:1/v1/chat/completions"),
+            ("http://h:1/v1/embeddings", "http://h:1/v1/chat/completions"),
+            (
+                "http://h:1/v1beta/openai/models",
+                "http://h:1/v1beta/openai/models/chat/completions",
+            ),
+            ("http://h:1/responses", "http://h:1/v1/chat/completions"),
+            ("http://h:1/completions/", "http://h:1/v1/chat/completions"),
+            (
+                "http://h:1/x/v4/responses?k=1",
+                "http://h:1/x/v4/chat/completions",
+            ),
+            // A part of a word, and the name of a server.
+            ("http://h:1/v1/mychat", "http://h:1/v1/mychat/chat/completions"),
+            (
+                "http://h:1/xchat/completions",
+                "http://h:1/xchat/chat/completions",
+            ),
+            ("http://h:1/models", "http://h:1/models/chat/completions"),
+            ("http://h:1/chat", "http://h:1/chat/chat/completions"),
         ] {
             check(
                 &json!({"provider": "openai", "name": "m", "endpoint": endpoint}),
@@ -211,6 +244,33 @@ mod tests {
     }
 
     #[test]
+    fn an_address_of_ollamas_own_api_names_its_server() {
+        for path in [
+            "/api",
+            "/api/",
+            "/api/chat",
+            "/api/generate",
+            "/api/tags",
+            "/v1/models",
+            "",
+        ] {
+            check(
+                &json!({"provider": "ollama", "name": "m", "endpoint": format!("http://h:1{path}")}),
+                &[],
+                "http://h:1/v1/chat/completions",
+                "[]",
+            );
+        }
+        // Elsewhere it may be where the server is.
+        check(
+            &json!({"provider": "openai", "name": "m", "endpoint": "http://h:1/api"}),
+            &[],
+            "http://h:1/api/chat/completions",
+            "[]",
+        );
+    }
+
+    #[test]
     fn the_list_of_models_of_each_provider() {
         for (provider, endpoint, version, url) in [
             ("openai", "http://h:1", None, "http://h:1/v1/models"),
@@ -221,7 +281,10 @@ mod tests {
                 None,
                 "http://h:1/v1/models",
             ),
+            ("openai", "http://h:1/v1/responses", None, "http://h:1/v1/models"),
+            ("openai", "http://h:1/v1/models", None, "http://h:1/v1/models"),
             ("ollama", "http://h:1/v1", None, "http://h:1/v1/models"),
+            ("ollama", "http://h:1/api/chat", None, "http://h:1/v1/models"),
             (
                 "azure_openai",
                 "https://x.test",
@@ -301,6 +364,39 @@ mod tests {
     #[test]
     fn no_part_of_an_azure_address_is_doubled() {
         let paths = [
+            ("/openai/v1/responses", None, "/openai/v1/chat/completions"),
+            ("/openai/v1/completions", None, "/openai/v1/chat/completions"),
+            ("/openai/v1/models", None, "/openai/v1/chat/completions"),
+            (
+                "/openai/responses?api-version=w",
+                None,
+                "/openai/deployments/d/chat/completions?api-version=w",
+            ),
+            (
+                "?api-version=w",
+                None,
+                "/openai/deployments/d/chat/completions?api-version=w",
+            ),
+            (
+                "/openai/responses",
+                Some("v"),
+                "/openai/deployments/d/chat/completions?api-version=v",
+            ),
+            (
+                "/openai/deployments/d/completions?api-version=w",
+                None,
+                "/openai/deployments/d/chat/completions?api-version=w",
+            ),
+            (
+                "/openai/deployments/d/chat?api-version=w",
+                None,
+                "/openai/deployments/d/chat/completions?api-version=w",
+            ),
+            (
+                "/api/projects/p/openai/v1/responses",
+                None,
+                "/api/projects/p/openai/v1/chat/completions",
+            ),
             ("", None, "/openai/v1/chat/completions"),
             ("/openai", None, "/openai/v1/chat/completions"),
             ("/openai/v1", None, "/openai/v1/chat/completions"),

@@ -1,24 +1,18 @@
 //! Sends requests with retries, pacing and time limits, and accepts only the expected statuses.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::BoxFuture;
-use jiff::{Timestamp, fmt::rfc2822};
 use reqwest::Method;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use secrecy::SecretString;
 use serde::Serialize;
-use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::connections::{Connections, Pools};
 use crate::response::{KEPT, Secrets};
 use crate::transport::classify;
-use crate::{
-    Body, CallOptions, Headers, HttpError, HttpOptions, HttpUrl, Response, SetupError, parse_retry_after,
-    retry,
-};
+use crate::{Body, CallOptions, Headers, HttpError, HttpOptions, HttpUrl, Response, SetupError, retry};
 
 /// Sends requests; clones share connections.
 #[derive(Clone, Debug)]
@@ -197,7 +191,7 @@ impl HttpClient {
         if status.is_success() || statuses.contains(&status.as_u16()) {
             return Ok(response);
         }
-        let retry_after = retry_after(response.headers());
+        let retry_after = retry::retry_after(response.headers());
         // Only the start is read, whatever length the server announces.
         let body = match Body::begin(response, url.clone(), u64::MAX).await {
             Ok(body) => body.start(KEPT).await,
@@ -206,7 +200,7 @@ impl HttpClient {
         Err(HttpError::Status {
             url: url.clone(),
             status: status.as_u16(),
-            retry_after: retry_after.or_else(|| retry_after_in(&body)),
+            retry_after: retry_after.or_else(|| retry::retry_after_in(&body)),
             body: secrets.excerpt(&body),
         })
     }
@@ -250,37 +244,4 @@ pub fn mask(text: &str, url: &HttpUrl, headers: &Headers) -> String {
 pub(crate) fn secrets(url: &HttpUrl, headers: &Headers) -> Secrets {
     let of_headers = headers.secrets().map(SecretString::from);
     Secrets(of_headers.chain(url.secrets().map(SecretString::from)).collect())
-}
-
-/// The wait that the headers of an answer ask for.
-pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    // OpenAI and Azure send the more precise header beside the standard one.
-    if let Some(milliseconds) = text("retry-after-ms").and_then(|value| value.trim().parse::<f64>().ok()) {
-        return Duration::try_from_secs_f64(milliseconds / 1000.0).ok();
-    }
-    // A date is one of the server's clock, which may be wrong.
-    let date = text(DATE.as_str()).and_then(|date| rfc2822::DateTimeParser::new().parse_timestamp(date).ok());
-    parse_retry_after(text(RETRY_AFTER.as_str())?, date.unwrap_or_else(Timestamp::now))
-}
-
-/// The wait that an error names in its body.
-fn retry_after_in(body: &[u8]) -> Option<Duration> {
-    retry_delay(&serde_json::from_slice(body).ok()?)
-}
-
-/// The wait that an error names, as Google's `RetryInfo` does: `"retryDelay": "2s"`.
-pub fn retry_delay(error: &Value) -> Option<Duration> {
-    fn find(value: &Value) -> Option<&str> {
-        match value {
-            Value::Object(fields) => match fields.get("retryDelay") {
-                Some(Value::String(delay)) => Some(delay),
-                _ => fields.values().find_map(find),
-            },
-            Value::Array(items) => items.iter().find_map(find),
-            _ => None,
-        }
-    }
-    let seconds = find(error)?.trim().strip_suffix('s')?.parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
 }

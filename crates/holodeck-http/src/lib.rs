@@ -30,7 +30,7 @@ mod upgrade;
 mod url;
 
 pub use body::Body;
-pub use client::{HttpClient, mask, retry_delay};
+pub use client::{HttpClient, mask};
 pub use error::{BodyKind, ConnectReason, HttpError, SetupError, long_wait};
 pub use exchange::{Exchange, Verb};
 pub use headers::Headers;
@@ -39,7 +39,7 @@ pub use options::{HttpOptions, LoopbackProxy, ProxyOptions};
 pub use pacer::Pacer;
 pub use reach::Reach;
 pub use response::{Beginning, Response};
-pub use retry::{CallOptions, Retry, RetryPolicy, parse_retry_after};
+pub use retry::{CallOptions, Retry, RetryPolicy, parse_retry_after, retry_delay};
 pub use sse::{SseDecoder, SseEvent, SseStream, decode_sse};
 pub use tls_stream::{Tls, TlsStream};
 pub use upgrade::{Upgrade, Upgraded};

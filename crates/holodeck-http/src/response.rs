@@ -7,8 +7,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::client::retry_after;
-use crate::retry::Attempts;
+use crate::retry::{Attempts, retry_after};
 use crate::{Body, BodyKind, HttpError, HttpUrl, SseStream, excerpt};
 
 /// Bytes of every answer that are kept until it has ended.

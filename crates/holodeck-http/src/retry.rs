@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -169,6 +171,39 @@ pub fn parse_retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     }
     let date = rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
     Some(Duration::try_from(date.duration_since(now)).unwrap_or(Duration::ZERO))
+}
+
+/// The wait that the headers of an answer ask for.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    // OpenAI and Azure send the more precise header beside the standard one.
+    if let Some(milliseconds) = text("retry-after-ms").and_then(|value| value.trim().parse::<f64>().ok()) {
+        return Duration::try_from_secs_f64(milliseconds / 1000.0).ok();
+    }
+    // A date is one of the server's clock, which may be wrong.
+    let date = text(DATE.as_str()).and_then(|date| rfc2822::DateTimeParser::new().parse_timestamp(date).ok());
+    parse_retry_after(text(RETRY_AFTER.as_str())?, date.unwrap_or_else(Timestamp::now))
+}
+
+/// The wait that an error names in its body.
+pub(crate) fn retry_after_in(body: &[u8]) -> Option<Duration> {
+    retry_delay(&serde_json::from_slice(body).ok()?)
+}
+
+/// The wait that an error names, as Google's `RetryInfo` does: `"retryDelay": "2s"`.
+pub fn retry_delay(error: &Value) -> Option<Duration> {
+    fn find(value: &Value) -> Option<&str> {
+        match value {
+            Value::Object(fields) => match fields.get("retryDelay") {
+                Some(Value::String(delay)) => Some(delay),
+                _ => fields.values().find_map(find),
+            },
+            Value::Array(items) => items.iter().find_map(find),
+            _ => None,
+        }
+    }
+    let seconds = find(error)?.trim().strip_suffix('s')?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// A random number from 0 to 1; the standard library's hash seeds are random enough to spread retries.

@@ -57,6 +57,13 @@ impl HttpUrl {
         Self(Arc::new(url))
     }
 
+    /// The same URL with another path.
+    pub fn with_path(&self, path: &str) -> Self {
+        let mut url = Url::clone(&self.0);
+        url.set_path(path);
+        Self(Arc::new(url))
+    }
+
     /// The same URL with `segments` cut from the end of its path, if they are there.
     pub fn without_end(&self, segments: &str) -> Self {
         let path = self.0.path().trim_end_matches('/');

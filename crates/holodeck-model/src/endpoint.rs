@@ -110,13 +110,14 @@ impl ModelEndpoint {
     pub fn resolve(config: EndpointConfig, env: &Env) -> Result<Self, EndpointError> {
         let (base, origin) = find_base(&config, env)?;
         let key = find_key(&config, &origin, env)?;
+        let version = config.api_version.filter(|version| !version.trim().is_empty());
         Ok(Self {
+            api_version: version.or_else(|| version_of(&base)),
             base,
             key,
             origin,
             provider: config.provider,
             name: config.name,
-            api_version: config.api_version,
             block: config.block,
         })
     }
@@ -141,6 +142,30 @@ impl ModelEndpoint {
         &self.origin
     }
 
+    /// The path of the server in that of an address, which may be that of another operation than the one asked for.
+    pub fn server_path<'a>(&self, base_path: &'a str, operation: &str) -> &'a str {
+        let path = base_path.trim_end_matches('/');
+        if without_end(path, operation).is_some() {
+            return path;
+        }
+        if self.provider == Provider::Ollama
+            && let Some(rest) = OF_OLLAMA.iter().find_map(|own| without_end(path, own))
+        {
+            return rest;
+        }
+        if let Some(rest) = OPERATIONS.iter().find_map(|other| without_end(path, other)) {
+            return rest;
+        }
+        let mut rests = OF_VERSIONS.iter().filter_map(|other| without_end(path, other));
+        let is_version = |rest: &str| {
+            let mut parts = rest.rsplit('/');
+            let last = parts.next().unwrap_or_default();
+            let number = last.strip_prefix(['v', 'V']).unwrap_or_default();
+            number.starts_with(|digit: char| digit.is_ascii_digit()) || parts.next() == Some("deployments")
+        };
+        rests.find(|rest| is_version(rest)).unwrap_or(path)
+    }
+
     /// The path that `operation`, such as `chat/completions` or `embeddings`, appends to `base_path`, that of the base
     /// URL.
     pub fn route(&self, base_path: &str, operation: &str) -> EndpointRoute {
@@ -149,7 +174,7 @@ impl ModelEndpoint {
             api_version: None,
         };
         let path = base_path.trim_end_matches('/');
-        if path.ends_with(operation) {
+        if without_end(path, operation).is_some() {
             return plain(String::new());
         }
         if self.provider == Provider::AzureOpenai {
@@ -267,6 +292,45 @@ impl ModelEndpoint {
             .map_or_else(String::new, |variable| format!(" or `{variable}`"));
         format!("check `{}.api_key`{from}", self.block)
     }
+}
+
+/// Operations of such servers; an address may be that of any of them.
+const OPERATIONS: [&str; 5] = [
+    "chat/completions",
+    "completions",
+    "responses",
+    "embeddings",
+    "rerank",
+];
+
+/// The same after a version or a deployment; elsewhere the word may be the name of the server.
+const OF_VERSIONS: [&str; 3] = ["chat", "messages", "models"];
+
+/// Operations of Ollama's own API, which is beside the other one.
+const OF_OLLAMA: [&str; 7] = [
+    "api/chat",
+    "api/generate",
+    "api/embed",
+    "api/embeddings",
+    "api/tags",
+    "api/show",
+    "api",
+];
+
+/// A path without these segments at its end.
+fn without_end<'a>(path: &'a str, segments: &str) -> Option<&'a str> {
+    let (rest, end) = path.split_at_checked(path.len().checked_sub(segments.len())?)?;
+    let is_end = end.eq_ignore_ascii_case(segments) && rest.ends_with('/');
+    is_end.then(|| rest.trim_end_matches('/'))
+}
+
+/// The version of Azure's API in the query of an address.
+fn version_of(base: &str) -> Option<String> {
+    let query = base.split_once('?')?.1;
+    let query = query.split('#').next().unwrap_or_default();
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let (_, version) = pairs.find(|(name, _)| *name == "api-version")?;
+    (!version.is_empty()).then(|| version.to_owned())
 }
 
 fn find_base(config: &EndpointConfig, env: &Env) -> Result<(String, EndpointOrigin), EndpointError> {

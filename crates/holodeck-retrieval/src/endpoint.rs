@@ -174,15 +174,15 @@ impl Endpoint {
 }
 
 fn url(served: &ModelEndpoint, base: &HttpUrl, operation: &str) -> HttpUrl {
-    const CHAT: &str = "chat/completions";
-    // An endpoint that includes the chat path names the server, not this operation.
-    let whole = base.path().trim_end_matches('/').ends_with(CHAT);
+    // An address of another operation names the server, not this operation.
+    let whole = base.path().trim_end_matches('/');
+    let server = served.server_path(base.path(), operation);
     let base = match served.provider() {
-        Provider::AzureOpenai if whole => base.origin(),
+        Provider::AzureOpenai if server != whole => base.origin(),
         Provider::Ollama if operation.starts_with("api/") => {
-            return ollama(&base.without_end(CHAT).without_end("v1"), operation);
+            return ollama(&base.with_path(server).without_end("v1"), operation);
         }
-        _ => base.without_end(CHAT),
+        _ => base.with_path(server),
     };
     let route = served.route(base.path().trim_end_matches('/'), operation);
     match (route.path.as_str(), &route.api_version) {

@@ -1,12 +1,12 @@
 //! Letters that a server cuts in two: JSON writes those beyond the first plane as two escapes, which may come in two pieces of
-//! a stream. A half stands as a letter of private use until the other one has come.
+//! a stream. A half is kept as a letter of private use until the other one has come.
 
 use std::borrow::Cow;
 
 use holodeck_model::mend_json_by;
 use serde_json::Value;
 
-/// The letter that stands for the first half.
+/// The letter that replaces the first half.
 const FIRST: u32 = 0xf_a000;
 
 const UNITS: std::ops::Range<u32> = 0xd800..0xe000;
@@ -22,7 +22,7 @@ pub(crate) fn keep(json: &str) -> Option<String> {
     })
 }
 
-/// The half that a letter stands for.
+/// The half that a letter replaces.
 fn unit(letter: char) -> Option<u16> {
     let unit = u32::from(letter).checked_sub(FIRST)? + UNITS.start;
     UNITS.contains(&unit).then(|| u16::try_from(unit).ok()).flatten()
@@ -83,7 +83,7 @@ impl Joiner {
         }
     }
 
-    /// What is left at the end.
+    /// The half that is left at the end.
     pub(crate) fn finish(&mut self) -> Option<String> {
         self.0.take().map(|_half| char::REPLACEMENT_CHARACTER.to_string())
     }

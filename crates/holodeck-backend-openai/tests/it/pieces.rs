@@ -1,4 +1,4 @@
-//! What a stream cuts or repeats is the same as in one piece: letters that are two escapes, fields that go back, and numbers with
+//! An answer that a stream cuts or repeats in parts is the same as in one piece: letters that are two escapes, fields that go back, and numbers with
 //! many digits.
 
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use crate::setup::{agent, ask, backend, model_of};
 
 const KEY: &str = "sk-very-secret-0123";
 
-/// What every answer has at its beginning.
+/// A word at the beginning of every answer.
 const MARK: &str = "first-bytes";
 
 /// A message and a reason for its end, as a whole answer and as a stream of one piece.
