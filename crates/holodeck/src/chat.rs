@@ -61,7 +61,7 @@ impl Chat {
         let commands = commands(&agent.config, env, options.occasion);
         let checked = CheckedAgent::check_others(agent, env, options.occasion, options.open.clone(), None)?;
         let asked = Messages::of_conversations(commands.iter().cloned());
-        let open = Arc::new(checked.check_answers(&asked).await?.open().await?);
+        let open = Arc::new(checked.check_answers(asked).await?.open().await?);
         let prepared = service_options(&open, env, &options).and_then(|settings| {
             let executor = open.executor(env, options.occasion, options.timeout)?;
             Ok((executor, settings))

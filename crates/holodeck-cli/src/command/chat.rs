@@ -234,6 +234,8 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
         let held = async {
             if is_interactive {
                 talk.greet(known.as_ref());
+            } else {
+                talk.warn();
             }
             if let Some(case) = recorded {
                 talk.begin_with(case, is_interactive).await?;

@@ -11,18 +11,47 @@ use crate::{
     serve::Server,
 };
 
-/// An agent without a key, whose other executor prints `by legacy`, unless `more` leaves it out.
-fn without_key(commands: &str, more: &str) -> Project {
+/// Why an agent itself cannot answer.
+#[derive(Clone, Copy)]
+struct Fault {
+    /// The rest of its model, and its tools.
+    model: &'static str,
+    tools: &'static str,
+    /// The word by which each error names it.
+    word: &'static str,
+    /// The decision where something else answers.
+    decision: &'static str,
+}
+
+const NO_KEY: Fault = Fault {
+    model: "",
+    tools: "",
+    word: "OPENAI_API_KEY",
+    decision: "sdk_unavailable",
+};
+
+/// Nothing listens there, so that the agent must not be asked.
+const NO_SERVER: Fault = Fault {
+    model: ", endpoint: http://127.0.0.1:9, api_key: none-needed",
+    tools: "tools: [{type: mcp, name: notes, description: Notes., command: sh, args: [-c, exit 3]}]\n",
+    word: "notes",
+    decision: "sdk_exception",
+};
+
+/// An agent that cannot answer itself, whose other executor prints `by legacy`, unless `more` leaves it out.
+fn faulty(fault: Fault, commands: &str, more: &str) -> Project {
+    let Fault { model, tools, .. } = fault;
     let project = Project::with(&format!(
-        "name: keyless\nmodel: {{provider: openai, name: test-model}}\ninstructions: {{inline: Help.}}\n\
-         routing:\n  commands: {commands}\n  agents: {{directories: [{{path: agents}}]}}\n{more}"
+        "name: faulty\nmodel: {{provider: openai, name: test-model{model}}}\ninstructions: {{inline: Help.}}\n{tools}\
+         routing:\n  commands: {commands}\n  min_confidence: 0\n  agents: {{directories: [{{path: agents}}]}}\n{more}"
     ));
     project.write("agents/reviewer.md", REVIEWER);
     project
 }
 
-/// The words of each of the four commands to a message of an agent without a key: its exit code, and its record or its error.
-fn say_without_key(message: &Message<'_>, more: &str) -> Vec<(&'static str, Option<i32>, Value)> {
+/// The words of each of the four commands to a message of an agent that cannot answer itself: its exit code, and its record or
+/// its error.
+fn say_in_its_place(fault: Fault, message: &Message<'_>, more: &str) -> Vec<(&'static str, Option<i32>, Value)> {
     let serve = format!(
         "{more}serve: {{commands: [{}]}}\n",
         message.command.unwrap_or_default()
@@ -42,7 +71,7 @@ fn say_without_key(message: &Message<'_>, more: &str) -> Vec<(&'static str, Opti
         ("test", &["test", "--report", "json=report.json"], case.as_str()),
         ("chat", &["chat", "--save", "--once", &typed], more),
     ] {
-        let project = without_key(message.commands, more);
+        let project = faulty(fault, message.commands, more);
         let ran = project.run(args);
         assert!(!ran.all().contains("panicked"), "{}", ran.all());
         let record = match ran.code {
@@ -52,26 +81,26 @@ fn say_without_key(message: &Message<'_>, more: &str) -> Vec<(&'static str, Opti
             }
             Some(0) => {
                 assert_eq!(ran.stdout.trim_end(), "by legacy", "{name}: {}", ran.all());
-                let says_why = ran.stderr.contains("itself cannot be asked");
-                assert!(name == "chat" || says_why, "{name}: {}", ran.all());
+                let says_why = ran.stderr.contains(fault.word);
+                assert!(says_why, "{name}: {}", ran.all());
                 stored(&project)
             }
             _ => {
-                assert!(ran.stderr.contains("OPENAI_API_KEY"), "{name}: {}", ran.all());
-                json!("no key")
+                assert!(ran.stderr.contains(fault.word), "{name}: {}", ran.all());
+                json!("refused")
             }
         };
         said.push((name, ran.code, record));
     }
-    let project = without_key(message.commands, &serve);
+    let project = faulty(fault, message.commands, &serve);
     said.push(match Server::try_start(&project) {
         Err(refused) => {
             assert!(
-                refused.stderr.contains("OPENAI_API_KEY"),
+                refused.stderr.contains(fault.word),
                 "serve: {}",
                 refused.all()
             );
-            ("serve", refused.code, json!("no key"))
+            ("serve", refused.code, json!("refused"))
         }
         Ok(server) => {
             let body = json!({ "message": typed }).to_string();
@@ -79,8 +108,8 @@ fn say_without_key(message: &Message<'_>, more: &str) -> Vec<(&'static str, Opti
             server.end("-TERM").exits(0);
             let record = stored(&project);
             if record["executor"].is_null() {
-                assert!(answer.contains("OPENAI_API_KEY"), "{answer}");
-                ("serve", Some(3), json!("no key"))
+                assert!(answer.contains(fault.word), "{answer}");
+                ("serve", Some(3), json!("refused"))
             } else {
                 ("serve", Some(0), record)
             }
@@ -90,7 +119,7 @@ fn say_without_key(message: &Message<'_>, more: &str) -> Vec<(&'static str, Opti
 }
 
 #[test]
-fn a_missing_key_has_one_outcome_in_run_test_chat_and_serve() {
+fn a_missing_key_and_a_server_that_does_not_start_have_one_outcome_in_run_test_chat_and_serve() {
     let legacy = "  legacy: {command: [sh, -c, 'echo by legacy']}\n";
     let shut = "  chain: [sdk]\n  legacy: {command: [sh, -c, 'echo by legacy']}\n";
     for (commands, command, more, answers) in [
@@ -104,13 +133,20 @@ fn a_missing_key_has_one_outcome_in_run_test_chat_and_serve() {
         ("[run, review]", Some("review"), shut, false),
     ] {
         let message = Message { commands, command };
-        let said = say_without_key(&message, more);
-        for (name, code, record) in said {
-            let place = format!("{name}: {commands} {command:?} {more}");
-            assert_eq!(code, Some(if answers { 0 } else { 3 }), "{place}: {record}");
-            if answers {
-                assert_eq!(record["executor"], "legacy", "{place}");
-                assert_eq!(record["decision"], "sdk_unavailable", "{place}");
+        // A server is waited for, so that not every row is tried with it.
+        let faults = if commands == "[review]" || !more.is_empty() && command.is_none() {
+            &[NO_KEY, NO_SERVER][..]
+        } else {
+            &[NO_KEY]
+        };
+        for &fault in faults {
+            for (name, code, record) in say_in_its_place(fault, &message, more) {
+                let place = format!("{name}: {} {commands} {command:?} {more}", fault.word);
+                assert_eq!(code, Some(if answers { 0 } else { 3 }), "{place}: {record}");
+                if answers {
+                    assert_eq!(record["executor"], "legacy", "{place}");
+                    assert_eq!(record["decision"], fault.decision, "{place}");
+                }
             }
         }
     }
@@ -120,7 +156,7 @@ fn a_missing_key_has_one_outcome_in_run_test_chat_and_serve() {
 fn a_run_in_which_one_case_has_no_executor_asks_nothing() {
     let cases = "  legacy: {command: [sh, -c, 'echo x >> ran.txt; echo by legacy']}\n\
                  test_cases:\n- {input: a, command: review, ground_truth: x}\n- {input: b, ground_truth: x}\n";
-    let project = without_key("[review]", cases);
+    let project = faulty(NO_KEY, "[review]", cases);
     let ran = project.run(&["test"]).exits(3);
     assert!(ran.stderr.contains("OPENAI_API_KEY"), "{}", ran.all());
     assert!(!project.path("ran.txt").exists() && project.journals().is_empty());

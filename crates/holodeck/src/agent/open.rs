@@ -3,7 +3,9 @@
 use std::{path::PathBuf, sync::Arc};
 
 use futures::future::BoxFuture;
-use holodeck_backend_api::{AgentBackend, BackendError, BackendFactory as _, NoTools, Occasion, ToolHost};
+use holodeck_backend_api::{
+    AgentBackend, BackendError, BackendFactory as _, Explanation, NoTools, Occasion, ToolHost,
+};
 use holodeck_model::{Env, Provider, Redactor, ResolvedAgent, SideEffectGate};
 use holodeck_otel_bridge::Telemetry;
 use holodeck_turn::{PriceError, Prices};
@@ -93,6 +95,15 @@ pub enum OpenError {
     Files(holodeck_http::SetupError),
 }
 
+impl From<OpenError> for BackendError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Backend(error) => error,
+            other => Self::init(Explanation::new(other.to_string())),
+        }
+    }
+}
+
 /// An agent whose files and variables have been checked, so that it can be opened. Nothing is started yet.
 pub(crate) struct CheckedAgent {
     pub(crate) agent: LoadedAgent,
@@ -107,6 +118,8 @@ pub(crate) struct CheckedAgent {
     warnings: Vec<String>,
     /// Why its own backend cannot be used on this machine, as far as that is known.
     unavailable: Option<BackendError>,
+    /// The messages that may be answered in its place if it cannot be opened; `None` if nothing answers then.
+    replaceable: Option<Messages>,
     /// Whether a test runs the programs of `claude.hooks`; `None` without any.
     hooks: Option<String>,
 }
@@ -206,6 +219,7 @@ impl CheckedAgent {
             answers_itself,
             warnings,
             unavailable: None,
+            replaceable: None,
             hooks,
         };
         if !answers_itself {
@@ -251,21 +265,25 @@ impl CheckedAgent {
     }
 
     /// Returns an error if the agent's own backend cannot be used on this machine and nothing else answers these messages, as
-    /// `routing:` says.
-    pub(crate) async fn check_answers(mut self, messages: &Messages) -> Result<Self, OpenError> {
+    /// `routing:` says. Else they are answered also if the agent cannot be opened.
+    pub(crate) async fn check_answers(mut self, messages: Messages) -> Result<Self, OpenError> {
         if !self.answers_itself {
             return Ok(self);
         }
         self.unavailable = self.unavailable().await;
-        let Some(error) = &self.unavailable else {
-            return Ok(self);
-        };
-        let others = OtherExecutors::of(&self.agent, self.backends.env());
-        if others.answer_enough(messages).await {
-            Ok(self)
-        } else {
-            Err(error.clone().into())
+        if let Some(error) = &self.unavailable
+            && !self.are_answered(&messages).await
+        {
+            return Err(error.clone().into());
         }
+        self.replaceable = Some(messages);
+        Ok(self)
+    }
+
+    /// Whether something else answers these messages in place of the agent.
+    async fn are_answered(&self, messages: &Messages) -> bool {
+        let others = OtherExecutors::of(&self.agent, self.backends.env());
+        others.answer_enough(messages).await
     }
 
     /// Returns an error if the cost `limit` cannot be enforced because the price of a model of these roles is not known.
@@ -327,69 +345,78 @@ impl CheckedAgent {
         Box::pin(self.open_parts(telemetry))
     }
 
-    async fn open_parts(self, telemetry: Telemetry) -> Result<OpenAgent, OpenError> {
-        let Self {
-            agent,
-            backends,
-            occasion,
-            options,
-            answers_itself,
-            mut warnings,
-            hooks: _,
-            inventory: _,
-            unavailable,
-        } = self;
-        let backends = backends.traced(telemetry.clone());
-        if !answers_itself || unavailable.is_some() {
-            warnings.extend(unavailable.iter().map(|error| {
-                let name = &agent.config.name;
-                format!("`{name}` itself cannot be asked, only what `routing:` has in its place: {error}")
-            }));
-            return Ok(OpenAgent {
-                agent: agent.agent,
-                backends: backends.places(Places::default()),
-                backend: unavailable.map_or(OwnBackend::NotAsked, OwnBackend::Unavailable),
-                tools: Arc::new(NoTools),
-                servers: McpServers::default(),
-                trials: None,
-                telemetry,
-                warnings,
-            });
+    async fn open_parts(mut self, telemetry: Telemetry) -> Result<OpenAgent, OpenError> {
+        self.backends = self.backends.traced(telemetry.clone());
+        if !self.answers_itself {
+            return Ok(self.closed(OwnBackend::NotAsked, telemetry));
         }
-        let setup = ToolSetup {
-            agent: &agent,
-            backends: &backends,
-            occasion,
-            preparing: options.preparing,
-            rebuild: options.rebuild,
-            on_index: &options.on_index,
+        if let Some(error) = self.unavailable.clone() {
+            return Ok(self.closed(OwnBackend::Unavailable(error), telemetry));
+        }
+        let error = match self.open_own().await {
+            Ok(own) => return Ok(self.opened(own, telemetry)),
+            Err(error) => error,
         };
-        let ReadyTools {
-            tools,
-            servers,
-            trials,
-            warnings: of_tools,
-        } = prepare_tools(&setup).await?;
-        warnings.extend(of_tools);
-        let backend = backends.create(Arc::clone(&agent.agent), occasion, Arc::clone(&tools));
-        let backend = match backend.await {
-            Ok(backend) => backend,
-            Err(error) => {
-                servers.close().await;
-                return Err(error.into());
+        let is_live = self.answers().replayed().is_none();
+        match &self.replaceable {
+            Some(messages) if is_live && self.are_answered(messages).await => {
+                Ok(self.closed(OwnBackend::Failed(error.into()), telemetry))
             }
+            _ => Err(error),
+        }
+    }
+
+    /// Builds what the agent itself needs. If a later part fails, what was started is closed again.
+    async fn open_own(&self) -> Result<(ReadyTools, Arc<dyn AgentBackend>), OpenError> {
+        let setup = ToolSetup {
+            agent: &self.agent,
+            backends: &self.backends,
+            occasion: self.occasion,
+            preparing: self.options.preparing,
+            rebuild: self.options.rebuild,
+            on_index: &self.options.on_index,
         };
-        Ok(OpenAgent {
-            agent: agent.agent,
+        let ready = prepare_tools(&setup).await?;
+        let agent = Arc::clone(&self.agent.agent);
+        let backend = self.backends.create(agent, self.occasion, Arc::clone(&ready.tools));
+        match backend.await {
+            Ok(backend) => Ok((ready, backend)),
+            Err(error) => {
+                ready.servers.close().await;
+                Err(error.into())
+            }
+        }
+    }
+
+    fn opened(self, (tools, backend): (ReadyTools, Arc<dyn AgentBackend>), telemetry: Telemetry) -> OpenAgent {
+        let mut open = self.closed(OwnBackend::Open(backend), telemetry);
+        open.tools = tools.tools;
+        open.servers = tools.servers;
+        open.trials = tools.trials;
+        open.warnings.extend(tools.warnings);
+        open
+    }
+
+    /// The agent without its tools and servers.
+    fn closed(self, backend: OwnBackend, telemetry: Telemetry) -> OpenAgent {
+        let mut warnings = self.warnings;
+        if let OwnBackend::Unavailable(error) | OwnBackend::Failed(error) = &backend {
+            let name = &self.agent.config.name;
+            warnings.push(format!(
+                "`{name}` itself cannot be asked, only what `routing:` has in its place: {error}"
+            ));
+        }
+        OpenAgent {
+            agent: self.agent.agent,
             // Places are not needed from here on, and with many test cases they are large.
-            backends: backends.places(Places::default()),
-            backend: OwnBackend::Open(backend),
-            tools,
-            servers,
-            trials,
+            backends: self.backends.places(Places::default()),
+            backend,
+            tools: Arc::new(NoTools),
+            servers: McpServers::default(),
+            trials: None,
             telemetry,
             warnings,
-        })
+        }
     }
 }
 
@@ -411,6 +438,8 @@ enum OwnBackend {
     NotAsked,
     /// It cannot be used on this machine; something else answers in its place.
     Unavailable(BackendError),
+    /// It could not be opened, such as for a server that does not start; something else answers in its place.
+    Failed(BackendError),
 }
 
 /// An agent with its backend, tools and servers. [`close`](Self::close) it: dropping it ends its processes without
@@ -451,7 +480,7 @@ impl OpenAgent {
             OwnBackend::NotAsked => Err(BackendError::init(
                 "the agent was not opened, because no case asks it",
             )),
-            OwnBackend::Unavailable(error) => Err(error.clone()),
+            OwnBackend::Unavailable(error) | OwnBackend::Failed(error) => Err(error.clone()),
         }
     }
 
@@ -464,7 +493,15 @@ impl OpenAgent {
     pub(crate) fn unavailable(&self) -> Option<&BackendError> {
         match &self.backend {
             OwnBackend::Unavailable(error) => Some(error),
-            OwnBackend::Open(_) | OwnBackend::NotAsked => None,
+            OwnBackend::Open(_) | OwnBackend::NotAsked | OwnBackend::Failed(_) => None,
+        }
+    }
+
+    /// Its backend, unless something else answers in its place; an error if it was not opened because no case asks it.
+    pub(crate) fn answering(&self) -> Result<Option<&Arc<dyn AgentBackend>>, BackendError> {
+        match &self.backend {
+            OwnBackend::Unavailable(_) | OwnBackend::Failed(_) => Ok(None),
+            OwnBackend::Open(_) | OwnBackend::NotAsked => self.backend().map(Some),
         }
     }
 
@@ -540,7 +577,7 @@ impl OpenAgent {
     pub(crate) async fn close_traced(&self) -> Result<(), BackendError> {
         let result = match &self.backend {
             OwnBackend::Open(backend) => backend.teardown().await,
-            OwnBackend::NotAsked | OwnBackend::Unavailable(_) => Ok(()),
+            OwnBackend::NotAsked | OwnBackend::Unavailable(_) | OwnBackend::Failed(_) => Ok(()),
         };
         if let Some(trials) = &self.trials {
             trials.close().await;

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use holodeck_backend_api::{BackendError, Compared, Explanation, Occasion, TextSimilarity};
+use holodeck_backend_api::{BackendError, Compared, Occasion, TextSimilarity};
 use holodeck_cassette::CassetteError;
 use holodeck_model::{AgentsConfig, EmbeddingProvider, EmbeddingSettings, Env, ModelConfig};
 use holodeck_orchestrator::{
@@ -100,7 +100,7 @@ impl Chooser {
         match &self.open {
             Some(backends) => Ok(backends.clone()),
             None => Ok(backends_of(&self.agent, &self.env, self.answers.clone())
-                .map_err(as_backend_error)?
+                .map_err(BackendError::from)?
                 .traced(self.telemetry.clone())),
         }
     }
@@ -110,7 +110,7 @@ impl Chooser {
             let backends = self.backends()?;
             let prices = backends.price_list().clone();
             let turns =
-                turn_runner(&self.agent, &self.env, self.timeout, prices).map_err(as_backend_error)?;
+                turn_runner(&self.agent, &self.env, self.timeout, prices).map_err(BackendError::from)?;
             let turns = TurnRunner {
                 model: SelectionModel::name(self).to_owned(),
                 ..turns
@@ -241,13 +241,6 @@ pub(crate) fn asking(
                 similarity,
             ))
         }
-    }
-}
-
-pub(crate) fn as_backend_error(error: OpenError) -> BackendError {
-    match error {
-        OpenError::Backend(error) => error,
-        other => BackendError::init(Explanation::new(other.to_string())),
     }
 }
 

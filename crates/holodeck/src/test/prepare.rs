@@ -240,7 +240,7 @@ pub async fn prepare_test(
     let asked = Messages::of_cases(planned_cases(&agent, planned));
     let checked =
         CheckedAgent::check_others(agent, env, Occasion::Test, options.open.clone(), Some(planned))?;
-    let mut checked = checked.check_answers(&asked).await?;
+    let mut checked = checked.check_answers(asked).await?;
     if options.budget.max_cost_usd.is_some() {
         checked.require_prices("--max-cost-usd", &ModelRole::PRICED)?;
     }

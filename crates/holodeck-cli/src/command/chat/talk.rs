@@ -129,6 +129,17 @@ impl<'a> Talk<'a> {
         self.terminal.write_message(&format!("{text}\n"));
     }
 
+    /// Writes the warnings about the agent where no person is greeted.
+    pub(super) fn warn(&mut self) {
+        if self.terminal.verbosity() == Verbosity::Quiet {
+            return;
+        }
+        for warning in self.chat.warnings() {
+            self.terminal
+                .write_message(&format!("warning: {}\n", printable(warning)));
+        }
+    }
+
     /// Begins with a case of a test run.
     pub(super) async fn begin_with(&mut self, case: RecordedCase, is_shown: bool) -> Result<(), Failure> {
         let changes = case.changes(self.chat, self.env);

@@ -45,10 +45,7 @@ impl OpenAgent {
         occasion: Occasion,
         timeout: Option<Duration>,
     ) -> Result<Arc<dyn AgentBackend>, ExecutorError> {
-        let itself = match self.unavailable() {
-            None => Some(Arc::clone(self.backend().map_err(OpenError::from)?)),
-            Some(_) => None,
-        };
+        let itself = self.answering().map_err(OpenError::from)?.cloned();
         if let (Some(itself), None) = (&itself, &self.agent().config.routing) {
             return Ok(Arc::clone(itself));
         }

@@ -22,10 +22,7 @@ use super::{
 use crate::{
     AnswerSource, Answers, LoadedAgents, OpenAgent, OpenError, OpenOptions,
     agent::{open::CheckedAgent, turns::turn_runner},
-    commands::{
-        agents::definition,
-        chooser::{Chooser, as_backend_error},
-    },
+    commands::{agents::definition, chooser::Chooser},
     index::IndexSink,
 };
 
@@ -69,9 +66,9 @@ impl Variants {
     pub(super) async fn opened(&self) -> Result<&OpenAgent, BackendError> {
         let open = || async {
             let checked = self.checked().and_then(CheckedAgent::require_keys);
-            let checked = checked.map_err(as_backend_error)?;
+            let checked = checked.map_err(BackendError::from)?;
             let opened = checked.open_traced(self.telemetry.clone());
-            opened.await.map(Arc::new).map_err(as_backend_error)
+            opened.await.map(Arc::new).map_err(BackendError::from)
         };
         let open = self.open.get_or_try_init(open).await?;
         Ok(open)
@@ -176,6 +173,8 @@ impl Variants {
 
     async fn open_variant(&self, definition: AgentDefinition) -> Result<ReadyAgent, BackendError> {
         let open = self.opened().await?;
+        // A server that does not start keeps every variant from answering.
+        open.backend()?;
         let mut agent = self.agent.without_cases();
         if !definition.prompt.is_empty() {
             agent.instructions.text.clone_from(&definition.prompt);
