@@ -56,6 +56,14 @@ impl Explanation {
             None => self.to_string(),
         }
     }
+
+    /// Message and hint as one sentence, for warnings.
+    pub fn sentence(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{self}: {hint}"),
+            None => self.to_string(),
+        }
+    }
 }
 
 /// The message and the place.

@@ -52,7 +52,7 @@ pub struct ServiceOptions {
     pub concurrency: Concurrency,
     /// Masks secrets before anything is stored or delivered.
     pub redactor: Option<Arc<Redactor>>,
-    /// How long pieces of text are collected before they are stored and delivered together.
+    /// Least time between two writes of pieces of text.
     pub chunk_interval: Duration,
     /// Conversations that the backend keeps open between turns.
     pub live_sessions: usize,

@@ -1,4 +1,4 @@
-//! Collects streamed pieces of text for a moment, so that a fast model does not cost a commit per word.
+//! Collects streamed pieces of text while others are stored, so that a fast model does not cost a commit per word.
 
 use std::time::Duration;
 
@@ -7,63 +7,72 @@ use tokio::time::Instant;
 
 use crate::Draft;
 
-/// Bytes of text that are stored without waiting for more.
+/// Bytes of text after which nothing more is collected.
 const MAX_BYTES: usize = 4096;
 
-/// Pieces of an answer that wait to be stored together, so that a fast model does not cost a commit per word.
+/// Pieces of an answer that wait while others are stored. A piece that comes when nothing is stored waits for nothing.
 pub(crate) struct Chunks {
+    /// The least time between two writes.
     interval: Duration,
+    /// When the last write began.
+    written: Option<Instant>,
     waiting: Vec<Draft>,
     bytes: usize,
-    since: Option<Instant>,
-    is_due: bool,
+    has_other: bool,
 }
 
 impl Chunks {
-    /// Pieces wait for `interval`; zero: not at all.
+    /// Pieces are stored at most once in `interval`.
     pub(crate) fn new(interval: Duration) -> Self {
         Self {
             interval,
+            written: None,
             waiting: Vec::new(),
             bytes: 0,
-            since: None,
-            is_due: false,
+            has_other: false,
         }
     }
 
-    /// When what waits has to be stored; `None` if nothing waits.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.since.and_then(|since| since.checked_add(self.interval))
+    /// When what waits may be stored; `None` if nothing waits.
+    pub(crate) fn due_at(&self) -> Option<Instant> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let now = Instant::now();
+        let next = self.written.and_then(|at| at.checked_add(self.interval));
+        Some(next.filter(|_| !self.is_full() && !self.has_other).unwrap_or(now))
     }
 
-    /// Adds new events. Whatever is not a piece is stored at once, and with it what came before.
+    /// Adds new events; neighbours of one block of text become one.
     pub(crate) fn add(&mut self, drafts: Vec<Draft>) {
         for draft in drafts {
-            self.is_due |= self.interval.is_zero() || draft.class != EventClass::Journaled;
+            self.has_other |= draft.class != EventClass::Journaled;
             self.bytes += chunk(&draft.event.body).map_or(0, |chunk| chunk.content.len());
             let rest = match self.waiting.last_mut() {
-                Some(last) if !self.interval.is_zero() => join(last, draft),
-                _ => Some(draft),
+                Some(last) => join(last, draft),
+                None => Some(draft),
             };
             self.waiting.extend(rest);
         }
-        self.is_due |= self.bytes >= MAX_BYTES;
-        if !self.waiting.is_empty() && !self.interval.is_zero() {
-            self.since.get_or_insert_with(Instant::now);
-        }
     }
 
-    /// The time is over.
-    pub(crate) fn expire(&mut self) {
-        self.is_due = true;
+    /// Whether an event waits that is not a piece: the run continues when it is stored.
+    pub(crate) fn has_other(&self) -> bool {
+        self.has_other
     }
 
-    /// Takes the events that have to be stored now.
-    pub(crate) fn take_due(&mut self) -> Vec<Draft> {
-        if !self.is_due {
-            return Vec::new();
-        }
-        std::mem::replace(self, Self::new(self.interval)).waiting
+    /// Whether so much waits that nothing more is to be collected.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes >= MAX_BYTES
+    }
+
+    /// Takes what waits, to store it now.
+    pub(crate) fn take(&mut self) -> Vec<Draft> {
+        let next = Self {
+            written: Some(Instant::now()),
+            ..Self::new(self.interval)
+        };
+        std::mem::replace(self, next).waiting
     }
 }
 

@@ -10,10 +10,14 @@ use std::{
     time::Duration,
 };
 
+use futures::future::BoxFuture;
 use holodeck_backend_api::{BackendError, BackendEvent, EventStream, ExecutionResult};
 use holodeck_model::events::{AgentEvent, EventBody, EventClass, PersistenceState, RunError, SessionStart};
 use serde_json::{Map, Value};
-use tokio::sync::{Mutex, mpsc::UnboundedReceiver};
+use tokio::{
+    sync::{Mutex, mpsc::UnboundedReceiver},
+    time::Instant,
+};
 use uuid::Uuid;
 
 use crate::{
@@ -53,6 +57,24 @@ pub struct RunNote {
 enum Next {
     Event(Result<BackendEvent, BackendError>),
     Note(RunNote),
+}
+
+/// The reason why a run continues.
+enum Step {
+    Written(Written),
+    /// The collected pieces may be stored.
+    Due,
+    Next(Next),
+}
+
+/// A write that is under way.
+type Write<'a> = BoxFuture<'a, Written>;
+
+/// A write that is over.
+struct Written {
+    /// The answers to approvals among its events.
+    own: Vec<Uuid>,
+    stored: Result<Vec<StoredEvent>, StoreError>,
 }
 
 /// Receives events once they are stored. It cannot change what is recorded, and must not block: a slow reader keeps a
@@ -149,7 +171,8 @@ impl<'a> Recording<'a> {
         self
     }
 
-    /// Collects pieces of text for `interval`, or up to 4 KiB, before they are stored and delivered; neighbours become one.
+    /// Stores pieces of text at most once in `interval`, unless 4 KiB wait. The first is stored at once, and those that come
+    /// while others are stored wait for them; neighbours become one.
     pub fn with_chunk_interval(mut self, interval: Duration) -> Self {
         self.chunk_interval = interval;
         self
@@ -193,7 +216,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Records a run from the person's message to its end. The stream is not polled before that message is stored, and
-    /// not polled again before its events are, pieces of text excepted while they are collected.
+    /// not polled again before its events are, pieces of text excepted, which are collected while others are stored.
     pub async fn record(&self, run: NewRun, stream: EventStream<'_>) -> Result<RecordedRun, RecordError> {
         let (mut recorder, first) = RunRecorder::open(run, Arc::clone(self.clock), Arc::clone(self.ids));
         let first = self.store.open_run(first).await.map_err(RecordError::NotOpened)?;
@@ -212,25 +235,33 @@ impl<'a> Recording<'a> {
         self.deliver_stored(first, false, &mut checker);
         let mut stream = TimedStream::new(stream, self.limit);
         let mut chunks = Chunks::new(self.chunk_interval);
+        let mut write = None;
         let mut failure = None;
         while recorder.result().is_none() {
-            let next = self.next(&mut stream);
-            let next = match chunks.deadline() {
-                Some(deadline) => tokio::time::timeout_at(deadline, next).await.ok(),
-                None => Some(next.await),
-            };
-            match next {
-                Some(Next::Event(Ok(BackendEvent::End(result)))) => {
+            match self.step(&mut write, &mut stream, &chunks).await {
+                Step::Written(written) => {
+                    write = None;
+                    self.deliver_written(&recorder, written, &mut checker)?;
+                }
+                Step::Due => {}
+                Step::Next(Next::Event(Ok(BackendEvent::End(result)))) => {
                     chunks.add(self.extended(recorder.complete(*result)));
                 }
-                Some(Next::Event(Ok(event))) => chunks.add(recorder.observe(&event)),
-                Some(Next::Event(Err(error))) => {
+                Step::Next(Next::Event(Ok(event))) => chunks.add(recorder.observe(&event)),
+                Step::Next(Next::Event(Err(error))) => {
                     chunks.add(self.extended(recorder.fail(failure.insert(error))));
                 }
-                Some(Next::Note(note)) => chunks.add(vec![self.note(&recorder, note)]),
-                None => chunks.expire(),
+                Step::Next(Next::Note(note)) => chunks.add(vec![self.note(&recorder, note)]),
             }
-            self.store(&recorder, chunks.take_due(), &mut checker).await?;
+            if chunks.has_other() {
+                if let Some(write) = write.take() {
+                    self.deliver_written(&recorder, write.await, &mut checker)?;
+                }
+                let written = self.write(chunks.take()).await;
+                self.deliver_written(&recorder, written, &mut checker)?;
+            } else if write.is_none() && chunks.due_at().is_some_and(|at| at <= Instant::now()) {
+                write = Some(self.write(chunks.take()));
+            }
         }
         let run_id = open.close();
         let backend_session_id = recorder.backend_session_id().map(ToOwned::to_owned);
@@ -242,6 +273,34 @@ impl<'a> Recording<'a> {
             backend_session_id,
             trajectory,
         })
+    }
+
+    /// Waits for the write that is under way, for the time of the next one, or for what comes next.
+    async fn step(
+        &self,
+        write: &mut Option<Write<'_>>,
+        stream: &mut TimedStream<'_>,
+        chunks: &Chunks,
+    ) -> Step {
+        let is_writing = write.is_some();
+        let written = async {
+            match write {
+                Some(write) => write.await,
+                None => std::future::pending().await,
+            }
+        };
+        let due = async {
+            match chunks.due_at() {
+                Some(at) if !is_writing => tokio::time::sleep_until(at).await,
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            written = written => Step::Written(written),
+            () = due => Step::Due,
+            next = self.next(stream), if !chunks.is_full() => Step::Next(next),
+        }
     }
 
     /// The next event or note; a note that is there comes first.
@@ -281,24 +340,30 @@ impl<'a> Recording<'a> {
         drafts
     }
 
-    /// Stores, then delivers.
-    async fn store(
-        &self,
-        recorder: &RunRecorder,
-        drafts: Vec<Draft>,
-        checker: &mut StreamChecker,
-    ) -> Result<(), RecordError> {
-        if drafts.is_empty() {
-            return Ok(());
-        }
-        let own: Vec<Uuid> = drafts
+    /// Stores events. They are delivered afterwards.
+    fn write(&self, drafts: Vec<Draft>) -> Write<'a> {
+        let own = drafts
             .iter()
             .filter_map(|draft| answer_id(&draft.event))
             .collect();
-        match self.store.append(drafts).await {
+        let store = self.store;
+        Box::pin(async move {
+            let stored = store.append(drafts).await;
+            Written { own, stored }
+        })
+    }
+
+    /// Delivers what was stored.
+    fn deliver_written(
+        &self,
+        recorder: &RunRecorder,
+        written: Written,
+        checker: &mut StreamChecker,
+    ) -> Result<(), RecordError> {
+        match written.stored {
             Ok(stored) => {
                 for event in stored {
-                    let is_earlier = answer_id(event.event()).is_some_and(|id| !own.contains(&id));
+                    let is_earlier = answer_id(event.event()).is_some_and(|id| !written.own.contains(&id));
                     self.deliver_stored(event, is_earlier, checker);
                 }
                 Ok(())

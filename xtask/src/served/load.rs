@@ -46,6 +46,8 @@ impl Latency {
 /// The events that conversations answered at the same time received.
 pub(crate) struct Conversations {
     pub(crate) latency: Latency,
+    /// Median latency of the first pieces, in microseconds.
+    pub(crate) first: u64,
     /// Pieces that the model wrote, and that clients received.
     pub(crate) pieces: usize,
     /// Peak resident memory.
@@ -67,9 +69,11 @@ pub(crate) fn conversations(program: &Path, count: usize, pace: Pace, more: &str
         client(move || converse(&address, &format!("s{number}"), &model, &ready, pace))
     });
     let clients = clients.collect::<Result<Vec<_>>>()?;
-    let mut latencies = Vec::new();
+    let (mut firsts, mut latencies) = (Vec::new(), Vec::new());
     for client in clients {
-        latencies.extend(join(client)?);
+        let of_client = join(client)?;
+        firsts.extend(of_client.first().copied());
+        latencies.extend(of_client);
     }
     let pieces = latencies.len();
     ensure!(
@@ -80,6 +84,7 @@ pub(crate) fn conversations(program: &Path, count: usize, pace: Pace, more: &str
     served.end()?;
     Ok(Conversations {
         latency: Latency::of(latencies)?,
+        first: Latency::of(firsts)?.median,
         pieces,
         memory,
     })
@@ -252,7 +257,7 @@ fn read_beside(program: &Path, count: usize) -> Result<(usize, u64)> {
         padding: 8 << 10,
     };
     let model = PacedModel::start(pace)?;
-    let more = "serve: {slow_consumer_seconds: 2}\nevents: {chunk_flush_ms: 0}\n";
+    let more = "serve: {slow_consumer_seconds: 2}\n";
     let served = Served::start(program, &agent(&model, more))?;
     let address = served.address().to_owned();
     ask_json(&address, "POST", "/v1/sessions", &json!({ "sessionId": "s" }))?;

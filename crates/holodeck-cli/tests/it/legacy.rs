@@ -51,7 +51,11 @@ fn faulty(fault: Fault, commands: &str, more: &str) -> Project {
 
 /// The words of each of the four commands to a message of an agent that cannot answer itself: its exit code, and its record or
 /// its error.
-fn say_in_its_place(fault: Fault, message: &Message<'_>, more: &str) -> Vec<(&'static str, Option<i32>, Value)> {
+fn say_in_its_place(
+    fault: Fault,
+    message: &Message<'_>,
+    more: &str,
+) -> Vec<(&'static str, Option<i32>, Value)> {
     let serve = format!(
         "{more}serve: {{commands: [{}]}}\n",
         message.command.unwrap_or_default()
@@ -95,11 +99,7 @@ fn say_in_its_place(fault: Fault, message: &Message<'_>, more: &str) -> Vec<(&'s
     let project = faulty(fault, message.commands, &serve);
     said.push(match Server::try_start(&project) {
         Err(refused) => {
-            assert!(
-                refused.stderr.contains(fault.word),
-                "serve: {}",
-                refused.all()
-            );
+            assert!(refused.stderr.contains(fault.word), "serve: {}", refused.all());
             ("serve", refused.code, json!("refused"))
         }
         Ok(server) => {

@@ -216,7 +216,7 @@ fn what_clients_were_given_survives_kills_of_the_server() {
     let (model, random) = (model(), &mut Random(seed));
     let (mut events, mut runs, mut round) = (0, 0, 0);
     while round < rounds {
-        let project = project(&model, "{chunk_flush_ms: 0}");
+        let project = project(&model, "{}");
         let mut given = Given::default();
         let server = Server::start(&project, &[]);
         for session in SESSIONS {

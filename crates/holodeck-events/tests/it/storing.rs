@@ -1,8 +1,11 @@
 //! Tests of recording into a store, with failing stores and slow receivers.
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -105,15 +108,28 @@ fn sessions_are_numbered_by_themselves() {
     }
 }
 
-/// Fails from a certain append on, or returns what it stored twice.
-struct Failing {
+/// Fails from a certain append on, returns what it stored twice, or takes its time.
+pub(crate) struct Faulty {
     store: MemoryStore,
     left: AtomicUsize,
     repeats: bool,
+    delay: Duration,
+}
+
+impl Faulty {
+    /// A store whose appends take so long.
+    pub(crate) fn slow(delay: Duration) -> Self {
+        Self {
+            store: MemoryStore::new(),
+            left: AtomicUsize::new(usize::MAX),
+            repeats: false,
+            delay,
+        }
+    }
 }
 
 #[async_trait]
-impl EventStore for Failing {
+impl EventStore for Faulty {
     async fn open_session(
         &self,
         first: Draft,
@@ -131,6 +147,9 @@ impl EventStore for Failing {
             return Err(StoreError::Failed {
                 reason: "disk full".to_owned(),
             });
+        }
+        if !self.delay.is_zero() {
+            tokio::time::sleep(self.delay).await;
         }
         let mut stored = self.store.append(drafts).await?;
         if self.repeats {
@@ -224,10 +243,11 @@ impl EventStore for Failing {
 
 #[test]
 fn a_run_whose_events_cannot_be_stored_is_stopped() {
-    let store = Failing {
+    let store = Faulty {
         store: MemoryStore::new(),
         left: AtomicUsize::new(1),
         repeats: false,
+        ..Faulty::slow(Duration::ZERO)
     };
     let (clock, ids) = sources();
     let shown = Mutex::new(Vec::new());
@@ -273,10 +293,11 @@ fn a_run_whose_events_cannot_be_stored_is_stopped() {
 fn events_that_break_the_contract_are_counted() {
     let (clock, ids) = sources();
     for repeats in [false, true] {
-        let store = Failing {
+        let store = Faulty {
             store: MemoryStore::new(),
             left: AtomicUsize::new(usize::MAX),
             repeats,
+            ..Faulty::slow(Duration::ZERO)
         };
         let violations = AtomicU64::new(0);
         let recording = Recording::new(&store, &clock, &ids).with_violations(&violations);

@@ -114,8 +114,8 @@ pub struct EventsConfig {
     pub url_env: String,
     /// Which events survive a crash of the machine.
     pub durability: Durability,
-    /// Milliseconds for which pieces of an answer are collected before they are stored and delivered together; 0: each
-    /// piece by itself.
+    /// Least milliseconds between two writes of pieces of an answer. The first piece is stored and delivered at once; those
+    /// that come meanwhile are stored and delivered together. 0: meanwhile is only the time that a write takes.
     #[schemars(range(max = 1000))]
     pub chunk_flush_ms: u32,
     /// Seconds for which the pieces of an answer are kept after its end, so that a client can resume in the middle of it.
@@ -134,7 +134,7 @@ impl Default for EventsConfig {
             path: ".holodeck/events.db".to_owned(),
             url_env: HOLODECK_EVENTS_URL.to_owned(),
             durability: Durability::default(),
-            chunk_flush_ms: 20,
+            chunk_flush_ms: 0,
             resume_window_seconds: 600,
             retention_days: None,
             on_restart: OnRestart::Fail,

@@ -378,7 +378,9 @@ impl CheckedAgent {
         };
         let ready = prepare_tools(&setup).await?;
         let agent = Arc::clone(&self.agent.agent);
-        let backend = self.backends.create(agent, self.occasion, Arc::clone(&ready.tools));
+        let backend = self
+            .backends
+            .create(agent, self.occasion, Arc::clone(&ready.tools));
         match backend.await {
             Ok(backend) => Ok((ready, backend)),
             Err(error) => {
@@ -388,7 +390,11 @@ impl CheckedAgent {
         }
     }
 
-    fn opened(self, (tools, backend): (ReadyTools, Arc<dyn AgentBackend>), telemetry: Telemetry) -> OpenAgent {
+    fn opened(
+        self,
+        (tools, backend): (ReadyTools, Arc<dyn AgentBackend>),
+        telemetry: Telemetry,
+    ) -> OpenAgent {
         let mut open = self.closed(OwnBackend::Open(backend), telemetry);
         open.tools = tools.tools;
         open.servers = tools.servers;
@@ -401,9 +407,9 @@ impl CheckedAgent {
     fn closed(self, backend: OwnBackend, telemetry: Telemetry) -> OpenAgent {
         let mut warnings = self.warnings;
         if let OwnBackend::Unavailable(error) | OwnBackend::Failed(error) = &backend {
-            let name = &self.agent.config.name;
+            let (name, reason) = (&self.agent.config.name, error.explanation().sentence());
             warnings.push(format!(
-                "`{name}` itself cannot be asked, only what `routing:` has in its place: {error}"
+                "`{name}` itself cannot be asked, only what `routing:` has in its place: {reason}"
             ));
         }
         OpenAgent {

@@ -237,11 +237,7 @@ impl Variants {
             // Everything else is reported when the agent is opened.
             None => self.checked().ok()?.unavailable().await,
         };
-        let missing = missing?.explanation();
-        Some(match missing.hint {
-            Some(hint) => format!("{}: {hint}", missing.message),
-            None => missing.message,
-        })
+        Some(missing?.explanation().sentence())
     }
 }
 
