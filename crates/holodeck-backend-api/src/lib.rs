@@ -53,4 +53,4 @@ pub use spending::{Spending, ToolUsage, total_usage};
 pub use tool::{
     NoTools, RequestPlace, Tool, ToolCx, ToolError, ToolFilter, ToolHost, ToolOutput, ToolSource, ToolSpec,
 };
-pub use turn_request::{Thinking, TurnRequest};
+pub use turn_request::{AnswerWishes, Thinking, TurnRequest};

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use holodeck_model::CommandRequest;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Approver, Image, Spending};
@@ -36,6 +37,8 @@ pub struct TurnRequest {
     /// Whether the oldest turns of the conversation may be left out of a request that is too long for the model; a
     /// [`Notice`](crate::BackendEvent::Notice) says so. A test would judge another conversation.
     pub may_forget: bool,
+    /// The limits and the form that a client asks for in this answer, besides those of the agent.
+    pub wishes: AnswerWishes,
     /// Whether to ask for the odds of the numbers in the answer. A backend or an endpoint that knows none ignores it.
     pub number_odds: bool,
     /// Collects the usage of model calls made by tools; the turn's result contains the agent's own usage.
@@ -59,6 +62,7 @@ impl TurnRequest {
             trial: 0,
             thinking: None,
             may_forget: false,
+            wishes: AnswerWishes::default(),
             number_odds: false,
             spending: Spending::new(),
             traceparent: Arc::default(),
@@ -66,4 +70,20 @@ impl TurnRequest {
             cancel: CancellationToken::new(),
         }
     }
+}
+
+/// The limits and the form that a client asks for in one answer. Only backends of an OpenAI-compatible endpoint can follow
+/// them; who sets them asks whether the agent has one.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "callers construct it as a literal with `..Default::default()`"
+)]
+pub struct AnswerWishes {
+    /// The most tokens of each message of the model; the limit of the agent counts, too.
+    pub max_tokens: Option<u32>,
+    /// Texts before which the model stops.
+    pub stop: Vec<String>,
+    /// The form of the answer, as `response_format` of the endpoint; for an agent that has none.
+    pub format: Option<Value>,
 }

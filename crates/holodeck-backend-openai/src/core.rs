@@ -14,7 +14,9 @@ use holodeck_backend_api::{
 use holodeck_model::{Location, ResolvedAgent, ToolAccess, ToolNames};
 use serde_json::{Map, Value};
 
-use crate::{answer_format::SentFormat, json::numbers, number_odds, parameters::Parameters, wire_message};
+use crate::{
+    answer_format::SentFormat, json::numbers, message::CallContext, number_odds, parameters::Parameters, wire_message,
+};
 
 /// The cost of a model's tokens in US dollars, if known.
 pub(crate) type Price = Box<dyn Fn(&str, &TokenUsage) -> Option<f64> + Send + Sync>;
@@ -100,33 +102,28 @@ impl Core {
 
     /// The request that shows the model `conversation`. A reasoning model is not asked for log-probabilities, which it
     /// refuses.
-    pub(crate) fn request(
-        &self,
-        conversation: &[Value],
-        tools: &[Value],
-        unit: Option<&str>,
-        number_odds: bool,
-    ) -> ModelRequest {
+    pub(crate) fn request(&self, conversation: &[Value], context: &CallContext<'_>) -> ModelRequest {
         let mut messages = Vec::with_capacity(conversation.len() + 1);
         messages.extend(self.system());
         messages.extend_from_slice(conversation);
         let mut body = Map::new();
         body.insert("messages".to_owned(), Value::Array(messages));
-        if !tools.is_empty() {
-            body.insert("tools".to_owned(), Value::Array(tools.to_vec()));
+        if !context.tools.is_empty() {
+            body.insert("tools".to_owned(), Value::Array(context.tools.to_vec()));
         }
-        if let Some(format) = &self.format {
-            body.insert("response_format".to_owned(), format.response_format().clone());
+        let own = self.format.as_ref().map(SentFormat::response_format);
+        if let Some(format) = own.or(context.wishes.format.as_ref()) {
+            body.insert("response_format".to_owned(), format.clone());
         }
-        body.extend(self.parameters.body.clone());
-        if number_odds && !self.parameters.reasoning {
+        body.extend(self.parameters.with(context.wishes));
+        if context.number_odds && !self.parameters.reasoning {
             body.extend(number_odds::parameters());
         }
         ModelRequest {
             provider: self.provider.clone(),
             model: self.model.clone(),
             body: Arc::new(Value::Object(body)),
-            unit: unit.map(str::to_owned),
+            unit: context.unit.map(str::to_owned),
         }
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
-    Adaptation, BackendError, BackendEvent, ModelDelta, RecordedCall, Redactions, StopFamily, StopReason,
-    ToolCall,
+    Adaptation, AnswerWishes, BackendError, BackendEvent, ModelDelta, RecordedCall, Redactions, StopFamily,
+    StopReason, ToolCall,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,7 @@ pub(crate) struct CallContext<'a> {
     pub(crate) tools: &'a [Value],
     pub(crate) unit: Option<&'a str>,
     pub(crate) number_odds: bool,
+    pub(crate) wishes: &'a AnswerWishes,
     pub(crate) cancel: &'a CancellationToken,
 }
 
@@ -48,7 +49,7 @@ pub(crate) fn call_model<'a>(
 ) -> impl Stream<Item = Result<MessageStep, BackendError>> + Send + 'a {
     try_stream! {
         let mut message = Message::default();
-        let request = core.request(conversation, context.tools, context.unit, context.number_odds);
+        let request = core.request(conversation, &context);
         let call = core.calls.call(&request, context.cancel);
         let deltas = unless_cancelled(context.cancel, call).await?;
         let mut deltas = deltas.map_err(|error| core.explain(error))?;

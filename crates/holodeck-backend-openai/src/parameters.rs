@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use holodeck_backend_api::AnswerWishes;
 use holodeck_model::{Effort, Location, ModelConfig, OpenAiConfig};
 use serde_json::{Map, Value, json};
 
@@ -66,6 +67,21 @@ impl Parameters {
             notice: notice(&model.name, reasoning, &omitted, model.max_tokens.is_some()),
             places: BTreeMap::new(),
         }
+    }
+
+    /// The parameters of an answer for which a client has wishes: the smaller limit counts.
+    pub(crate) fn with(&self, wishes: &AnswerWishes) -> Map<String, Value> {
+        let mut body = self.body.clone();
+        if let Some(wished) = wishes.max_tokens {
+            let name = limit_name(self.reasoning);
+            let own = body.get(name).and_then(Value::as_u64);
+            let limit = own.map_or(u64::from(wished), |own| own.min(wished.into()));
+            body.insert(name.to_owned(), json!(limit));
+        }
+        if !wishes.stop.is_empty() {
+            body.insert("stop".to_owned(), json!(wishes.stop));
+        }
+        body
     }
 
     /// The place of a parameter that the endpoint refused, as the last line of an error, and a hint.
@@ -165,6 +181,41 @@ mod tests {
         let model = serde_json::from_value(model.clone()).unwrap();
         let openai = openai.map(|value| serde_json::from_value(value.clone()).unwrap());
         Parameters::of(&model, openai.as_ref())
+    }
+
+    #[test]
+    fn the_smaller_limit_counts_and_wishes_change_nothing_else() {
+        for (own, wished, sent) in [
+            (None, None, None),
+            (Some(9), None, Some(9)),
+            (None, Some(5), Some(5)),
+            (Some(9), Some(5), Some(5)),
+            (Some(5), Some(9), Some(5)),
+        ] {
+            for (name, key) in [("gpt-4o", "max_tokens"), ("o3-mini", "max_completion_tokens")] {
+                let model = json!({"provider": "openai", "name": name, "max_tokens": own});
+                let wishes = AnswerWishes {
+                    max_tokens: wished,
+                    ..AnswerWishes::default()
+                };
+                let body = parameters(&model, None).with(&wishes);
+                assert_eq!(
+                    body.get(key).and_then(Value::as_u64),
+                    sent,
+                    "{name} {own:?} {wished:?}"
+                );
+                assert_eq!(body.len(), usize::from(sent.is_some()));
+            }
+        }
+        let wishes = AnswerWishes {
+            stop: vec!["a".to_owned(), "b".to_owned()],
+            ..AnswerWishes::default()
+        };
+        let model = json!({"provider": "openai", "name": "gpt-4o", "temperature": 0.5});
+        assert_eq!(
+            Value::Object(parameters(&model, None).with(&wishes)),
+            json!({"temperature": 0.5, "stop": ["a", "b"]})
+        );
     }
 
     #[test]

@@ -74,6 +74,7 @@ pub(crate) fn run(
                     tools: &tools,
                     unit,
                     number_odds: request.number_odds,
+                    wishes: &request.wishes,
                     cancel: &request.cancel,
                 };
                 let mut steps = pin!(message::call_model(core, &turn.conversation, context));

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod approvals;
+mod causes;
 mod file_error;
 mod files;
 mod import;
@@ -15,6 +16,7 @@ mod service_options;
 pub use {holodeck_backend_api as api, holodeck_events as events, holodeck_model as model};
 
 pub use approvals::Patience;
+pub use causes::CauseSink;
 pub use file_error::FileError;
 pub use files::{FileVault, StoredFile, TextEmbedder};
 pub use holodeck_backend_api::Thinking;

@@ -12,7 +12,8 @@ use std::{
 use async_stream::stream;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, EventStream, Opening, SessionState, TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendEvent, EventStream, HistoryItem, Opening, SessionState,
+    TurnRequest,
 };
 use holodeck_events::{EventStore, StoredEvent, history};
 use tokio_util::sync::CancellationToken;
@@ -53,6 +54,8 @@ pub(crate) struct Turn {
     /// The index of the turn's first event. What comes before it is the conversation so far.
     pub(crate) first: Arc<Mutex<Option<u64>>>,
     pub(crate) request: TurnRequest,
+    /// The conversation so far, if it is not what the log says.
+    pub(crate) opening: Option<Vec<HistoryItem>>,
     pub(crate) slot: Slot,
 }
 
@@ -73,15 +76,22 @@ impl LiveSessions {
             session_id,
             first,
             request,
+            opening,
             slot,
         } = turn;
         Box::pin(stream! {
             let first = *first.lock().unwrap_or_else(PoisonError::into_inner);
             let cancel = request.cancel.clone();
+            let opening = async {
+                match opening {
+                    Some(history) => self.backend.open_session(Opening::after(history)).await,
+                    None => self.open(&*store, &session_id, first.unwrap_or_default()).await,
+                }
+            };
             let opened = tokio::select! {
                 biased;
                 () = cancel.cancelled() => Err(BackendError::Cancelled),
-                opened = self.open(&*store, &session_id, first.unwrap_or_default()) => opened,
+                opened = opening => opened,
             };
             let mut session = match opened {
                 Ok(session) => session,

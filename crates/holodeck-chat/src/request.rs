@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use holodeck_backend_api::Thinking;
+use holodeck_backend_api::{AnswerWishes, HistoryItem, Image, Thinking};
 use holodeck_events::{RecordError, StoreError};
 use holodeck_model::{FileInput, events::AgentExecutionResult};
 
@@ -32,6 +32,12 @@ pub struct RunRequest {
     pub search: Option<FileSearch>,
     /// Whether the model reasons before it answers; `None`: as the agent's YAML says.
     pub thinking: Option<Thinking>,
+    /// Pictures of the message, besides those of its files. They are not stored.
+    pub images: Vec<Image>,
+    /// The limits and the form that a client asks for.
+    pub wishes: AnswerWishes,
+    /// What was said before, where the client keeps the conversation; `None`: what is stored.
+    pub opening: Option<Vec<HistoryItem>>,
 }
 
 impl RunRequest {
@@ -131,12 +137,15 @@ const THINKING_BUDGET: RangeInclusive<u32> = 1024..=100_000;
 const MAX_ID: usize = 128;
 
 /// The form of a session id, for errors.
-pub(crate) const SESSION_ID_FORM: &str = "a session id has 1 to 128 letters, digits, `-`, `_`, `.` or `:`";
+pub(crate) const SESSION_ID_FORM: &str =
+    "a session id has 1 to 128 letters, digits, `-`, `_`, `.` or `:`, and is not `.`, `..` or `last`";
 
 /// Ids appear in paths, headers and terminals.
 pub(crate) fn is_id(id: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
-    !id.is_empty() && id.len() <= MAX_ID && id.chars().all(fits)
+    // Clients shorten paths with dots, and `last` names the latest session in commands.
+    let is_taken = matches!(id, "." | ".." | "last");
+    !id.is_empty() && id.len() <= MAX_ID && id.chars().all(fits) && !is_taken
 }
 
 /// How to handle a message while the conversation's last one is being answered.
@@ -270,6 +279,11 @@ mod tests {
             ("", false),
             ("a b", false),
             ("../x", false),
+            (".", false),
+            ("..", false),
+            ("...", true),
+            ("last", false),
+            ("lasting", true),
             ("\u{1b}[2J", false),
             (&"x".repeat(128), true),
             (&"x".repeat(129), false),

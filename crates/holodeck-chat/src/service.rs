@@ -226,9 +226,13 @@ impl AgentRunService {
         };
         let (begun, mut has_begun) = watch::channel(false);
         self.runs().insert(handle.run_id.clone(), handle.clone());
+        let question = Question {
+            turn,
+            warnings,
+            opening: request.opening,
+        };
         let (inner, task) = (Arc::clone(&self.0), handle.clone());
         self.0.tasks.spawn(async move {
-            let question = Question { turn, warnings };
             let result = inner.run(&task, place, run, question, begun, sink).await;
             inner.forget(&task);
             outcome.send_replace(Some(result));
@@ -344,6 +348,8 @@ impl AgentRunService {
         turn.cancel = cancel.clone();
         turn.thinking = request.thinking;
         turn.may_forget = true;
+        turn.wishes = request.wishes.clone();
+        turn.images.extend(request.images.iter().cloned());
         let Some(attached) = attached else {
             return Ok((turn, Vec::new(), Vec::new()));
         };

@@ -9,7 +9,7 @@ use holodeck_turn::TurnRunner;
 use serde_json::Value;
 
 use crate::{
-    Concurrency, Patience,
+    CauseSink, Concurrency, Patience,
     files::{FileVault, TextEmbedder},
 };
 
@@ -52,6 +52,8 @@ pub struct ServiceOptions {
     pub concurrency: Concurrency,
     /// Masks secrets before anything is stored or delivered.
     pub redactor: Option<Arc<Redactor>>,
+    /// Receives the causes of errors, which then show only their kind in events and results; without it, they show all.
+    pub causes: Option<CauseSink>,
     /// Least time between two writes of pieces of text.
     pub chunk_interval: Duration,
     /// Conversations that the backend keeps open between turns.
@@ -78,6 +80,7 @@ impl Default for ServiceOptions {
             },
             concurrency: Concurrency::default(),
             redactor: None,
+            causes: None,
             chunk_interval: Duration::ZERO,
             live_sessions: 4,
             clock: Arc::new(SystemClock::default()),

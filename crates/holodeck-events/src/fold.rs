@@ -68,7 +68,10 @@ pub fn agent_execution_result<'a>(
         summary.session_id = event.meta.session_id.clone().unwrap_or(summary.session_id);
         summary.run_id = event.meta.run_id.clone().or(summary.run_id);
         match &event.body {
-            EventBody::Complete(Complete { totals, .. }) => summary.duration_ms = totals.duration_ms,
+            EventBody::Complete(Complete { totals, warnings, .. }) => {
+                summary.duration_ms = totals.duration_ms;
+                summary.warnings.clone_from(warnings);
+            }
             EventBody::Error(error) => summary.duration_ms = error.totals.duration_ms,
             _ if event.meta.parent_tool_use_id.is_some() => {}
             EventBody::Message(message) => summary.message_id = Some(message.message_id.clone()),

@@ -371,6 +371,7 @@ fn with_message(turn: TurnRequest, message: Option<&TurnRequest>) -> TurnRequest
         images: message.images.clone(),
         thinking: message.thinking,
         may_forget: message.may_forget,
+        wishes: message.wishes.clone(),
         number_odds: message.number_odds,
         traceparent: Arc::clone(&message.traceparent),
         approver: message.approver.clone(),

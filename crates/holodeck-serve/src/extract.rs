@@ -4,7 +4,7 @@ use axum::{
     body::to_bytes,
     extract::{FromRequest, FromRequestParts, Path, Query, Request},
 };
-use http::{StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
@@ -17,6 +17,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        check_encoding(request.headers())?;
         let limit = app.options().max_body;
         let too_large = || {
             let detail = format!("the body is larger than {limit} bytes");
@@ -48,6 +49,24 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
             .map(Self)
             .map_err(|error| Problem::invalid(format!("the body is not what is expected: {error}")))
     }
+}
+
+/// Refuses a body that is compressed: its size is known only after all of it was read.
+pub(crate) fn check_encoding(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut named = headers.get_all(header::CONTENT_ENCODING).iter();
+    let is_plain = |value: &HeaderValue| {
+        let value = value.to_str().unwrap_or("?").trim();
+        value.is_empty() || value.eq_ignore_ascii_case("identity")
+    };
+    if named.all(is_plain) {
+        return Ok(());
+    }
+    let detail = "the body must not be compressed; send it without `Content-Encoding`";
+    Err(Problem::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "UNSUPPORTED_MEDIA_TYPE",
+        detail,
+    ))
 }
 
 /// The length of the body as the head announces it.

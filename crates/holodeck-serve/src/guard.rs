@@ -18,7 +18,7 @@ use crate::{
 pub(crate) struct User(pub(crate) String);
 
 /// Paths that need no token.
-const OPEN_PATHS: [&str; 3] = ["/", "/health", "/ready"];
+const OPEN_PATHS: [&str; 4] = ["/", "/docs", "/health", "/ready"];
 
 /// The subprotocol of a WebSocket that carries the token: a page cannot set headers on one.
 const TOKEN_PROTOCOL: &str = "holodeck.token.";

@@ -1,20 +1,26 @@
 #![doc = include_str!("../README.md")]
 
+mod answering;
 mod app;
 mod approvals;
 mod auth;
 mod awp;
 mod chat;
+mod completion_request;
 mod completions;
 mod cors;
 mod extract;
 mod files;
 mod guard;
+mod idempotency;
 mod messages;
 mod metrics;
+mod openai_errors;
+mod openai_fields;
 mod operation;
 mod options;
 mod page;
+mod picture;
 mod problem;
 mod runs;
 mod server;
@@ -24,7 +30,9 @@ mod stream;
 
 pub use app::App;
 pub use auth::{Access, Token};
-pub use options::{OnDisconnect, Protocols, ServeOptions, ServedAgent, ServedTool, UnstoredService};
+pub use options::{
+    AnswerSettings, OnDisconnect, Protocols, ServeOptions, ServedAgent, ServedTool, UnattendedService,
+};
 pub use server::serve;
 
 #[doc(no_inline)]

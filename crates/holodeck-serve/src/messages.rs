@@ -178,7 +178,7 @@ impl Started {
 }
 
 /// The result of a run that any process runs.
-async fn wait_for_end(
+pub(crate) async fn wait_for_end(
     store: &dyn EventStore,
     session_id: &str,
     run_id: &str,

@@ -1,8 +1,9 @@
 //! The agents to serve, and the limits and protocols of the server.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use holodeck_chat::AgentRunService;
+use holodeck_events::EventStore;
 use holodeck_model::AllowedOrigin;
 
 use crate::Access;
@@ -21,14 +22,28 @@ pub struct ServedAgent {
     pub tools: Vec<ServedTool>,
     /// Answers messages in stored conversations.
     pub service: AgentRunService,
-    /// Answers without storing anything: a service on a store of its own, where no person can be asked.
-    pub unstored: UnstoredService,
+    /// Answers where no person can be asked: for clients that know no questions.
+    pub unattended: UnattendedService,
+    /// Which settings of one answer a client may choose.
+    pub answers: AnswerSettings,
     /// Runs of it that may be active or wait at the same time.
     pub max_runs: usize,
 }
 
-/// Creates a service on an empty store in memory.
-pub type UnstoredService = std::sync::Arc<dyn Fn() -> AgentRunService + Send + Sync>;
+/// Creates a service whose runs are recorded in a store.
+pub type UnattendedService = Arc<dyn Fn(Arc<dyn EventStore>) -> AgentRunService + Send + Sync>;
+
+/// Which settings of one answer a client may choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct AnswerSettings {
+    /// Whether the agent's backend follows limits, stops and forms of one answer.
+    pub follows_wishes: bool,
+    /// The most tokens of an answer, if the agent has a limit.
+    pub max_tokens: Option<u32>,
+    /// Whether the agent's answers have a form of their own.
+    pub has_format: bool,
+}
 
 /// A tool of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,18 +10,22 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
 
 /// An error as clients receive it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Problem(Box<Parts>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Parts {
     status: StatusCode,
     /// Names it for programs.
     code: &'static str,
     detail: String,
     more: Map<String, Value>,
+    /// The field of the request that it is about.
+    param: Option<String>,
     /// Seconds after which another try makes sense.
     retry_after: Option<u32>,
+    /// Whether a client must not send the request again by itself: something was done for it.
+    has_effect: bool,
 }
 
 pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;
@@ -33,7 +37,9 @@ impl Problem {
             code,
             detail: detail.into(),
             more: Map::new(),
+            param: None,
             retry_after: None,
+            has_effect: false,
         }))
     }
 
@@ -75,6 +81,22 @@ impl Problem {
     pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
         self.0.retry_after = Some(seconds);
         self
+    }
+
+    /// Names the field of the request that it is about.
+    pub(crate) fn about(mut self, param: impl Into<String>) -> Self {
+        self.0.param = Some(param.into());
+        self
+    }
+
+    /// Tells clients that retry by themselves that something was done already.
+    pub(crate) fn after_effect(mut self) -> Self {
+        self.0.has_effect = true;
+        self
+    }
+
+    pub(crate) fn param(&self) -> Option<&str> {
+        self.0.param.as_deref()
     }
 
     /// Whether a question has an answer already, or none in time.
@@ -138,10 +160,13 @@ impl From<RunError> for Problem {
             RunError::QueueFull { .. } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "QUEUE_FULL", detail).retry_after(5)
             }
-            RunError::Lost { run_id, error } => Self::from(error).with("runId", run_id),
+            // What its tools did by then is not known.
+            RunError::Lost { run_id, error } => Self::from(error).with("runId", run_id).after_effect(),
             RunError::Execution(result) => {
+                let has_effect = !result.tools_used.is_empty();
                 let result = serde_json::to_value(&*result).unwrap_or_default();
-                Self::new(StatusCode::BAD_GATEWAY, "RUN_FAILED", detail).with("result", result)
+                let failed = Self::new(StatusCode::BAD_GATEWAY, "RUN_FAILED", detail).with("result", result);
+                if has_effect { failed.after_effect() } else { failed }
             }
             RunError::UserRequired => Self::new(StatusCode::BAD_REQUEST, "USER_REQUIRED", detail),
             RunError::FileNotFound { .. } => Self::new(StatusCode::NOT_FOUND, "FILE_NOT_FOUND", detail),
@@ -174,6 +199,7 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
+        let told = self.clone();
         let problem = *self.0;
         let mut body = Map::new();
         let title = problem.status.canonical_reason().unwrap_or("Error");
@@ -193,9 +219,14 @@ impl IntoResponse for Problem {
         if let Some(seconds) = problem.retry_after {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
+        if problem.has_effect {
+            headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        }
         if problem.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        // For routes whose clients read another form.
+        response.extensions_mut().insert(told);
         response
     }
 }

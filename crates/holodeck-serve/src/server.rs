@@ -19,8 +19,8 @@ use tokio::{
 };
 
 use crate::{
-    App, approvals, awp, chat, completions, files, guard, messages, operation, page, problem::Problem, runs,
-    sessions, socket,
+    App, approvals, awp, chat, completions, files, guard, messages, openai_errors, operation, page,
+    problem::Problem, runs, sessions, socket,
 };
 
 /// Time limit for connections to end after the streams on them have.
@@ -131,6 +131,7 @@ fn router(app: &App) -> Router {
             .route("/v1/files/{id}", delete(files::delete))
             .route("/v1/ws", get(socket::connect))
             .route("/v1/models", get(completions::models))
+            .route("/v1/models/{id}", get(completions::one_model))
             .route("/v1/chat/completions", post(completions::complete))
             .route("/agent/{agent}/chat", post(chat::chat))
             .route("/agent/{agent}/chat/stream", post(chat::stream))
@@ -145,6 +146,7 @@ fn router(app: &App) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
+        .layer(middleware::from_fn(openai_errors::translate))
         .with_state(app.clone())
 }
 

@@ -12,9 +12,9 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, BackendFactory, EventStream, HistoryFold,
-    HistoryItem, Image, NoTools, Occasion, Opening, SessionControl, SessionCore, Thinking, ToolHost,
-    TurnRequest,
+    AgentBackend, AgentSession, AnswerWishes, BackendError, BackendEvent, BackendFactory, EventStream,
+    HistoryFold, HistoryItem, Image, NoTools, Occasion, Opening, SessionControl, SessionCore, Thinking,
+    ToolHost, TurnRequest,
 };
 use holodeck_model::ResolvedAgent;
 
@@ -41,6 +41,8 @@ pub struct Asked {
     pub history: Vec<HistoryItem>,
     /// Whether the model reasons, if the turn says so.
     pub thinking: Option<Thinking>,
+    /// The limits and the form that a client asks for.
+    pub wishes: AnswerWishes,
     /// The occasion.
     pub unit: Option<String>,
     /// Number of earlier turns.
@@ -78,6 +80,7 @@ impl ScriptedBackend {
             images: request.images,
             history,
             thinking: request.thinking,
+            wishes: request.wishes,
             unit: request.unit,
             index: self.turns.fetch_add(1, Ordering::SeqCst),
         };

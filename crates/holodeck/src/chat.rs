@@ -7,7 +7,7 @@ pub(crate) mod tool_arguments;
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{AgentBackend, Approver, BackendError, Occasion};
-use holodeck_chat::{AgentRunService, Concurrency, FileVault, Patience, ServiceOptions};
+use holodeck_chat::{AgentRunService, CauseSink, Concurrency, FileVault, Patience, ServiceOptions};
 use holodeck_events::EventStore;
 use holodeck_model::{
     Agent, Env, FileInput, FileType, PathRef, Presence, Provider, ResolvedAgent, SideEffectGate,
@@ -47,7 +47,7 @@ pub struct Chat {
     open: Arc<OpenAgent>,
     backend: Arc<dyn AgentBackend>,
     service: AgentRunService,
-    unstored: ServiceOptions,
+    unattended: ServiceOptions,
 }
 
 impl Chat {
@@ -67,11 +67,11 @@ impl Chat {
             Ok((executor, settings))
         });
         match prepared {
-            Ok((backend, (settings, unstored))) => Ok(Self {
+            Ok((backend, (settings, unattended))) => Ok(Self {
                 service: AgentRunService::new(Arc::clone(&backend), store, settings),
                 open,
                 backend,
-                unstored,
+                unattended,
             }),
             Err(error) => {
                 // The first error is the cause.
@@ -91,9 +91,9 @@ impl Chat {
         &self.service
     }
 
-    /// The backend, and how a service answers on it without storing anything: no person can be asked.
-    pub(crate) fn unstored(&self) -> (Arc<dyn AgentBackend>, ServiceOptions) {
-        (Arc::clone(&self.backend), self.unstored.clone())
+    /// The backend, and how a service answers on it where no person can be asked.
+    pub(crate) fn unattended(&self) -> (Arc<dyn AgentBackend>, ServiceOptions) {
+        (Arc::clone(&self.backend), self.unattended.clone())
     }
 
     /// Each part that shapes the answers of the agent, with its digest.
@@ -128,7 +128,7 @@ fn commands(config: &Agent, env: &Env, occasion: Occasion) -> Vec<String> {
     }
 }
 
-/// How messages are answered: in stored conversations, and without storing anything.
+/// How messages are answered: where a person can be asked, and where none can.
 fn service_options(
     open: &OpenAgent,
     env: &Env,
@@ -155,7 +155,7 @@ fn service_options(
     } else {
         "openai"
     };
-    let stored = ServiceOptions {
+    let attended = ServiceOptions {
         session: SessionStart {
             agent_name: Some(config.name.clone()),
             model: Some(config.model.name.clone()),
@@ -184,17 +184,26 @@ fn service_options(
         },
         files: options.files.clone(),
         redactor: Some(open.redactor()),
+        causes: (options.occasion == Occasion::Serve).then(|| log_causes(&config.name)),
         chunk_interval: Duration::from_millis(events.chunk_flush_ms.into()),
         ..ServiceOptions::default()
     };
-    let unstored = ServiceOptions {
+    let unattended = ServiceOptions {
         policy: policy(Presence::None),
         concurrency: Concurrency::Reject,
         files: None,
         live_sessions: 0,
-        ..stored.clone()
+        ..attended.clone()
     };
-    Ok((stored, unstored))
+    Ok((attended, unattended))
+}
+
+/// Writes causes, which clients do not get, to the log.
+fn log_causes(agent: &str) -> CauseSink {
+    let agent = agent.to_owned();
+    Arc::new(move |error| {
+        tracing::warn!(agent, "an answer failed: {}", error.explanation().text());
+    })
 }
 
 /// A file of this machine that is attached to a message.

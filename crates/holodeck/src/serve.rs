@@ -10,12 +10,12 @@ use std::{
 
 use holodeck_backend_api::{BackendError, Occasion};
 use holodeck_chat::{AgentRunService, Concurrency, FileVault};
-use holodeck_events::{EventStore, MemoryStore, Retention, StoreError};
+use holodeck_events::{EventStore, Retention, StoreError};
 use holodeck_model::{
     Agent, AllowedOrigin, AuthMode, Env, OnDisconnect, Presence, Provider, ServeConcurrency, ServeConfig,
     ServeProtocol, env,
 };
-use holodeck_serve::{Access, App, Protocols, ServeOptions, ServedAgent, ServedTool, Token};
+use holodeck_serve::{Access, AnswerSettings, App, Protocols, ServeOptions, ServedAgent, ServedTool, Token};
 use holodeck_yaml::LoadedAgent;
 use secrecy::SecretString;
 use tokio::{
@@ -293,7 +293,7 @@ async fn open_agent(
     };
     let chat = Chat::open(agent, env, Arc::clone(store), options).await?;
     let agent = &chat.agent().config;
-    let (backend, unstored) = chat.unstored();
+    let (backend, unattended) = chat.unattended();
     let served = ServedAgent {
         name: agent.name.clone(),
         description: agent.description.clone(),
@@ -308,13 +308,22 @@ async fn open_agent(
             })
             .collect(),
         service: chat.service().clone(),
-        unstored: Arc::new(move || {
-            let store = Arc::new(MemoryStore::new());
-            AgentRunService::new(Arc::clone(&backend), store, unstored.clone())
+        unattended: Arc::new(move |store| {
+            AgentRunService::new(Arc::clone(&backend), store, unattended.clone())
         }),
+        answers: answer_settings(agent),
         max_runs: max_runs(agent, config, claude_agents),
     };
     Ok((chat, served))
+}
+
+/// A specialist or Claude Code, which answers in its own way, follows no wishes for one answer.
+fn answer_settings(agent: &Agent) -> AnswerSettings {
+    AnswerSettings {
+        follows_wishes: !is_claude(agent) && agent.routing.is_none(),
+        max_tokens: agent.model.max_tokens,
+        has_format: agent.response_format.is_some(),
+    }
 }
 
 fn is_claude(agent: &Agent) -> bool {

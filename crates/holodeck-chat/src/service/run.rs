@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, atomic::Ordering};
 
 use futures::StreamExt as _;
-use holodeck_backend_api::{Approver, BackendEvent, EventStream, Spending, TurnRequest};
+use holodeck_backend_api::{Approver, BackendEvent, EventStream, HistoryItem, Spending, TurnRequest};
 use holodeck_events::{EventSink, EventStore, NewRun, Recording, StoreError};
 use holodeck_model::events::EventBody;
 use tokio::sync::{OwnedMutexGuard, watch};
@@ -12,6 +12,7 @@ use super::{Inner, Queue};
 use crate::{
     RunError, RunHandle,
     approvals::RunQuestions,
+    causes::hide_causes,
     live::{Slot, Turn},
     masking::mask_events,
     run::{RunOutcome, RunSink, Seen},
@@ -22,6 +23,8 @@ pub(super) struct Question {
     pub(super) turn: TurnRequest,
     /// Remarks for the person about the answer.
     pub(super) warnings: Vec<String>,
+    /// The conversation before it, where the log is not what counts.
+    pub(super) opening: Option<Vec<HistoryItem>>,
 }
 
 /// The place of a message among those of its conversation.
@@ -74,7 +77,11 @@ impl Inner {
             begun,
             seen: Mutex::new(Seen::default()),
         };
-        let Question { mut turn, warnings } = question;
+        let Question {
+            mut turn,
+            warnings,
+            opening,
+        } = question;
         turn.approver = Some(Arc::clone(&questions) as Arc<dyn Approver>);
         let spending = turn.spending.clone();
         let slot = Slot::default();
@@ -84,6 +91,7 @@ impl Inner {
                 session_id: session_id.clone(),
                 first: Arc::clone(&sink.first),
                 request: turn,
+                opening,
                 slot: Arc::clone(&slot),
             },
         );
@@ -148,8 +156,12 @@ impl Inner {
             }
             (event, _) => event,
         }));
-        match &self.options.redactor {
+        let events = match &self.options.redactor {
             Some(redactor) => mask_events(events, redactor),
+            None => events,
+        };
+        match &self.options.causes {
+            Some(sink) => hide_causes(events, sink),
             None => events,
         }
     }

@@ -35,4 +35,7 @@ pub struct AgentExecutionResult {
     /// Model calls made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_turns: Option<u32>,
+    /// Remarks for the person about the answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }

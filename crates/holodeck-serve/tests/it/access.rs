@@ -28,19 +28,19 @@ async fn of_two_users(script: impl Fn() -> ScriptedTurn + Send + Sync + 'static)
 }
 
 #[tokio::test]
-async fn only_three_paths_need_no_token() {
+async fn only_pages_and_probes_need_no_token() {
     let world = of_two_users(|| ScriptedTurn::text("x")).await;
-    for path in ["/", "/health", "/ready"] {
+    for path in ["/", "/docs", "/health", "/ready"] {
         assert_eq!(world.get(path).await.status, 200, "{path}");
     }
     for path in [
         "/health/agent",
         "/metrics",
         "/openapi.json",
-        "/docs",
+        "/docs/",
         "/tools",
         "/v1/sessions",
-        "/v1/models",
+        "/v1/runs/none/events",
         "/nothing",
         "//",
     ] {

@@ -117,7 +117,7 @@ async fn what_it_cannot_do_is_refused() {
         (asking(&json!([{"role": "tool", "content": "a"}])), 400),
         (
             asking(&json!([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}])),
-            422,
+            400,
         ),
         (json!({}), 400),
     ] {

@@ -4,8 +4,8 @@ use std::{collections::VecDeque, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use holodeck_serve::{
-    Access, App, ServeOptions, ServedAgent, Token,
-    conversation::{AgentRunService, ServiceOptions},
+    Access, AnswerSettings, App, ServeOptions, ServedAgent, Token,
+    conversation::{AgentRunService, Concurrency, ServiceOptions},
     events::{EventStore, MemoryStore},
 };
 use holodeck_testkit::{Asked, ScriptedBackend, ScriptedTurn};
@@ -33,6 +33,7 @@ pub(crate) struct Setup {
     pub(crate) options: ServeOptions,
     pub(crate) backend: Option<ScriptedBackend>,
     pub(crate) max_runs: usize,
+    pub(crate) answers: AnswerSettings,
 }
 
 impl Default for Setup {
@@ -43,6 +44,10 @@ impl Default for Setup {
             options: ServeOptions::default(),
             backend: None,
             max_runs: 8,
+            answers: AnswerSettings {
+                follows_wishes: true,
+                ..AnswerSettings::default()
+            },
         }
     }
 }
@@ -185,16 +190,17 @@ impl World {
             model: "scripted".to_owned(),
             tools: Vec::new(),
             service: service.clone(),
-            unstored: {
-                let backend = backend.clone();
-                Arc::new(move || {
-                    AgentRunService::new(
-                        backend.clone(),
-                        Arc::new(MemoryStore::new()),
-                        ServiceOptions::default(),
-                    )
+            unattended: {
+                let (backend, options) = (backend.clone(), setup.service.clone());
+                Arc::new(move |store| {
+                    let options = ServiceOptions {
+                        concurrency: Concurrency::Reject,
+                        ..options.clone()
+                    };
+                    AgentRunService::new(backend.clone(), store, options)
                 })
             },
+            answers: setup.answers,
             max_runs: setup.max_runs,
         };
         let app = App::new(vec![agent("helper")], Arc::clone(&setup.store), setup.options);

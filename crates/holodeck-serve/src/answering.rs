@@ -1,0 +1,234 @@
+//! Runs that answer requests of OpenAI clients: no person can be asked, and the answer belongs to one request.
+
+use std::sync::Arc;
+
+use holodeck_chat::{AgentRunService, RunError, RunHandle, RunRequest};
+use holodeck_events::{EventStore, MemoryStore, StoreError};
+use holodeck_model::events::{AgentExecutionResult, EventBody, StopFamily, StopReason};
+use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{
+    App, ServedAgent,
+    app::Place,
+    idempotency::{KeyedPlace, RequestKey},
+    messages::wait_for_end,
+    problem::{Problem, Result},
+};
+
+/// A run whose answer a client waits for.
+pub(crate) struct Answering {
+    pub(crate) session_id: String,
+    pub(crate) run_id: String,
+    /// Where its events are.
+    pub(crate) store: Arc<dyn EventStore>,
+    end: End,
+}
+
+enum End {
+    /// This process runs it for this request.
+    Here {
+        ended: oneshot::Receiver<Ended>,
+        /// Cancels it when the client leaves, unless the answer is kept for another try.
+        _stop: Option<DropGuard>,
+    },
+    /// It answered the same request before, or still does.
+    Elsewhere,
+}
+
+/// An answer that has an end.
+pub(crate) struct Finished {
+    pub(crate) result: AgentExecutionResult,
+    /// Why the answer ended.
+    family: Option<StopFamily>,
+}
+
+type Ended = Result<Finished>;
+
+/// Whether an answer is kept after its client left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// It ends with its client.
+    Nothing,
+    /// It continues: the same request gets it.
+    Answer,
+}
+
+impl Answering {
+    /// Begins an answer of which nothing is stored.
+    pub(crate) async fn unstored(app: &App, agent: &ServedAgent, request: RunRequest) -> Result<Self> {
+        let place = app.admit(agent)?;
+        let service = (agent.unattended)(Arc::new(MemoryStore::new()));
+        let run = service.start(request, None).await?;
+        Ok(Self::follow(app, run, service, place, Keeping::Nothing))
+    }
+
+    /// Begins an answer in a conversation that is stored.
+    pub(crate) async fn stored(
+        app: &App,
+        agent: &ServedAgent,
+        place: Place,
+        request: RunRequest,
+        keeping: Keeping,
+    ) -> Result<Self, RunError> {
+        let service = (agent.unattended)(Arc::clone(app.store()));
+        let run = service.start(request, None).await?;
+        Ok(Self::follow(app, run, service, place, keeping))
+    }
+
+    /// The answer to a request with this key: that of the first one, or a new one.
+    pub(crate) async fn keyed(
+        app: &App,
+        agent: &ServedAgent,
+        user: &str,
+        key: &RequestKey,
+        request: RunRequest,
+    ) -> Result<Self> {
+        let mut skip = 0;
+        loop {
+            let (session_id, number) = match key.place(&**app.store(), user, skip).await? {
+                KeyedPlace::New { session_id, number } => (session_id, number),
+                KeyedPlace::Answered { session_id, run_id } => {
+                    return Ok(Self::elsewhere(app, session_id, run_id));
+                }
+            };
+            let place = app.admit(agent)?;
+            let request = RunRequest {
+                session_id: Some(session_id.clone()),
+                user_id: Some(user.to_owned()),
+                client_message_id: Some(key.message_id.clone()),
+                ..request.clone()
+            };
+            match Self::stored(app, agent, place, request, Keeping::Answer).await {
+                Ok(answering) => return Ok(answering),
+                Err(RunError::Store(StoreError::AlreadySent { run_id })) => {
+                    return Ok(Self::elsewhere(app, session_id, run_id));
+                }
+                Err(RunError::Store(StoreError::SessionDeleted { .. })) => skip = number + 1,
+                // Another request with this key was faster: it is found now, and its body compared.
+                Err(RunError::Store(StoreError::RunInProgress { .. })) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn elsewhere(app: &App, session_id: String, run_id: String) -> Self {
+        Self {
+            session_id,
+            run_id,
+            store: Arc::clone(app.store()),
+            end: End::Elsewhere,
+        }
+    }
+
+    /// Follows a run to its end, and closes its service then.
+    fn follow(app: &App, run: RunHandle, service: AgentRunService, place: Place, keeping: Keeping) -> Self {
+        let stop = CancellationToken::new();
+        let (sender, ended) = oneshot::channel();
+        let answering = Self {
+            session_id: run.session_id().to_owned(),
+            run_id: run.run_id().to_owned(),
+            store: Arc::clone(service.store()),
+            end: End::Here {
+                ended,
+                _stop: (keeping == Keeping::Nothing).then(|| stop.clone().drop_guard()),
+            },
+        };
+        let app = app.clone();
+        app.metrics().count_started();
+        app.tasks().clone().spawn(async move {
+            let mut run = run;
+            let ending = run.clone();
+            let leave = async {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = app.closing().cancelled() => {}
+                }
+                ending.cancel();
+            };
+            let (result, ()) = tokio::join!(
+                async {
+                    let result = run.finish().await;
+                    stop.cancel();
+                    result
+                },
+                leave
+            );
+            app.metrics().count_ended(result.is_ok());
+            app.metrics().count_violations(service.contract_violations());
+            let store = Arc::clone(service.store());
+            let ended = conclude(&*store, run.session_id(), run.run_id(), result).await;
+            service.close().await;
+            drop(place);
+            // The client may have left.
+            let _ = sender.send(ended);
+        });
+        answering
+    }
+
+    /// The end of the answer.
+    pub(crate) async fn finish(self) -> Ended {
+        let Self {
+            session_id,
+            run_id,
+            store,
+            end,
+        } = self;
+        match end {
+            End::Here { ended, _stop } => {
+                let is_kept = _stop.is_none();
+                let ended = ended.await.unwrap_or_else(|_| Err(Problem::closing()));
+                ended.map_err(|problem| if is_kept { problem.after_effect() } else { problem })
+            }
+            End::Elsewhere => {
+                let result = wait_for_end(&*store, &session_id, &run_id).await?;
+                let result = match result.success {
+                    true => Ok(result),
+                    false => Err(RunError::Execution(Box::new(result))),
+                };
+                let ended = conclude(&*store, &session_id, &run_id, result).await;
+                // Another try gets the same answer.
+                ended.map_err(Problem::after_effect)
+            }
+        }
+    }
+}
+
+/// An answer that the model ended by its own limit or filter is an answer.
+async fn conclude(
+    store: &dyn EventStore,
+    session_id: &str,
+    run_id: &str,
+    result: Result<AgentExecutionResult, RunError>,
+) -> Ended {
+    let events = store.read_after(session_id, None).await;
+    let family = events.iter().flatten().find_map(|event| {
+        let EventBody::Complete(end) = &event.event().body else {
+            return None;
+        };
+        let is_of_run = event.event().meta.run_id.as_deref() == Some(run_id);
+        end.stop_reason
+            .as_ref()
+            .filter(|_| is_of_run)
+            .map(StopReason::family)
+    });
+    match (result, family) {
+        (Ok(result), family) => Ok(Finished { result, family }),
+        (Err(RunError::Execution(result)), Some(StopFamily::Refusal)) => Ok(Finished {
+            result: *result,
+            family,
+        }),
+        (Err(error), _) => Err(error.into()),
+    }
+}
+
+impl Finished {
+    /// Why the answer ended, in the words of chat completions.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self.family {
+            Some(StopFamily::Truncated | StopFamily::Unknown) => "length",
+            Some(StopFamily::Refusal) => "content_filter",
+            Some(StopFamily::End | StopFamily::Calls | StopFamily::Failure) | None => "stop",
+        }
+    }
+}
