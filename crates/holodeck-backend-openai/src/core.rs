@@ -8,15 +8,14 @@ use std::{
 };
 
 use holodeck_backend_api::{
-    AnswerFormat, Approver, BackendError, CallRefusal, ModelCalls, ModelRequest, RequestPlace, TokenUsage,
-    ToolCall, ToolFilter, ToolHost, ToolOutput, ToolSpec,
+    AnswerFormat, AnswerWishes, Approver, BackendError, CallRefusal, ModelCalls, ModelRequest, RequestPlace,
+    TokenUsage, ToolCall, ToolFilter, ToolHost, ToolOutput, ToolSpec,
 };
 use holodeck_model::{Location, ResolvedAgent, ToolAccess, ToolNames};
 use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 
-use crate::{
-    answer_format::SentFormat, json::numbers, message::CallContext, number_odds, parameters::Parameters, wire_message,
-};
+use crate::{answer_format::SentFormat, json::numbers, number_odds, parameters::Parameters, wire_message};
 
 /// The cost of a model's tokens in US dollars, if known.
 pub(crate) type Price = Box<dyn Fn(&str, &TokenUsage) -> Option<f64> + Send + Sync>;
@@ -44,6 +43,17 @@ pub(crate) struct Core {
     names: ToolNames,
     access: ToolAccess,
     notices: Mutex<HashSet<String>>,
+}
+
+/// The context of a model call besides the conversation.
+#[derive(Clone, Copy)]
+pub(crate) struct CallContext<'a> {
+    /// The tools offered to the model, as sent.
+    pub(crate) tools: &'a [Value],
+    pub(crate) unit: Option<&'a str>,
+    pub(crate) number_odds: bool,
+    pub(crate) wishes: &'a AnswerWishes,
+    pub(crate) cancel: &'a CancellationToken,
 }
 
 impl Core {

@@ -5,13 +5,13 @@ use std::time::Duration;
 use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
-    Adaptation, AnswerWishes, BackendError, BackendEvent, ModelDelta, RecordedCall, Redactions, StopFamily,
-    StopReason, ToolCall,
+    Adaptation, BackendError, BackendEvent, ModelDelta, RecordedCall, Redactions, StopFamily, StopReason,
+    ToolCall,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::core::Core;
+use crate::core::{CallContext, Core};
 
 /// A longer wait for the next attempt is reported as a notice.
 const NOTICE_WAIT: Duration = Duration::from_secs(2);
@@ -28,17 +28,6 @@ pub(crate) struct Message {
     pub(crate) text: String,
     pub(crate) calls: Vec<ToolCall>,
     pub(crate) stop_reason: Option<StopReason>,
-}
-
-/// The context of a model call besides the conversation.
-#[derive(Clone, Copy)]
-pub(crate) struct CallContext<'a> {
-    /// The tools offered to the model, as sent.
-    pub(crate) tools: &'a [Value],
-    pub(crate) unit: Option<&'a str>,
-    pub(crate) number_odds: bool,
-    pub(crate) wishes: &'a AnswerWishes,
-    pub(crate) cancel: &'a CancellationToken,
 }
 
 /// Makes one model call and streams its answer.

@@ -16,9 +16,9 @@ use serde_json::Value;
 use crate::{
     answer_format::SentFormat,
     approvals::{self, Decisions},
-    core::Core,
+    core::{CallContext, Core},
     failure,
-    message::{self, CallContext, Message, MessageStep, unless_cancelled},
+    message::{self, Message, MessageStep, unless_cancelled},
     questions::{Question, Questions},
     tool_calls::{self, CallOutcome},
     wire_message,

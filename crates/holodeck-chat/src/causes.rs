@@ -9,7 +9,7 @@ use holodeck_backend_api::{BackendError, BackendEvent, EventStream, Explanation}
 /// Receives the cause of each error that the events of a run only name by its kind.
 pub type CauseSink = Arc<dyn Fn(&BackendError) + Send + Sync>;
 
-/// The events of `events` with errors that tell only their kind; `sink` receives what they told.
+/// The events of `events` with errors that show only their kind; `sink` receives them whole.
 pub(crate) fn hide_causes<'a>(events: EventStream<'a>, sink: &CauseSink) -> EventStream<'a> {
     let sink = Arc::clone(sink);
     Box::pin(events.map(move |event| {
@@ -45,19 +45,19 @@ fn hide_in_event(event: BackendEvent) -> BackendEvent {
 
 const NO_ANSWER: &str = "the model did not answer";
 
-/// The same kind of error without what it tells about the server.
+/// The same kind of error without what it shows of the server.
 fn public_error(error: BackendError) -> BackendError {
-    let told = |message: &str| Box::new(Explanation::new(message));
+    let plain = |message: &str| Box::new(Explanation::new(message));
     match error {
-        BackendError::Init(_) => BackendError::Init(told("the agent could not start")),
-        BackendError::Config(_) => BackendError::Config(told("the agent can't be used as it is configured")),
+        BackendError::Init(_) => BackendError::Init(plain("the agent could not start")),
+        BackendError::Config(_) => BackendError::Config(plain("the agent can't be used as it is configured")),
         BackendError::Session(_) => {
-            BackendError::Session(told("the conversation with the model was interrupted"))
+            BackendError::Session(plain("the conversation with the model was interrupted"))
         }
         BackendError::Protocol(_) if error.is_truncated() => BackendError::ended_early(),
-        BackendError::Protocol(_) => BackendError::Protocol(told("the model's answer can't be read")),
+        BackendError::Protocol(_) => BackendError::Protocol(plain("the model's answer can't be read")),
         BackendError::ReplayMiss(_) => {
-            BackendError::ReplayMiss(told("the recording contains no answer to this message"))
+            BackendError::ReplayMiss(plain("the recording contains no answer to this message"))
         }
         BackendError::Terminated { .. } => BackendError::Terminated {
             detail: "the server's log says more".to_owned(),
@@ -75,8 +75,8 @@ fn public_error(error: BackendError) -> BackendError {
             retry_after,
         } => BackendError::Provider {
             explanation: match status {
-                Some(status) => told(&format!("the model answered with the status {status}")),
-                None => told("the model can't be reached"),
+                Some(status) => plain(&format!("the model answered with the status {status}")),
+                None => plain("the model can't be reached"),
             },
             status,
             code,
@@ -88,7 +88,7 @@ fn public_error(error: BackendError) -> BackendError {
             name,
             reason: without_addresses(&reason),
         },
-        // What is unknown may tell anything.
+        // What is unknown may contain anything.
         BackendError::Cancelled => BackendError::Cancelled,
         _ => BackendError::session("the agent did not answer"),
     }
@@ -116,10 +116,10 @@ mod tests {
 
     use super::*;
 
-    /// Errors of every kind, each of which tells an address and a place in a file in all its texts.
+    /// Errors of every kind, each of which shows an address and a place in a file in all its texts.
     fn errors() -> Vec<BackendError> {
         const SECRET: &str = "cannot reach http://10.0.0.7:9/v1 (set at secret.yaml:3:4)";
-        let told = || {
+        let whole = || {
             Box::new(Explanation {
                 place: Some(Location {
                     path: Path::new("secret.yaml").into(),
@@ -135,17 +135,17 @@ mod tests {
         let provider = |status| BackendError::Provider {
             status,
             code: None,
-            explanation: told(),
+            explanation: whole(),
             param: Some(SECRET.to_owned()),
             retryable: true,
             retry_after: None,
         };
         vec![
-            BackendError::Init(told()),
-            BackendError::Config(told()),
-            BackendError::Session(told()),
-            BackendError::Protocol(told()),
-            BackendError::ReplayMiss(told()),
+            BackendError::Init(whole()),
+            BackendError::Config(whole()),
+            BackendError::Session(whole()),
+            BackendError::Protocol(whole()),
+            BackendError::ReplayMiss(whole()),
             BackendError::ended_early_by(SECRET),
             BackendError::no_result(),
             BackendError::Terminated {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_any_kind_tells_no_address_and_no_file_and_stays_of_its_kind() {
+    fn an_error_of_any_kind_shows_no_address_and_no_file_and_stays_of_its_kind() {
         for error in errors() {
             let (kind, is_truncated, is_retryable) = (
                 std::mem::discriminant(&error),

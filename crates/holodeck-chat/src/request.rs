@@ -36,7 +36,7 @@ pub struct RunRequest {
     pub images: Vec<Image>,
     /// The limits and the form that a client asks for.
     pub wishes: AnswerWishes,
-    /// What was said before, where the client keeps the conversation; `None`: what is stored.
+    /// The conversation before, where the client keeps it; `None`: the one that is stored.
     pub opening: Option<Vec<HistoryItem>>,
 }
 

@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Wanted {
     /// The name of the agent.
     pub(crate) model: String,
-    /// What was said before.
+    /// The messages before.
     pub(crate) history: Vec<HistoryItem>,
     pub(crate) message: String,
     pub(crate) images: Vec<Image>,

@@ -12,7 +12,7 @@ use crate::problem::{Problem, Result};
 
 /// How long a key counts.
 const LIFETIME: Duration = Duration::from_hours(24);
-/// How often a key can be used anew after that.
+/// How often a key can be used again after that.
 const MAX_USES: u32 = 10_000;
 
 /// The key of a request, with the digest of its body.

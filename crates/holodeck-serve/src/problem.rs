@@ -89,7 +89,7 @@ impl Problem {
         self
     }
 
-    /// Tells clients that retry by themselves that something was done already.
+    /// Keeps clients from sending the request again by themselves: something was done already.
     pub(crate) fn after_effect(mut self) -> Self {
         self.0.has_effect = true;
         self
@@ -199,7 +199,7 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let told = self.clone();
+        let copy = self.clone();
         let problem = *self.0;
         let mut body = Map::new();
         let title = problem.status.canonical_reason().unwrap_or("Error");
@@ -226,7 +226,7 @@ impl IntoResponse for Problem {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         // For routes whose clients read another form.
-        response.extensions_mut().insert(told);
+        response.extensions_mut().insert(copy);
         response
     }
 }

@@ -66,7 +66,7 @@ fn with(changes: &Value) -> Value {
     body
 }
 
-/// What the backend was asked.
+/// The questions to the backend.
 type Heard = Arc<Mutex<Vec<Asked>>>;
 
 async fn listening(setup: Setup) -> (World, Heard) {
