@@ -40,6 +40,21 @@ struct Chore {
     sender: Option<Sender>,
 }
 
+/// The answer to a request whose last step is done.
+pub(in crate::store) struct Answer {
+    result: Result<Reply, StoreError>,
+    sender: Option<Sender>,
+}
+
+impl Answer {
+    /// Gives it to those that wait.
+    pub(in crate::store) fn send(self) {
+        if let Some(sender) = self.sender {
+            let _ = sender.send(self.result);
+        }
+    }
+}
+
 impl Default for Chores {
     fn default() -> Self {
         Self {
@@ -75,19 +90,21 @@ impl Chores {
         Some((self.waiting.front()?.cleaning, self.size.0))
     }
 
-    /// Takes in a step that took so long. The last one answers the request.
-    pub(in crate::store) fn observe(&mut self, step: Result<&Done, &StoreError>, took: Duration) {
+    /// Takes in a step that took so long. After the last one, the answer to the request.
+    pub(in crate::store) fn observe(
+        &mut self,
+        step: Result<&Done, &StoreError>,
+        took: Duration,
+    ) -> Option<Answer> {
         self.size.observe(took);
-        let Some(mut chore) = self.waiting.pop_front() else {
-            return;
-        };
+        let mut chore = self.waiting.pop_front()?;
         let result = match step {
             Ok(done) => {
                 chore.reply.swept.sessions += done.deleted.len();
                 chore.reply.swept.pieces += done.reply.swept.pieces;
                 if done.cleaning.is_some() {
                     self.waiting.push_front(chore);
-                    return;
+                    return None;
                 }
                 Ok(chore.reply)
             }
@@ -97,9 +114,10 @@ impl Chores {
                 Cleaning::Session(_) | Cleaning::Leftovers => Ok(chore.reply),
             },
         };
-        if let Some(sender) = chore.sender {
-            let _ = sender.send(result);
-        }
+        Some(Answer {
+            result,
+            sender: chore.sender,
+        })
     }
 
     /// Answers those that wait; the next start continues with the rest.

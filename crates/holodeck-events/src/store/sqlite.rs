@@ -26,6 +26,7 @@ use super::{
 use crate::{Clock, Draft, Ids, RandomIds, SystemClock};
 
 mod approvals;
+mod checkpointer;
 mod clean;
 mod database;
 mod fork;

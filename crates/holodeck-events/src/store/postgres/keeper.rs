@@ -108,6 +108,8 @@ impl Keeper {
         };
         let begin = Instant::now();
         let step: Result<Done, StoreError> = self.worker.transact(Work::Clean { cleaning, rows }).await;
-        self.chores.observe(step.as_ref(), begin.elapsed());
+        if let Some(answer) = self.chores.observe(step.as_ref(), begin.elapsed()) {
+            answer.send();
+        }
     }
 }

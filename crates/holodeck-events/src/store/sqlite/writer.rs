@@ -14,7 +14,9 @@ use std::{
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::{
-    Shared, SqliteOptions, StoreError, clean, database,
+    Shared, SqliteOptions, StoreError,
+    checkpointer::Checkpointer,
+    clean, database,
     lease::{Observer, WriterLock},
     query::Tables,
     statements as sql,
@@ -26,6 +28,8 @@ use crate::store::{
 
 /// Requests that share a transaction.
 const BATCH: usize = 256;
+/// Pages of the log after which a commit moves them, as SQLite does.
+const AUTOMATIC_CHECKPOINT: i64 = 1_000;
 /// How often to look for events of other processes while there is a subscriber.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -43,6 +47,8 @@ pub(super) struct Writer {
     chores: Chores,
     /// When the next step may begin: other processes write meanwhile.
     step_at: Instant,
+    /// Moves what is deleted out of the log; started by the first deletion.
+    checkpointer: Option<Checkpointer>,
     _lock: WriterLock,
 }
 
@@ -83,6 +89,7 @@ impl Writer {
             data_version: 0,
             chores: Chores::default(),
             step_at: Instant::now(),
+            checkpointer: None,
             _lock: lock,
         };
         match writer.execute(&[Request::Recover]) {
@@ -185,6 +192,7 @@ impl Writer {
             return;
         };
         let begin = Instant::now();
+        self.checkpoint_itself(false);
         let step = self.step(cleaning, rows);
         let took = begin.elapsed();
         // Others need the file more often than not.
@@ -192,13 +200,24 @@ impl Writer {
         for session_id in step.iter().flat_map(|done| &done.deleted) {
             self.shared.hub.close(session_id);
         }
-        if step.as_ref().map_or(true, |done| done.cleaning.is_none()) {
-            // The deleted text is also in the log of the database. Readers may delay this.
-            let _ = self
-                .connection
-                .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        let checkpointer = self
+            .checkpointer
+            .get_or_insert_with(|| Checkpointer::start(self.shared.path.clone()));
+        match self.chores.observe(step.as_ref(), took) {
+            // The deleted text is also in the log of the database.
+            Some(answer) => checkpointer.empty(answer),
+            None => checkpointer.move_pages(),
         }
-        self.chores.observe(step.as_ref(), took);
+        self.checkpoint_itself(self.chores.is_empty());
+    }
+
+    /// Whether a commit moves pages from the log when that is long. During a deletion this is the checkpointer's.
+    fn checkpoint_itself(&self, does: bool) {
+        let pages = if does { AUTOMATIC_CHECKPOINT } else { 0 };
+        // Only the time of a commit depends on it.
+        let _ = self
+            .connection
+            .pragma_update_and_check(None, "wal_autocheckpoint", pages, |_| Ok(()));
     }
 
     fn step(&mut self, cleaning: Cleaning, rows: i64) -> Result<Done, StoreError> {
@@ -229,6 +248,7 @@ impl Writer {
     /// Leaves the store in a state in which others take over at once what is open.
     fn leave(&mut self) {
         self.chores.leave();
+        self.checkpointer = None;
         let _ = Tables::of(&self.connection).execute(sql::LEAVE, [&self.state.name]);
         self.shared.hub.close_all();
     }
