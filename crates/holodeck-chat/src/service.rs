@@ -366,6 +366,11 @@ impl AgentRunService {
         &self.0.options.commands
     }
 
+    /// How it handles a message while the conversation's last one is being answered.
+    pub fn concurrency(&self) -> Concurrency {
+        self.0.options.concurrency
+    }
+
     /// The files of users.
     pub fn files(&self) -> Option<&FileVault> {
         self.0.options.files.as_ref()
@@ -416,7 +421,8 @@ impl AgentRunService {
         }
     }
 
-    fn masked(&self, text: &str) -> String {
+    /// The text as it is stored: without secrets.
+    pub fn masked(&self, text: &str) -> String {
         match &self.0.options.redactor {
             Some(redactor) => redactor.text(text).into_owned(),
             None => text.to_owned(),

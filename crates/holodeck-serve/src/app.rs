@@ -187,6 +187,11 @@ impl App {
         }
     }
 
+    /// Whether a client follows a conversation.
+    pub(crate) fn is_followed(&self, session_id: &str) -> bool {
+        self.followers().contains_key(session_id)
+    }
+
     fn followers(&self) -> MutexGuard<'_, HashMap<String, usize>> {
         self.0.followers.lock().unwrap_or_else(PoisonError::into_inner)
     }

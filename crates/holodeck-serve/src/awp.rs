@@ -1,27 +1,34 @@
 //! AG-UI: a request is a message or the answers to an interrupt, the response is the stream of one AG-UI run.
 
+use std::time::Duration;
+
 use axum::{Extension, extract::State, response::Response};
 use bytes::Bytes;
 use futures::FutureExt as _;
-use holodeck_chat::RunError;
+use holodeck_chat::{Concurrency, RunError};
 use holodeck_events::{
-    AgUiEvent, AgUiRequest, AgUiRun, ApprovalAnswer, Resolution, RunAgentInput, StoreError, StoredEvent,
-    Subscription,
+    AgUiEvent, AgUiRequest, AgUiRun, ApprovalAnswer, Resolution, RunAgentInput, StoredEvent, Subscription,
 };
 use http::StatusCode;
 use tokio::{
     sync::mpsc::{self, Sender},
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use crate::{
     App,
+    branch::{latest, settle},
     extract::Json,
     guard::User,
     messages::{Message, Started, start},
     problem::{Problem, Result},
     stream::{HEARTBEAT, frames, send},
 };
+
+/// How long a message waits for the end of a run that was stopped.
+const STOP_LIMIT: Duration = Duration::from_secs(6);
+/// How long a message waits for the run before it, whose client may have left a moment ago.
+const NOTICE_LIMIT: Duration = Duration::from_secs(2);
 
 /// An AG-UI run, its first events, and what follows them.
 struct Run {
@@ -55,27 +62,22 @@ pub(crate) async fn run(
     Ok(frames(receiver))
 }
 
-/// A new message. A known thread continues from the log, an unknown one from what the client sent.
+/// A new message, in the conversation that has the client's history.
 async fn begin(app: &App, user: &str, input: &RunAgentInput, request: AgUiRequest) -> Result<Run> {
     let message = request
         .message
         .ok_or_else(|| Problem::invalid("there is no message to answer"))?;
     let thread = &input.thread_id;
-    if !request.history.is_empty() && app.store().session(thread).await?.is_none() {
-        let service = &app.agent(None)?.service;
-        match service.import(thread, Some(user), request.history).await {
-            // Another request was faster.
-            Ok(()) | Err(RunError::Store(StoreError::SessionExists { .. })) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    wait_for_stop(app, user, thread).await?;
+    let service = &app.agent(None)?.service;
+    let session_id = settle(service, user, thread, &input.run_id, request.history).await?;
     let mut message = Message::new(message.text);
     // A request that is sent again is the same run.
-    message.client_message_id = Some(input.run_id.clone()).filter(|id| !id.is_empty());
-    let started = start(app, user, Some(thread.clone()), None, message).await?;
+    message.client_message_id = Some(input.run_id.clone());
+    let started = start(app, user, Some(session_id.clone()), None, message).await?;
     let head = app
         .store()
-        .session(thread)
+        .session(&session_id)
         .await?
         .and_then(|session| session.head);
     let run = app.store().run(&started.run_id).await?;
@@ -83,20 +85,52 @@ async fn begin(app: &App, user: &str, input: &RunAgentInput, request: AgUiReques
     let mut projection = AgUiRun::start(thread, &input.run_id, input.options());
     projection.follow(&started.run_id);
     Ok(Run {
-        session_id: thread.clone(),
         projection,
         first: Vec::new(),
-        events: app.store().subscribe(thread, before).await?,
+        events: app.store().subscribe(&session_id, before).await?,
+        session_id,
         started: Some(started),
     })
+}
+
+/// Waits for the end of a run whose client has stopped it, so that its next message is not refused. That the client left
+/// may become known only after its next request.
+async fn wait_for_stop(app: &App, user: &str, thread: &str) -> Result<()> {
+    let latest = latest(&**app.store(), user, thread).await?;
+    let Some((session_id, _)) = latest else {
+        return Ok(());
+    };
+    let Ok(session) = app.session(&session_id, user).await else {
+        return Ok(());
+    };
+    let service = &app.agent_of(&session)?.service;
+    if service.concurrency() != Concurrency::Reject {
+        return Ok(());
+    }
+    for mut run in service.runs_of(&session_id) {
+        let waits_for_person = !app.store().approvals(Some(&session_id), None).await?.is_empty();
+        let limit = match (run.is_stopping(), waits_for_person) {
+            (true, _) => STOP_LIMIT,
+            (false, true) => continue,
+            (false, false) => NOTICE_LIMIT,
+        };
+        // However it ended, the thread is free.
+        let _ = timeout(limit, run.finish()).await;
+    }
+    Ok(())
 }
 
 /// The answers to an interrupt: the run behind it continues in a new AG-UI run.
 async fn resume(app: &App, user: &str, input: &RunAgentInput, answers: Vec<ApprovalAnswer>) -> Result<Run> {
     let thread = &input.thread_id;
-    app.session(thread, user).await?;
+    let session_id = latest(&**app.store(), user, thread)
+        .await?
+        .map_or_else(|| thread.clone(), |(session_id, _)| session_id);
+    app.session(&session_id, user).await?;
     for answer in &answers {
-        match app.answer(answer.clone().by(Some(user))).await {
+        let mut own = answer.clone().by(Some(user));
+        own.session_id = Some(session_id.clone());
+        match app.answer(own).await {
             Ok(_) => {}
             // A client must answer each interrupt, also one that was answered elsewhere or has expired. Its refusal changes
             // nothing then; anything else it wants is an error.
@@ -104,7 +138,7 @@ async fn resume(app: &App, user: &str, input: &RunAgentInput, answers: Vec<Appro
             Err(problem) => return Err(problem),
         }
     }
-    let recorded = app.store().read_after(thread, None).await?;
+    let recorded = app.store().read_after(&session_id, None).await?;
     let last = recorded.last().map(StoredEvent::index);
     let events = recorded.iter().map(StoredEvent::event);
     let resumed = AgUiRun::resume(thread, &input.run_id, input.options(), events, &answers);
@@ -113,24 +147,36 @@ async fn resume(app: &App, user: &str, input: &RunAgentInput, answers: Vec<Appro
         Problem::new(StatusCode::CONFLICT, "NOT_INTERRUPTED", detail)
     })?;
     Ok(Run {
-        session_id: thread.clone(),
         projection,
         first,
-        events: app.store().subscribe(thread, last).await?,
+        events: app.store().subscribe(&session_id, last).await?,
+        session_id,
         started: None,
     })
 }
 
+/// Sends the run to its client. A client of this protocol that leaves has stopped the run: it can't come back to it.
 async fn produce(app: App, mut run: Run, sender: Sender<Bytes>) {
-    // The last client that leaves may end the run.
-    let _follower = app.follow(&run.session_id);
+    let follower = app.follow(&run.session_id);
+    deliver(&app, &mut run, &sender).await;
+    drop(follower);
+    if !run.projection.is_over() && !app.is_followed(&run.session_id) && !app.closing().is_cancelled() {
+        for agent in app.agents() {
+            for left in agent.service.runs_of(&run.session_id) {
+                left.cancel();
+            }
+        }
+    }
+}
+
+async fn deliver(app: &App, run: &mut Run, sender: &Sender<Bytes>) {
     let mut events = std::mem::take(&mut run.first);
     loop {
         for event in events {
             let Ok(json) = serde_json::to_string(&event) else {
                 return;
             };
-            if !send(&app, &sender, format!("data: {json}\n\n").into()).await {
+            if !send(app, sender, format!("data: {json}\n\n").into()).await {
                 return;
             }
         }
@@ -140,9 +186,9 @@ async fn produce(app: App, mut run: Run, sender: Sender<Bytes>) {
         events = tokio::select! {
             biased;
             () = sender.closed() => return,
-            events = next(&app, &mut run) => events,
+            events = next(app, run) => events,
             () = sleep(app.options().heartbeat) => {
-                if !send(&app, &sender, HEARTBEAT).await {
+                if !send(app, sender, HEARTBEAT).await {
                     return;
                 }
                 Vec::new()

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::{
     App,
-    extract::Segment,
+    extract::{Segment, check_encoding},
     guard::User,
     problem::{Problem, Result},
 };
@@ -149,6 +149,7 @@ impl FromRequest<App> for Form {
     type Rejection = Problem;
 
     async fn from_request(mut request: Request, app: &App) -> Result<Self, Problem> {
+        check_encoding(request.headers())?;
         let media_type = request.headers().get(header::CONTENT_TYPE);
         let is_form = media_type
             .and_then(|value| value.to_str().ok())

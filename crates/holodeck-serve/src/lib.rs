@@ -5,6 +5,7 @@ mod app;
 mod approvals;
 mod auth;
 mod awp;
+mod branch;
 mod chat;
 mod completion_request;
 mod completions;

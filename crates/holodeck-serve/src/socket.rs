@@ -38,6 +38,8 @@ const MAX_ROOMS: usize = 64;
 const QUEUED_FRAMES: usize = 2;
 /// A client that takes no data is disconnected with this code.
 const SLOW: u16 = 4408;
+/// A frame is larger than the server reads.
+const TOO_LARGE: u16 = 1009;
 /// The server goes away.
 const AWAY: u16 = 1001;
 /// Time limit for the last frame to a client.
@@ -153,6 +155,9 @@ async fn exchange(
                     Frame::Text(error_frame("agent:error", &problem, &Value::Null).into())
                 }
                 Some(Ok(Frame::Ping(_) | Frame::Pong(_))) => continue,
+                Some(Err(error)) if is_too_large(&error) => {
+                    return Some((TOO_LARGE, "a frame has at most 1 MiB"));
+                }
                 Some(Ok(Frame::Close(_)) | Err(_)) | None => return None,
             },
             Some(frame) = frames.recv() => Frame::Text(frame.into()),
@@ -168,6 +173,18 @@ async fn exchange(
             }
         }
     }
+}
+
+/// Whether a connection can't be read because a frame or a message of it is too large. The library has no other sign.
+fn is_too_large(error: &axum::Error) -> bool {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = cause {
+        if error.to_string().contains("too long") {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 impl Client {
@@ -250,17 +267,20 @@ impl Client {
         }
     }
 
+    /// Refuses one more conversation than a connection may follow; without an id, it is a new one.
+    fn check_room(&self, session_id: Option<&str>) -> Result<()> {
+        if self.rooms.len() < MAX_ROOMS || session_id.is_some_and(|id| self.rooms.contains_key(id)) {
+            return Ok(());
+        }
+        let detail = format!("a connection follows at most {MAX_ROOMS} conversations");
+        let status = http::StatusCode::TOO_MANY_REQUESTS;
+        Err(Problem::new(status, "TOO_MANY_ROOMS", detail))
+    }
+
     /// Follows a conversation from after this event.
     async fn join(&mut self, session_id: &str, after: Option<u64>) -> Result<String> {
         let session = self.app.session(session_id, &self.user).await?;
-        if self.rooms.len() >= MAX_ROOMS && !self.rooms.contains_key(session_id) {
-            let detail = format!("a connection follows at most {MAX_ROOMS} conversations");
-            return Err(Problem::new(
-                http::StatusCode::TOO_MANY_REQUESTS,
-                "TOO_MANY_ROOMS",
-                detail,
-            ));
-        }
+        self.check_room(Some(session_id))?;
         let events = self.app.store().subscribe(session_id, after).await?;
         let room = Room {
             session_id: session_id.to_owned(),
@@ -289,6 +309,8 @@ impl Client {
             Some(_) => return Err(Problem::invalid("`sessionId` must be a text")),
         };
         let message: Message = read(data)?;
+        // Before anything is done: a client that gets the refusal sends the message again.
+        self.check_room(session_id.as_deref())?;
         let started = start(&self.app, &self.user, session_id, None, message).await?;
         if self.rooms.contains_key(&started.session_id) {
             return Ok(None);

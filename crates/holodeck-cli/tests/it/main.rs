@@ -77,6 +77,7 @@ mod run_records;
 mod sampling;
 mod secrets;
 mod serve;
+mod serve_clients;
 mod serve_faults;
 mod serve_liveness;
 mod servers;

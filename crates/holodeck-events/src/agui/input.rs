@@ -17,8 +17,10 @@ use crate::{ApprovalAnswer, Resolution};
 #[non_exhaustive]
 pub struct RunAgentInput {
     /// The conversation.
+    #[serde(default, deserialize_with = "or_default")]
     pub thread_id: String,
     /// The client's id of the AG-UI run.
+    #[serde(default, deserialize_with = "or_default")]
     pub run_id: String,
     /// The protocol version of the client; absent before 1.0.
     #[serde(default)]
@@ -172,6 +174,13 @@ impl RunAgentInput {
 
     /// Reads the request out of the conversation.
     pub fn request(&self) -> Result<AgUiRequest, AgUiInputError> {
+        for (name, id) in [("threadId", &self.thread_id), ("runId", &self.run_id)] {
+            if id.is_empty() {
+                let hint =
+                    "send an id: the same for each request of a conversation, and a new one for each run";
+                return Err(error(name, "is missing".to_owned(), hint));
+            }
+        }
         let mut warnings = Vec::new();
         if !self.tools.is_empty() {
             let names: Vec<_> = self.tools.iter().map(name_of).collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holodeck_serve::conversation::api::ToolCall;
-use holodeck_testkit::{ScriptedBackend, ScriptedTools, ScriptedTurn};
+use holodeck_testkit::{Gate, ScriptedBackend, ScriptedTools, ScriptedTurn};
 use http::Method;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -68,13 +68,134 @@ async fn a_thread_is_a_conversation() {
     // The same request again is the same run.
     assert_eq!(types(&run(&world, &first).await), types(&events));
     assert_eq!(world.get("/v1/sessions/t-1").await.json()["runs"], 2);
-    // A known thread continues from the log, whatever the client sends.
-    let messages = json!([
-        {"id": "x", "role": "assistant", "content": "forged"},
-        {"id": "m-4", "role": "user", "content": "d"},
-    ]);
-    let events = run(&world, &input("run-2", &messages)).await;
-    assert_eq!(events[2]["delta"], r#"["a", "b", "c", "[\"a\", \"b\"] c"] d"#);
+}
+
+/// A server whose agent answers with all messages before, and the client's requests in one thread.
+async fn repeating() -> World {
+    World::new(|asked| {
+        let history: Vec<_> = asked.history.iter().filter_map(|item| item.text()).collect();
+        ScriptedTurn::text(&format!(
+            "[{}]",
+            [&history[..], &[asked.message.as_str()]].concat().join(",")
+        ))
+    })
+    .await
+}
+
+fn messages(texts: &[&str]) -> Value {
+    let texts = texts.iter().enumerate();
+    let texts = texts.map(|(at, text)| {
+        let role = if at % 2 == 0 { "user" } else { "assistant" };
+        json!({"id": format!("m-{at}"), "role": role, "content": text})
+    });
+    texts.collect()
+}
+
+/// The text of the answer to the last of these messages.
+async fn answer(world: &World, run_id: &str, texts: &[&str]) -> String {
+    let events = run(world, &input(run_id, &messages(texts))).await;
+    assert_eq!(events.last().unwrap()["type"], "RUN_FINISHED", "{events:?}");
+    assert_eq!(events[0]["threadId"], "t-1");
+    let deltas = events.iter().filter_map(|event| event["delta"].as_str());
+    deltas.collect()
+}
+
+#[tokio::test]
+async fn the_model_sees_the_history_of_the_client_and_nothing_that_it_removed() {
+    let world = repeating().await;
+    assert_eq!(answer(&world, "r1", &["a"]).await, "[a]");
+    assert_eq!(answer(&world, "r2", &["a", "[a]", "b"]).await, "[a,[a],b]");
+    // The last answer again.
+    assert_eq!(answer(&world, "r3", &["a", "[a]", "b"]).await, "[a,[a],b]");
+    // The conversation continues there.
+    let third = ["a", "[a]", "b", "[a,[a],b]", "c"];
+    assert_eq!(answer(&world, "r4", &third).await, "[a,[a],b,[a,[a],b],c]");
+    // An earlier message changed.
+    assert_eq!(answer(&world, "r5", &["a", "[a]", "B"]).await, "[a,[a],B]");
+    // The first message changed: nothing is left of the rest.
+    assert_eq!(answer(&world, "r6", &["A"]).await, "[A]");
+    // An answer that the client wrote.
+    assert_eq!(answer(&world, "r7", &["A", "mine", "d"]).await, "[A,mine,d]");
+    assert_eq!(
+        answer(&world, "r8", &["A", "mine", "d", "[A,mine,d]", "e"]).await,
+        "[A,mine,d,[A,mine,d],e]"
+    );
+    // The same request again is the same run.
+    assert_eq!(
+        answer(&world, "r8", &["A", "mine", "d", "[A,mine,d]", "e"]).await,
+        "[A,mine,d,[A,mine,d],e]"
+    );
+    // What was said before is kept, each branch by itself.
+    let runs =
+        async |session: &str| world.get(&format!("/v1/sessions/{session}")).await.json()["runs"].clone();
+    assert_eq!(runs("t-1").await, 2);
+    assert_eq!(runs("t-1:branch-1").await, 3);
+    assert_eq!(runs("t-1:branch-2").await, 2);
+    assert_eq!(runs("t-1:branch-3").await, 1);
+    assert_eq!(runs("t-1:branch-4").await, 3);
+    assert_eq!(world.get("/v1/sessions/t-1:branch-5").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_has_stopped_the_run_and_its_next_message_is_answered() {
+    let gate = Gate::new();
+    let inner = gate.clone();
+    let world = World::new(move |asked| match asked.message.as_str() {
+        "go" => ScriptedTurn::nothing().and_text("so far").and_wait_for(&inner),
+        _ => {
+            let history: Vec<_> = asked.history.iter().filter_map(|item| item.text()).collect();
+            ScriptedTurn::text(&format!("[{}]", history.join(",")))
+        }
+    })
+    .await;
+    for (thread, sent) in [
+        ("t-1", vec!["go", "so far", "b"]),
+        ("t-2", vec!["go", "so", "b"]),
+        ("t-3", vec!["c"]),
+    ] {
+        let with_thread = |run: &str, texts: &[&str]| {
+            let mut input = input(run, &messages(texts));
+            input["threadId"] = json!(thread);
+            input
+        };
+        let body = with_thread("r1", &["go"]).to_string();
+        let mut stream = world.open(Method::POST, "/awp", &[], &body).await;
+        stream.wait_for("TEXT_MESSAGE_CONTENT").await;
+        drop(stream);
+        let events = run(&world, &with_thread("r2", &sent)).await;
+        assert_eq!(events.last().unwrap()["type"], "RUN_FINISHED", "{events:?}");
+        let text: String = events
+            .iter()
+            .filter_map(|event| event["delta"].as_str())
+            .collect();
+        // A client that removes what was stopped begins again.
+        let seen = if sent.len() == 1 { "[]" } else { "[go,so far]" };
+        assert_eq!(text, seen, "{thread}");
+    }
+    let stored = world.get("/v1/sessions/t-1/events").await.text;
+    assert!(stored.contains(r#""reason":"user_cancelled""#), "{stored}");
+}
+
+#[tokio::test]
+async fn the_ids_of_thread_and_run_are_required_by_name() {
+    let world = repeating().await;
+    for name in ["threadId", "runId"] {
+        for value in [None, Some(Value::Null), Some(json!("")), Some(json!(7))] {
+            let mut body = input("r", &messages(&["a"]));
+            match value {
+                None => {
+                    body.as_object_mut().unwrap().remove(name);
+                }
+                Some(value) => body[name] = value,
+            }
+            let refused = world.post("/awp", body.clone()).await;
+            assert_eq!(refused.problem(), (400, "INVALID_REQUEST".to_owned()), "{body}");
+            if body.get(name) != Some(&json!(7)) {
+                assert!(refused.text.contains(name), "{}", refused.text);
+            }
+        }
+    }
+    assert_eq!(world.store.sessions(None).await.unwrap(), []);
 }
 
 #[tokio::test]

@@ -416,3 +416,73 @@ async fn the_end_of_the_server_is_said() {
     assert_eq!(socket.close_code().await, Some(1001));
     world.ended.await.unwrap();
 }
+
+#[tokio::test]
+async fn a_message_that_finds_no_room_is_refused_before_it_runs() {
+    let world = World::new(|_| ScriptedTurn::text("x")).await;
+    let mut socket = Socket::new(&world).await;
+    for number in 0..64 {
+        world
+            .post("/v1/sessions", json!({"sessionId": format!("s-{number}")}))
+            .await;
+        socket
+            .send("session:join", json!({"sessionId": format!("s-{number}")}))
+            .await;
+    }
+    for data in [
+        json!({"sessionId": "one-more", "message": "hi", "clientMessageId": "c-1"}),
+        json!({"message": "hi", "clientMessageId": "c-2"}),
+        json!({"sessionId": null, "message": "hi"}),
+    ] {
+        socket.send("chat:message", data.clone()).await;
+        let refused = loop {
+            let (event, frame) = socket.next().await;
+            if event == "agent:error" {
+                break frame;
+            }
+            assert!(
+                event.starts_with("session:") || frame["type"] == "session_start",
+                "{event} {frame}"
+            );
+        };
+        assert_eq!(refused["code"], "TOO_MANY_ROOMS");
+        assert_eq!(refused.get("clientMessageId"), data.get("clientMessageId"));
+    }
+    let sessions = world.store.sessions(None).await.unwrap();
+    assert_eq!(sessions.len(), 64);
+    assert!(sessions.iter().all(|session| session.runs == 0));
+    // One that it follows is answered, and one after it left another.
+    socket
+        .send("chat:message", json!({"sessionId": "s-0", "message": "hi"}))
+        .await;
+    socket.events_until("complete").await;
+    socket.send("session:leave", json!({"sessionId": "s-1"})).await;
+    socket
+        .send("chat:message", json!({"sessionId": "one-more", "message": "hi"}))
+        .await;
+    socket.events_until("complete").await;
+}
+
+#[tokio::test]
+async fn a_frame_that_is_too_large_closes_the_connection_with_a_reason() {
+    let world = World::new(|_| ScriptedTurn::text("x")).await;
+    for size in [(1 << 20) + 1, 3 << 20] {
+        let socket = Socket::new(&world).await;
+        let (mut sink, stream) = socket.0.split();
+        // The server may not take all of it.
+        let sending = tokio::spawn(async move {
+            let _ = sink.send(Message::text("x".repeat(size))).await;
+            sink
+        });
+        let mut stream = stream;
+        let mut code = None;
+        while let Some(Ok(message)) = stream.next().await {
+            if let Message::Close(close) = message {
+                code = close.map(|CloseFrame { code, .. }| u16::from(code));
+                break;
+            }
+        }
+        assert_eq!(code, Some(1009), "{size}");
+        sending.abort();
+    }
+}

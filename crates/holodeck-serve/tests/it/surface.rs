@@ -375,3 +375,65 @@ async fn only_the_chosen_protocols_are_served() {
         assert_eq!(world.get("/health").await.status, 200);
     }
 }
+
+#[tokio::test]
+async fn requests_that_can_be_read_in_two_ways_are_refused() {
+    let world = World::new(|_| ScriptedTurn::text("x")).await;
+    let body = json!({"message": "a"}).to_string();
+    let own = world.address.to_string();
+    let hosts = [("host", own.as_str()), ("host", "evil.example")];
+    for path in ["/health", "/v1/sessions/s/messages"] {
+        let refused = world.send(Method::POST, path, &hosts, &body).await;
+        assert_eq!(refused.problem(), (400, "INVALID_REQUEST".to_owned()));
+    }
+    for encoding in ["gzip", "br", "identity, gzip", "deflate"] {
+        let headers = [("content-encoding", encoding)];
+        for path in [
+            "/v1/sessions/s/messages",
+            "/awp",
+            "/agent/helper/chat",
+            "/v1/sessions",
+        ] {
+            let refused = world.send(Method::POST, path, &headers, &body).await;
+            assert_eq!(
+                refused.problem(),
+                (415, "UNSUPPORTED_MEDIA_TYPE".to_owned()),
+                "{encoding} {path}"
+            );
+        }
+    }
+    for id in ["last", "%2e%2e", "%2E"] {
+        let refused = world
+            .send(Method::POST, &format!("/v1/sessions/{id}/messages"), &[], &body)
+            .await;
+        assert_eq!(refused.problem().0, 400, "{id}");
+    }
+    for id in ["last", "..", "."] {
+        let refused = world.post("/v1/sessions", json!({"sessionId": id})).await;
+        assert_eq!(refused.problem(), (400, "INVALID_REQUEST".to_owned()), "{id}");
+    }
+    assert_eq!(world.store.sessions(None).await.unwrap(), []);
+    let plain = [("content-encoding", "identity")];
+    let answered = world
+        .send(Method::POST, "/v1/sessions/s/messages?wait=true", &plain, &body)
+        .await;
+    assert_eq!(answered.status, 200);
+}
+
+#[tokio::test]
+async fn a_client_that_waits_gets_the_warnings_of_the_answer() {
+    let world = World::new(|_| {
+        ScriptedTurn::nothing()
+            .and_event(BackendEvent::Notice {
+                message: "the oldest messages were left out".to_owned(),
+            })
+            .and_text("x")
+    })
+    .await;
+    let path = "/v1/sessions/s/messages?wait=true";
+    let body = json!({"message": "a", "clientMessageId": "c-1"});
+    for _ in 0..2 {
+        let answer = world.post(path, body.clone()).await.json();
+        assert_eq!(answer["warnings"], json!(["the oldest messages were left out"]));
+    }
+}
