@@ -11,7 +11,7 @@ use holodeck_backend_api::{
     AnswerFormat, AnswerWishes, Approver, BackendError, CallRefusal, ModelCalls, ModelRequest, RequestPlace,
     TokenUsage, ToolCall, ToolFilter, ToolHost, ToolOutput, ToolSpec,
 };
-use holodeck_model::{Location, ResolvedAgent, ToolAccess, ToolNames};
+use holodeck_model::{JSON_LEVELS, Location, ResolvedAgent, ToolAccess, ToolNames, is_deep_json};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -277,6 +277,9 @@ fn offer_tools(names: &ToolNames, access: &ToolAccess, specs: &[ToolSpec]) -> Ve
 fn object_problem(arguments: &Value) -> Option<String> {
     match arguments {
         Value::Object(_) => None,
+        Value::String(text) if is_deep_json(text) => {
+            Some(format!("they have more than {JSON_LEVELS} levels"))
+        }
         Value::String(text) => Some(match serde_json::from_str::<Value>(text) {
             Ok(_) => match numbers::first_long(text) {
                 Some(number) => format!("the number {number} has too many digits; send it as a text"),

@@ -3,6 +3,7 @@
 //! not disappear inside another one.
 
 use holodeck_backend_api::{BackendError, ToolCall};
+use holodeck_model::is_deep_json;
 use serde_json::{Map, Value};
 
 use super::completeness::Completeness;
@@ -227,7 +228,7 @@ impl PartialCall {
         !self.id.is_empty() && self.id == later.id && self.name == later.name && same_arguments()
     }
 
-    /// Converts to a call. Arguments that are not JSON, or have a number that a value cannot hold, stay a string; running the
+    /// Converts to a call. Arguments that are not JSON, or have a number or levels that a value cannot hold, stay a string; running the
     /// call then reports the error to the model.
     fn into_call(mut self) -> Result<ToolCall, BackendError> {
         self.arguments = numbers::unwrap(&halves::join(&self.arguments)).into_owned();
@@ -267,7 +268,7 @@ fn parse(arguments: &str) -> Value {
     if matches!(arguments.trim(), "" | "null") {
         return Value::Object(Map::new());
     }
-    if numbers::first_long(arguments).is_some() {
+    if numbers::first_long(arguments).is_some() || is_deep_json(arguments) {
         return Value::from(arguments);
     }
     parse_lenient(arguments.as_bytes()).unwrap_or_else(|| Value::from(arguments))

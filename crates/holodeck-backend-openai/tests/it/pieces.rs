@@ -228,3 +228,25 @@ async fn a_number_with_many_digits_is_not_rounded_silently() {
         }
     }
 }
+
+#[tokio::test]
+async fn arguments_with_too_many_levels_are_refused_by_name() {
+    for (levels, is_run) in [
+        (96, true),
+        (97, false),
+        (126, false),
+        (128, false),
+        (5_000, false),
+    ] {
+        let within = levels - 1;
+        let arguments = format!("{{\"text\":{}{}}}", "[".repeat(within), "]".repeat(within));
+        let call = Reply::nothing().and_tool_call("c1", "echo", &arguments);
+        let server = ModelServer::replies([call, Reply::text("done")]);
+        let tools = Arc::new(ScriptedTools::default());
+        let result = ask(&equipped(&agent_of(&server, ""), Arc::clone(&tools) as _), "go").await;
+        assert_eq!(result.unwrap().response, "done", "{levels}");
+        assert_eq!(tools.called().len(), usize::from(is_run), "{levels}");
+        let said = server.finish()[1].texts("tool")[0].to_owned();
+        assert_eq!(said.contains("more than 96 levels"), !is_run, "{levels}: {said}");
+    }
+}

@@ -7,6 +7,7 @@ mod answers;
 mod parts;
 mod tools;
 
+use holodeck_model::{JSON_LEVELS, json_levels};
 use serde_json::{Map, Value, json};
 
 use self::answers::{of_handshake, of_lists};
@@ -162,6 +163,16 @@ pub(super) fn remove_null(fields: &mut Fields, field: &str) {
     if fields.get(field).is_some_and(Value::is_null) {
         fields.remove(field);
     }
+}
+
+/// Whether a value has more levels than may be passed on.
+pub(super) fn is_deep(value: &Value) -> bool {
+    json_levels(value) > JSON_LEVELS
+}
+
+/// The fault of such a value.
+pub(super) fn too_deep() -> String {
+    format!("has more than {JSON_LEVELS} levels")
 }
 
 /// A value in the words of an error.

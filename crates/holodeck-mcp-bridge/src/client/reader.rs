@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use holodeck_model::{cut_deep_json, mend_json};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use serde_json::Value;
 
@@ -77,10 +78,10 @@ impl Reader {
     }
 
     fn values(&self, text: &[u8], only: Option<&RequestId>) -> Vec<Value> {
-        let messages = match serde_json::from_slice(text) {
-            Ok(Value::Array(messages)) => messages,
-            Ok(message @ Value::Object(_)) => vec![message],
-            Ok(_) | Err(_) => return Vec::new(),
+        let messages = match parse(text) {
+            Some(Value::Array(messages)) => messages,
+            Some(message @ Value::Object(_)) => vec![message],
+            Some(_) | None => return Vec::new(),
         };
         let is_alone = messages.len() == 1;
         let messages = messages.into_iter().filter(Value::is_object);
@@ -128,4 +129,14 @@ impl Reader {
             );
         }
     }
+}
+
+/// The JSON of a text. A part that no parser takes, such as a schema with very many levels, is cut and not the whole text.
+fn parse(text: &[u8]) -> Option<Value> {
+    let read = |text: &str| serde_json::from_str(text).ok();
+    let as_sent = serde_json::from_slice(text).ok();
+    as_sent
+        .or_else(|| read(&mend_json(text)?))
+        .or_else(|| read(&cut_deep_json(std::str::from_utf8(text).ok()?)?))
+        .or_else(|| read(&cut_deep_json(&mend_json(text)?)?))
 }

@@ -3,7 +3,7 @@
 use rmcp::model::ContentBlock;
 use serde_json::{Value, json};
 
-use super::{Faults, Fields, kind, remove_null, settle, text_of};
+use super::{Faults, Fields, is_deep, kind, remove_null, settle, text_of, too_deep};
 
 /// Mends the result of a call. An error if nothing of it can be read.
 pub(super) fn of_call(result: &mut Fields, faults: &mut Faults) -> Result<(), String> {
@@ -11,6 +11,11 @@ pub(super) fn of_call(result: &mut Fields, faults: &mut Faults) -> Result<(), St
         remove_null(result, field);
     }
     let mut lost = Vec::new();
+    let is_structure_deep = result.get("structuredContent").is_some_and(is_deep);
+    if is_structure_deep {
+        lost.push(format!("`structuredContent` of a result {}", too_deep()));
+        result.remove("structuredContent");
+    }
     let content = result.remove("content").unwrap_or_default();
     let content = list_of(content);
     let count = content.len();
@@ -19,7 +24,9 @@ pub(super) fn of_call(result: &mut Fields, faults: &mut Faults) -> Result<(), St
         .enumerate()
         .map(|(index, value)| part(value, &format!("content[{index}]"), &mut lost))
         .collect();
-    let is_nothing_read = count > 0 && lost.len() == count && !result.contains_key("structuredContent");
+    let is_nothing_read = !lost.is_empty()
+        && lost.len() == count + usize::from(is_structure_deep)
+        && !result.contains_key("structuredContent");
     if is_nothing_read {
         return Err(lost.join("; "));
     }
@@ -83,10 +90,12 @@ fn list_of(value: Value) -> Vec<Value> {
 
 /// A part in a form that can be read: a text in its place says what could not.
 fn part(mut value: Value, place: &str, faults: &mut Faults) -> Value {
+    let is_deep = is_deep(&value);
     let reason = match &mut value {
         Value::String(_) | Value::Number(_) | Value::Bool(_) => {
             return json!({ "type": "text", "text": text_of(&value) });
         }
+        Value::Object(_) if is_deep => format!("it {}", too_deep()),
         Value::Object(fields) => match block(fields) {
             Ok(()) => return value,
             Err(reason) => reason,

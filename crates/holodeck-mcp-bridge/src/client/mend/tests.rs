@@ -229,6 +229,99 @@ fn a_tool_without_parameters_is_offered_and_one_without_a_name_is_named_and_left
     }
 }
 
+/// JSON with so many levels.
+fn nested(levels: usize) -> String {
+    let object = "{\"type\":\"object\",\"properties\":{\"a\":";
+    let pairs = levels / 2;
+    let rest = if levels % 2 == 0 { "1" } else { "[]" };
+    format!("{}{rest}{}", object.repeat(pairs), "}}".repeat(pairs))
+}
+
+#[test]
+fn a_tool_whose_schema_has_too_many_levels_is_left_out_alone() {
+    for levels in [60, 96, 97, 100, 118, 122, 126, 128, 130, 1_000, 100_000] {
+        let deep = format!(r#"{{"name":"deep","inputSchema":{}}}"#, nested(levels));
+        for tools in [
+            format!("[{deep},@]"),
+            format!("[@,{deep}]"),
+            format!("[@,{deep},{deep}]"),
+        ] {
+            let tools = tools.replace('@', r#"{"name":"plain","inputSchema":{"type":"object"}}"#);
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{ID},"result":{{"tools":{tools}}}}}"#);
+            let (message, faults) = read(Asked::Tools, &text);
+            let mut names = gist(&message).unwrap();
+            names.sort();
+            names.dedup();
+            if levels > 96 {
+                assert_eq!(names, ["plain"], "{levels}");
+                let fault = "demo: tool `deep`: `inputSchema` has more than 96 levels; the tool is left out";
+                assert_eq!(faults, [fault], "{levels}");
+            } else {
+                assert_eq!(
+                    (names, faults),
+                    (vec!["deep".to_owned(), "plain".to_owned()], vec![]),
+                    "{levels}"
+                );
+            }
+        }
+        // Another field is no reason to lose the tool.
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":{ID},"result":{{"tools":[{{"name":"t","inputSchema":{{"type":"object"}},"_meta":{{"a":{}}}}}]}}}}"#,
+            nested(levels)
+        );
+        let (message, faults) = read(Asked::Tools, &text);
+        assert_eq!(gist(&message).unwrap(), ["t"], "{levels}");
+        assert_eq!(faults.len(), usize::from(levels > 95), "{levels}: {faults:?}");
+    }
+}
+
+#[test]
+fn a_part_with_too_many_levels_does_not_take_the_others_along() {
+    for levels in [97, 122, 128, 1_000] {
+        let answer = |result: String| {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{ID},"result":{result}}}"#);
+            let (message, faults) = read(Asked::Call, &text);
+            let text = serde_json::to_value(&message).unwrap().to_string();
+            (text, faults)
+        };
+        let sunny = r#"{"type":"text","text":"sunny"}"#;
+        let deep = nested(levels);
+        let (text, faults) = answer(format!(
+            r#"{{"content":[{sunny},{{"type":"text","text":"x","_meta":{deep}}}]}}"#
+        ));
+        assert!(
+            text.contains("sunny") && text.contains("cannot be read"),
+            "{levels}: {text}"
+        );
+        assert!(
+            faults.iter().any(|fault| fault.contains("`content[1]`")),
+            "{faults:?}"
+        );
+        let (text, faults) = answer(format!(r#"{{"content":[{sunny}],"structuredContent":{deep}}}"#));
+        assert!(text.contains("sunny"), "{levels}: {text}");
+        assert!(
+            faults.iter().any(|fault| fault.contains("`structuredContent`")),
+            "{faults:?}"
+        );
+        // Nothing else is left.
+        let (text, _) = answer(format!(r#"{{"content":[],"structuredContent":{deep}}}"#));
+        assert!(
+            text.contains("\"error\"") && text.contains("levels"),
+            "{levels}: {text}"
+        );
+    }
+}
+
+#[test]
+fn half_a_letter_does_not_take_a_list_along() {
+    let text = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"t","description":"a\ud83d","inputSchema":{}},{"name":"u","inputSchema":{}}]}}"#;
+    let (message, faults) = read(Asked::Tools, text);
+    assert_eq!(
+        (gist(&message).unwrap(), faults),
+        (vec!["t".to_owned(), "u".to_owned()], vec![])
+    );
+}
+
 fn call(result: impl Into<Value>) -> (String, bool, Vec<String>) {
     let result: Value = result.into();
     let answer = json!({ "jsonrpc": "2.0", "id": ID, "result": result });

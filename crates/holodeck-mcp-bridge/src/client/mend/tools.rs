@@ -3,7 +3,7 @@
 use rmcp::model::{Prompt, Tool};
 use serde_json::{Value, json};
 
-use super::{Faults, kind, remove_null, settle};
+use super::{Faults, is_deep, kind, remove_null, settle, too_deep};
 
 /// A kind of entry.
 #[derive(Clone, Copy)]
@@ -50,6 +50,20 @@ impl Entry {
             Self::Tool => &["name", "inputSchema"],
             Self::Prompt => &["name"],
         };
+        let deep: Vec<String> = fields
+            .iter()
+            .filter(|(_, value)| is_deep(value))
+            .map(|(field, _)| field.clone())
+            .collect();
+        for field in deep {
+            let reason = format!("{noun} `{name}`: `{field}` {}", too_deep());
+            if needed.contains(&field.as_str()) {
+                faults.push(format!("{reason}; the {noun} is left out"));
+                return None;
+            }
+            faults.push(format!("{reason} and is left out"));
+            fields.remove(&field);
+        }
         if let Self::Tool = self {
             remove_null(fields, "inputSchema");
             match fields.get("inputSchema") {
