@@ -2,7 +2,7 @@
 
 use std::{io, path::Path};
 
-use holodeck_model::{Env, McpTool, PathRef, read_text_input};
+use holodeck_model::{Env, McpTool, PathRef, read_text_input, unix_lines};
 use secrecy::SecretString;
 
 /// Size limit of the file.
@@ -32,7 +32,11 @@ pub fn env_file_variables(tool: &McpTool, env: &Env) -> Vec<(String, SecretStrin
 fn parse(text: &str, env: &Env) -> Result<Vec<(String, SecretString)>, EnvFileError> {
     let mut variables = Vec::new();
     let mut missing = Vec::new();
-    for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+    for (index, line) in unix_lines(text)
+        .trim_start_matches('\u{feff}')
+        .lines()
+        .enumerate()
+    {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
@@ -94,6 +98,20 @@ mod tests {
             Err(EnvFileError::Line(line)) => Err(format!("line {line}")),
             Err(other) => Err(format!("{other:?}")),
         }
+    }
+
+    #[test]
+    fn any_line_end_ends_a_line() {
+        let expected = vec![("A".to_owned(), "1".to_owned()), ("B".to_owned(), "2".to_owned())];
+        for text in [
+            "A=1\nB=2",
+            "A=1\r\nB=2\r\n",
+            "A=1\rB=2\r",
+            "\u{feff}A=1\r\r# x\rB=2",
+        ] {
+            assert_eq!(check(text).as_ref(), Ok(&expected), "{text:?}");
+        }
+        assert_eq!(check("A=1\rhunter2\r").unwrap_err(), "line 2");
     }
 
     #[test]

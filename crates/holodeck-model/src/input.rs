@@ -1,6 +1,7 @@
 //! Reads files that a user names, always with limits on size and time: a pipe may have no writer, and a device no end.
 
 use std::{
+    borrow::Cow,
     fs::{self, File},
     io::{self, ErrorKind, Read as _},
     path::Path,
@@ -25,6 +26,15 @@ pub(crate) fn read_input(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 pub fn read_text_input(path: &Path, limit: u64) -> io::Result<String> {
     let bytes = read_input(path, limit)?;
     decode_text(bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+}
+
+/// A text whose lines end in `\n`, whatever ends them in the file.
+pub fn unix_lines(text: &str) -> Cow<'_, str> {
+    if text.contains('\r') {
+        Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n"))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// The place of the first bytes that are not text.

@@ -91,7 +91,7 @@ pub use files::{
 };
 pub use hex::{hex, hex_prefix};
 pub use identity::{ConfigPart, IDENTITY_FORMAT, NamePath, canonical, digest_json};
-pub use input::{NotText, decode_text, open_input, read_text_input};
+pub use input::{NotText, decode_text, open_input, read_text_input, unix_lines};
 pub use json_depth::{JSON_LEVELS, cut_deep_json, is_deep_json, json_levels};
 pub use json_mend::{mend_json, mend_json_by};
 pub use json_strict::{UniqueKeys, parse_json_strictly};

@@ -13,6 +13,7 @@ use std::{
 
 use holodeck_model::{
     AgentDoc, AgentDocPlaces, AgentMode, Boost, Code, Diagnostic, Env, Files, Layer, Sources, Tier,
+    unix_lines,
 };
 
 use self::front_matter::{AgentFrontMatter, SHAPES};
@@ -69,7 +70,7 @@ impl Loader<'_> {
             end: offset(range.end),
         };
         let body = text.get(parts.body).unwrap_or_default();
-        let body = body.replace("\r\n", "\n").replace('\r', "\n");
+        let body = unix_lines(body);
         Some(self.fill_doc(path, core, root, fence, known, lists, body.trim()))
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use holodeck_model::{
-    Code, Diagnostic, FileKind, InstructionsSource, JsonMap, Layer, ResolvedInstructions, hex,
+    Code, Diagnostic, FileKind, InstructionsSource, JsonMap, Layer, ResolvedInstructions, hex, unix_lines,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -41,7 +41,7 @@ impl Loader<'_> {
         let text = self.tree.file_text(file);
         let parts = split_front_matter(&text);
         let body = text.get(parts.body.clone()).unwrap_or_default().trim();
-        let mut instructions = build_instructions(normalize_lines(body), InstructionsSource::File);
+        let mut instructions = build_instructions(unix_lines(body).into_owned(), InstructionsSource::File);
         instructions.file_path = Some(path);
         if let Some(range) = parts.front_matter {
             self.read_front_matter(file, range, &mut instructions)?;
@@ -163,15 +163,6 @@ pub(crate) fn split_front_matter(text: &str) -> Parts {
 pub(crate) fn is_fence(line: &str) -> bool {
     let line = line.trim_end();
     line.len() >= 3 && line.bytes().all(|byte| byte == b'-')
-}
-
-/// Converts line ends to LF, as Python does, so that a checkout on another system has the same hash.
-fn normalize_lines(text: &str) -> String {
-    if text.contains('\r') {
-        text.replace("\r\n", "\n").replace('\r', "\n")
-    } else {
-        text.to_owned()
-    }
 }
 
 #[cfg(test)]

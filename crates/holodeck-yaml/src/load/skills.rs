@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use holodeck_model::{Code, Diagnostic, Env, FileKind, Files, Layer, SkillDoc};
+use holodeck_model::{Code, Diagnostic, Env, FileKind, Files, Layer, SkillDoc, unix_lines};
 
 use super::{Load, Loader, instructions::split_front_matter};
 use crate::yaml::{NodeId, Place};
@@ -68,7 +68,7 @@ impl Loader<'_> {
             return None;
         };
         let body = text.get(parts.body).unwrap_or_default();
-        let instructions = body.replace("\r\n", "\n").trim().to_owned();
+        let instructions = unix_lines(body).trim().to_owned();
         let name = self.skill_name(root, folder, start)?;
         let description = match self.text_of(root, "description", start)? {
             Some(description) => description,

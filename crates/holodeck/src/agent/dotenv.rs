@@ -3,6 +3,8 @@
 //! `$NAME` is literal. `${NAME}` and `${NAME:-default}` are replaced in values without quotes and in `"…"`. No error shows
 //! a value.
 
+use holodeck_model::{unix_lines, unreplaced_variables};
+
 /// A line that is not `NAME=value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} {problem}")]
@@ -33,6 +35,8 @@ enum LineProblem {
 pub(super) struct Assignment {
     pub(super) name: String,
     pub(super) value: String,
+    /// Variables in forms of shells and templates, which are not replaced: without a default, which could be a secret.
+    pub(super) kept: Vec<String>,
 }
 
 /// The variables of a file in its order. `outer` looks up a variable of the environment, which precedes the file's own.
@@ -40,6 +44,7 @@ pub(super) fn parse<'e>(
     text: &str,
     outer: impl Fn(&str) -> Option<&'e str>,
 ) -> Result<Vec<Assignment>, DotEnvError> {
+    let text = &*unix_lines(text);
     let mut reader = Reader { text, at: 0 };
     let mut assignments: Vec<Assignment> = Vec::new();
     while let Some(line) = reader.next_line() {
@@ -50,14 +55,17 @@ pub(super) fn parse<'e>(
         let Some((name, value)) = line.read(&mut reader).map_err(failed)? else {
             continue;
         };
-        let value = match value {
-            Value::Literal(value) => value,
-            Value::Template(value) => expand(&value, |name| {
-                let own = || assignments.iter().rev().find(|other| other.name == name);
-                outer(name).or_else(|| own().map(|other| other.value.as_str()))
-            }),
+        let (value, kept) = match value {
+            Value::Literal(value) => (value, Vec::new()),
+            Value::Template(template) => {
+                let value = expand(&template, |name| {
+                    let own = || assignments.iter().rev().find(|other| other.name == name);
+                    outer(name).or_else(|| own().map(|other| other.value.as_str()))
+                });
+                (value, kept_in(&template))
+            }
         };
-        assignments.push(Assignment { name, value });
+        assignments.push(Assignment { name, value, kept });
     }
     Ok(assignments)
 }
@@ -111,7 +119,6 @@ impl<'t> Reader<'t> {
                     Some((_, next)) => value.push_str(&unescape(next, quote)),
                     None => return Err(LineProblem::Open),
                 },
-                '\r' if inner.get(at..).is_some_and(|rest| rest.starts_with("\r\n")) => {}
                 _ if character == quote => break at + 1,
                 _ => value.push(character),
             }
@@ -202,6 +209,13 @@ fn without_comment(value: &str) -> &str {
     });
     let value = comment.and_then(|(at, _)| value.get(..at)).unwrap_or(value);
     value.trim()
+}
+
+/// The variables of a value that are not replaced. `$NAME` is literal on purpose.
+fn kept_in(template: &str) -> Vec<String> {
+    let found = unreplaced_variables(template).into_iter();
+    let braces = found.filter(|found| found.begin.starts_with("${") || found.begin.starts_with("{{"));
+    braces.map(|found| found.shown).collect()
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}`; a name that is not set is empty, as in 0.7.
@@ -318,10 +332,31 @@ mod tests {
         for text in [
             "A=1\nB=2",
             "A=1\r\nB=2\r\n",
+            "A=1\rB=2\r",
+            "A=1\r# x\r\rB=2",
+            "A=1\r\nB=2\r",
+            "A='1'\rB=\"2\" # x\r",
             "\n# A=0\n\n  A=1\n\t#\nB=2\n",
             "export C\nA=1\nB=2 # x",
         ] {
             assert_eq!(read(text).as_ref(), Ok(&expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn forms_that_are_not_replaced_are_named_without_their_default() {
+        for (line, expected) in [
+            ("A=${X-hunter2}", vec!["${X-…}"]),
+            ("A=\"${X-d} ${Y:?hunter2}\"", vec!["${X-…}", "${Y:?…}"]),
+            ("A={{ env.X }}", vec!["{{ env.X }}"]),
+            ("A='${X-d}'", vec![]),
+            ("A=$X ${X} ${X:-d-e} ${", vec![]),
+        ] {
+            let found = parse(line, |_| None).unwrap();
+            let [Assignment { kept, .. }] = found.as_slice() else {
+                panic!("{line}")
+            };
+            assert_eq!(*kept, expected, "{line}");
         }
     }
 
@@ -337,6 +372,7 @@ mod tests {
             ("1A=hunter2", "line 1 begins with something that is not a name"),
             ("hunter 2=x", "line 1 begins with something that is not a name"),
             ("=hunter2", "line 1 begins with something that is not a name"),
+            ("A=1\r\rhunter2\r", "line 3 is not `NAME=value`"),
             (
                 "A=1\nB='hunter2\nC=1\n",
                 "line 2 opens a quote that is not closed",

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use holodeck_model::{Env, read_text_input};
+use holodeck_model::{Env, printable, read_text_input, shown_path};
 
 use super::dotenv;
 
@@ -63,6 +63,14 @@ fn add_defaults(env: &mut Env, file: &Path, owner: Owner) -> Result<(), Environm
     // Of several assignments of a file the last counts, as in a shell.
     let mut last: BTreeMap<String, String> = BTreeMap::new();
     for assignment in found {
+        for kept in &assignment.kept {
+            tracing::warn!(
+                "`{kept}` in the value of `{}` in {} is not replaced; write `${{NAME}}` or `${{NAME:-default}}`, or put the value \
+                 in '…' if it is literal",
+                assignment.name,
+                printable(&shown_path(file).display().to_string())
+            );
+        }
         last.insert(assignment.name, assignment.value);
     }
     for (name, value) in last {
