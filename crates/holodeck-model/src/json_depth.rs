@@ -29,7 +29,7 @@ pub fn cut_deep_json(json: &str) -> Option<String> {
     cut(json, PARSED)
 }
 
-/// Replaces the objects and lists below so many levels by null.
+/// Replaces the objects and lists below this number of levels by null.
 fn cut(json: &str, levels: usize) -> Option<String> {
     let (mut in_string, mut escaped) = (false, false);
     let mut depth = 0_usize;
@@ -80,7 +80,7 @@ mod tests {
                 2,
                 Some(r#"{"a":{"b":null},"d":2}"#),
             ),
-            (r#"[[[1],[2]],3]"#, 2, Some("[[null,null],3]")),
+            ("[[[1],[2]],3]", 2, Some("[[null,null],3]")),
             (r#"{"a":"[[[[","b":"\"{{{"}"#, 1, None),
             (
                 r#"{"a":[{"x":"]}\\"}],"b":[]}"#,

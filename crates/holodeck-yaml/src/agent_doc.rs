@@ -19,7 +19,7 @@ use holodeck_model::{
 use self::front_matter::{AgentFrontMatter, SHAPES};
 use crate::{
     check::{Findings, check_shape},
-    load::{Load, Loader, is_fence, split_front_matter},
+    load::{Load, Loader, is_fence, split_front_matter, trim_begin},
     yaml::{FileId, NodeId, Place},
 };
 
@@ -264,8 +264,9 @@ impl Loader<'_> {
         if name.eq_ignore_ascii_case("README") {
             return;
         }
-        let first = text.trim_start().lines().next().unwrap_or_default();
-        let start = text.len() - text.trim_start().len();
+        let content = trim_begin(text);
+        let first = content.split(['\n', '\r']).next().unwrap_or_default();
+        let start = text.len() - content.len();
         let place = Place {
             file,
             start: offset(start),
@@ -275,11 +276,18 @@ impl Loader<'_> {
             Diagnostic::error(Code::BadFrontMatter, "the front matter does not end")
                 .with_help("end it with a line of `---`")
         } else {
+            let help = if first.starts_with("+++") {
+                "front matter is YAML between two lines of `---`; TOML is not read"
+            } else if first.starts_with("---") {
+                "the line before front matter is `---` and nothing else"
+            } else {
+                "begin it with `---`, `name: …`, `description: …`, `---`, or move it elsewhere"
+            };
             Diagnostic::warning(
                 Code::NotAnAgent,
                 "a Markdown file without front matter is not an agent",
             )
-            .with_help("begin it with `---`, `name: …`, `description: …`, `---`, or move it elsewhere")
+            .with_help(help)
         };
         self.findings.add(&self.tree, place, diagnostic);
     }

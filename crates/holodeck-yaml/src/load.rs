@@ -15,7 +15,7 @@ mod test_cases;
 mod unsupported;
 
 pub use self::data_set::{load_labels, load_routing_cases};
-pub(crate) use self::instructions::{is_fence, split_front_matter};
+pub(crate) use self::instructions::{is_fence, split_front_matter, trim_begin};
 pub use self::skills::load_skill;
 use std::{
     collections::HashMap,

@@ -71,16 +71,13 @@ pub(crate) fn unwrap(json: &str) -> Cow<'_, str> {
     let mut rest = json;
     while let Some((before, after)) = rest.split_once(BEGIN) {
         unwrapped.push_str(before);
+        rest = after;
         let number = after.split_once(END).filter(|(number, _)| is_long(number));
-        match number {
-            Some((number, after)) => {
-                unwrapped.push_str(number);
-                rest = after;
-            }
-            None => {
-                unwrapped.push_str(BEGIN);
-                rest = after;
-            }
+        if let Some((number, after)) = number {
+            unwrapped.push_str(number);
+            rest = after;
+        } else {
+            unwrapped.push_str(BEGIN);
         }
     }
     unwrapped.push_str(rest);
@@ -106,7 +103,7 @@ mod tests {
                 r#"{"a":12345678901234567890123}"#,
                 Some("12345678901234567890123"),
             ),
-            (r#"[-9223372036854775809,1]"#, Some("-9223372036854775809")),
+            ("[-9223372036854775809,1]", Some("-9223372036854775809")),
             ("18446744073709551616", Some("18446744073709551616")),
             (r#"{"a":18446744073709551615,"b":-9223372036854775808}"#, None),
             (
@@ -114,7 +111,7 @@ mod tests {
                 None,
             ),
             (
-                r#"[0.12345678901234567890123,1e30,12345678901234567890123.5,12345678901234567890123E1]"#,
+                "[0.12345678901234567890123,1e30,12345678901234567890123.5,12345678901234567890123E1]",
                 None,
             ),
             (

@@ -11,13 +11,16 @@ use serde_json::{Map, Value, json};
 
 use crate::setup::{agent, agent_of, ask, calls, equipped};
 
+/// The arguments of a call, and the fields of its message and of the call itself that go back.
+type Call = (Value, Map<String, Value>, Map<String, Value>);
+
 /// The parts of an answer that can be cut.
 #[derive(Debug, Default, PartialEq)]
 struct Read {
     text: String,
     reasoning: String,
     refusal: String,
-    calls: Vec<(Value, Map<String, Value>, Map<String, Value>)>,
+    calls: Vec<Call>,
 }
 
 fn decode(stream: &str) -> Result<Read, String> {
@@ -48,11 +51,8 @@ fn decode(stream: &str) -> Result<Read, String> {
 
 /// A text as JSON of ASCII letters only, as Python writes it.
 fn escaped(units: &[u16]) -> String {
-    let mut text = String::from("\"");
-    for unit in units {
-        text.push_str(&format!("\\u{unit:04x}"));
-    }
-    text + "\""
+    let escapes: Vec<String> = units.iter().map(|unit| format!("\\u{unit:04x}")).collect();
+    format!("\"{}\"", escapes.concat())
 }
 
 /// A stream of deltas with a call, so that fields go back.

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use holodeck_model::{Code, Diagnostic};
 
-use super::Loader;
+use super::{Loader, instructions::lines_with_ends};
 use crate::yaml::{FileId, NodeId, Place, build, build_masked};
 
 /// Front matter that is not YAML; the problem is reported.
@@ -28,7 +28,11 @@ impl Loader<'_> {
         }
         let message = format!("the front matter is not YAML: {}", first.message);
         let mut diagnostic = Diagnostic::error(Code::BadFrontMatter, message);
-        diagnostic.help = first.help;
+        let line = first.primary.as_ref().and_then(|place| {
+            let number = place.line.checked_sub(1)?;
+            self.tree.file_text(file).lines().nth(number).map(str::to_owned)
+        });
+        diagnostic.help = first.help.or_else(|| Some(hint_for(&line?)));
         diagnostic.primary = first.primary;
         self.findings.diagnostics.push(diagnostic);
         Err(NotYaml)
@@ -78,6 +82,19 @@ impl Loader<'_> {
     }
 }
 
+/// The next step for a line of front matter that YAML does not take.
+fn hint_for(line: &str) -> String {
+    let strange = |character: &char| character.is_whitespace() && !matches!(character, ' ' | '\t');
+    match line.chars().find(strange) {
+        Some(blank) => format!(
+            "the line has a blank that is none in YAML (U+{:04X}); write a plain one",
+            u32::from(blank)
+        ),
+        None => "write `key: value`, one key a line; a text over several lines is indented, after `key: >`"
+            .to_owned(),
+    }
+}
+
 /// Blanks and line ends of YAML: others are part of a text.
 const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 
@@ -112,7 +129,7 @@ struct UnquotedText {
 fn unquoted_texts(block: &str) -> Vec<UnquotedText> {
     let mut texts: Vec<UnquotedText> = Vec::new();
     let (mut at, mut continues) = (0, false);
-    for line in block.split_inclusive('\n') {
+    for line in lines_with_ends(block) {
         let start = at;
         at += line.len();
         let content = line.trim_end_matches(BLANKS);
@@ -131,7 +148,7 @@ fn unquoted_texts(block: &str) -> Vec<UnquotedText> {
         if key.is_empty()
             || !key.chars().all(is_key)
             || !value.starts_with([' ', '\t'])
-            || !needs_quotes(text)
+            || !(needs_quotes(text) || key == "description" && has_text_after_brackets(text))
         {
             continue;
         }
@@ -142,6 +159,26 @@ fn unquoted_texts(block: &str) -> Vec<UnquotedText> {
         });
     }
     texts
+}
+
+/// Whether a text begins with something in brackets, as in `[beta] Reviews code`: then it is no list.
+fn has_text_after_brackets(text: &str) -> bool {
+    let (open, close) = match text.chars().next() {
+        Some('[') => ('[', ']'),
+        Some('{') => ('{', '}'),
+        _ => return false,
+    };
+    let mut depth = 0_usize;
+    let end = text.char_indices().find(|(_, character)| {
+        depth += usize::from(*character == open);
+        depth -= usize::from(*character == close && depth > 0);
+        depth == 0
+    });
+    let after = end
+        .and_then(|(at, _)| text.get(at + 1..))
+        .unwrap_or_default()
+        .trim();
+    !after.is_empty() && !after.starts_with('#')
 }
 
 /// Whether YAML reads a text on one line, without quotes, as something else or not at all.

@@ -45,6 +45,16 @@ impl Loader<'_> {
         instructions.file_path = Some(path);
         if let Some(range) = parts.front_matter {
             self.read_front_matter(file, range, &mut instructions)?;
+        } else if is_unclosed(&text) {
+            let start = Place {
+                file,
+                start: 0,
+                end: 3,
+            };
+            let message = "the front matter does not end: the whole file is the prompt";
+            let diagnostic = Diagnostic::warning(Code::BadFrontMatter, message)
+                .with_help("end it with a line of `---`; if it is a part of the prompt, put text before it");
+            self.findings.add(&self.tree, start, diagnostic);
         }
         if instructions.text.is_empty() {
             let diagnostic =
@@ -135,21 +145,21 @@ pub(crate) struct Parts {
     pub(crate) body: Range<usize>,
 }
 
-/// Finds a block between two lines of `---` at the top of a file.
+/// Finds a block between two lines of `---` at the top of a file. `...` ends it as well, as it ends a document of YAML.
 pub(crate) fn split_front_matter(text: &str) -> Parts {
     let whole = Parts {
         front_matter: None,
         body: 0..text.len(),
     };
-    let start = text.len() - text.trim_start().len();
-    let mut lines = text.get(start..).unwrap_or_default().split_inclusive('\n');
+    let start = text.len() - trim_begin(text).len();
+    let mut lines = lines_with_ends(text.get(start..).unwrap_or_default());
     let Some(first) = lines.next().filter(|line| is_fence(line)) else {
         return whole;
     };
     let block = start + first.len();
     let mut at = block;
     for line in lines {
-        if is_fence(line) {
+        if is_fence(line) || line.trim_end() == "..." {
             return Parts {
                 front_matter: Some(block..at),
                 body: at + line.len()..text.len(),
@@ -158,6 +168,42 @@ pub(crate) fn split_front_matter(text: &str) -> Parts {
         at += line.len();
     }
     whole
+}
+
+/// A text without the blanks and invisible characters at its beginning.
+pub(crate) fn trim_begin(text: &str) -> &str {
+    let is_invisible = |character: char| matches!(character, '\u{feff}' | '\u{200b}' | '\u{2060}');
+    text.trim_start_matches(|character: char| character.is_whitespace() || is_invisible(character))
+}
+
+/// Lines with what ends them: LF, CR LF or CR.
+pub(crate) fn lines_with_ends(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.split_inclusive('\n');
+    lines.flat_map(|line| {
+        // Only the last CR may belong to the line's end.
+        let end = line.len() - if line.ends_with("\r\n") { 2 } else { 0 };
+        let (before, rest) = line.split_at_checked(end).unwrap_or((line, ""));
+        let mut pieces: Vec<&str> = before.split_inclusive('\r').collect();
+        match pieces.pop() {
+            Some(last) if !last.ends_with('\r') => pieces.push(line.get(end - last.len()..).unwrap_or(last)),
+            Some(last) => pieces.extend([last, rest].into_iter().filter(|piece| !piece.is_empty())),
+            None => pieces.push(rest),
+        }
+        pieces
+    })
+}
+
+/// Whether a text begins as front matter does and never ends it.
+fn is_unclosed(text: &str) -> bool {
+    let mut lines = lines_with_ends(trim_begin(text)).filter(|line| !line.trim().is_empty());
+    let is_key = |line: &str| {
+        let key = line
+            .split_once(':')
+            .filter(|(_, value)| value.starts_with([' ', '\t', '\r', '\n']));
+        let is_part = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
+        key.is_some_and(|(key, _)| !key.is_empty() && key.chars().all(is_part))
+    };
+    lines.next().is_some_and(is_fence) && lines.next().is_some_and(is_key)
 }
 
 pub(crate) fn is_fence(line: &str) -> bool {

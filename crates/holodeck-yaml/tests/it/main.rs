@@ -15,6 +15,7 @@ mod approvals;
 mod data_sets;
 mod fixtures;
 mod folders;
+mod front_matter_forms;
 mod fuzz;
 mod idle_gates;
 mod limits;

@@ -229,11 +229,11 @@ fn a_tool_without_parameters_is_offered_and_one_without_a_name_is_named_and_left
     }
 }
 
-/// JSON with so many levels.
+/// JSON with this number of levels.
 fn nested(levels: usize) -> String {
     let object = "{\"type\":\"object\",\"properties\":{\"a\":";
     let pairs = levels / 2;
-    let rest = if levels % 2 == 0 { "1" } else { "[]" };
+    let rest = if levels.is_multiple_of(2) { "1" } else { "[]" };
     format!("{}{rest}{}", object.repeat(pairs), "}}".repeat(pairs))
 }
 
