@@ -81,6 +81,8 @@ pub struct Env {
     variables: BTreeMap<String, String>,
     /// The file that set a variable, where it is one of a checkout.
     of_checkout: BTreeMap<String, Arc<Path>>,
+    /// Secrets that are masked besides those of an agent.
+    secrets: Arc<[String]>,
 }
 
 impl Env {
@@ -119,6 +121,16 @@ impl Env {
         let name = name.into();
         self.of_checkout.remove(&name);
         self.variables.insert(name, value.into());
+    }
+
+    /// Adds secrets that are masked besides those of an agent: other agents of the process read them.
+    pub fn add_secrets(&mut self, secrets: impl IntoIterator<Item = String>) {
+        self.secrets = self.secrets.iter().cloned().chain(secrets).collect();
+    }
+
+    /// The secrets that are masked besides those of an agent.
+    pub fn secrets(&self) -> &[String] {
+        &self.secrets
     }
 
     /// The file that came with the agent and set a variable; `None` if the user did, or nothing.
@@ -164,6 +176,7 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Env {
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
             of_checkout: BTreeMap::new(),
+            secrets: Arc::default(),
         }
     }
 }

@@ -27,6 +27,7 @@ pub(crate) mod prices;
 pub(crate) mod probe;
 pub(crate) mod prompts;
 pub(crate) mod sampling;
+pub(crate) mod secrets;
 pub(crate) mod servers;
 pub(crate) mod similarity;
 pub(crate) mod targets;

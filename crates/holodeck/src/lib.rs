@@ -8,7 +8,7 @@ mod load;
 mod serve;
 mod test;
 
-pub use agent::answers::{AnswerError, AnswerSource, Answers, redactor};
+pub use agent::answers::{AnswerError, AnswerSource, Answers};
 pub use agent::approvals::{PolicyApprover, approval_policy, protected_files};
 pub use agent::ask::{AskError, ask, ask_with_index_progress};
 pub use agent::backends::Specialist;
@@ -18,6 +18,7 @@ pub use agent::inputs::{RunInputs, is_recording};
 pub use agent::live::ask_briefly;
 pub use agent::logins::logins;
 pub use agent::open::{OpenAgent, OpenError, OpenOptions};
+pub use agent::secrets::{redactor, shared_environment};
 pub use agent::servers::{
     ListedServer, ServerFile, ServerLogin, ServerScope, ServersError, list_servers, registry,
 };

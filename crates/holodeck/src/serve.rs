@@ -26,7 +26,10 @@ use tokio::{
 
 use crate::{
     Chat, ChatOptions, OpenOptions, PrepareError,
-    agent::targets::{RefusedTarget, check_yaml_targets},
+    agent::{
+        secrets::shared_environment,
+        targets::{RefusedTarget, check_yaml_targets},
+    },
     chat::event_store::{OpenEventsError, open_events, retention},
     file_vault,
 };
@@ -131,6 +134,7 @@ impl Server {
         let Some((first_file, first)) = agents.first() else {
             return Err(config_error("no agent is named", "name an agent file"));
         };
+        let env = &shared_environment(agents.iter().map(|(_, agent)| &**agent), env);
         let config = first.config.serve.clone().unwrap_or_default();
         let retention = retention(&first.config);
         let mut names = HashSet::new();
@@ -472,12 +476,10 @@ fn access(
         None => Access::Open,
         Some(auth) if auth.mode == AuthMode::None => Access::Open,
         Some(auth) => {
-            let single = auth.token_env.iter().map(|variable| token("default", variable));
-            let several = auth
-                .tokens
-                .iter()
-                .map(|entry| token(&entry.user, &entry.token_env));
-            let tokens: Vec<Token> = single.chain(several).collect::<Result<_, ServeError>>()?;
+            let tokens = auth
+                .token_variables()
+                .map(|(user, variable)| token(user, variable));
+            let tokens: Vec<Token> = tokens.collect::<Result<_, ServeError>>()?;
             if tokens.is_empty() {
                 Access::Tokens(vec![default_token()?])
             } else {

@@ -17,7 +17,7 @@ use crate::{
     failure::{Failure, Problem, Subject},
     interrupt::{Interrupts, StopRequest, TerminateLimits},
     render::{IndexProgress, ProgressStyle, dim, shown_path, strong},
-    terminal::{Terminal, Verbosity},
+    terminal::{Terminal, Verbosity, set_redactor},
 };
 
 /// Flags of `holodeck serve`.
@@ -80,6 +80,11 @@ pub(crate) fn run(args: &ServeArgs, terminal: &mut Terminal) -> Result<ExitCode,
         environment.get_or_insert(env);
     }
     let env = environment.unwrap_or_default();
+    let loaded = agents.iter().map(|(_, agent)| &**agent);
+    let env = holodeck::shared_environment(loaded, &env);
+    for (_, agent) in agents.iter().take(1) {
+        set_redactor(holodeck::redactor(agent, &env));
+    }
     let config = agents.first().map(|(_, agent)| agent.config.without_cases());
     let config = config.ok_or_else(|| Problem::config("no agent is named"))?;
     let style = ProgressStyle::fitting(terminal, env.get("TERM"));

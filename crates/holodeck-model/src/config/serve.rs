@@ -53,6 +53,15 @@ pub struct ServeAuth {
     pub tokens: Vec<ServeToken>,
 }
 
+impl ServeAuth {
+    /// The users, each with the variable of its token.
+    pub fn token_variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        let single = self.token_env.iter().map(|variable| ("default", &**variable));
+        let several = self.tokens.iter();
+        single.chain(several.map(|token| (&*token.user, &*token.token_env)))
+    }
+}
+
 /// Whether clients send a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -16,20 +16,11 @@ use holodeck_cassette::{
     RecordedTools, Recorder, ReplayedAgent, ReplayedChoices, ReplayedSimilarity, ReplayedTools, Replayer,
     Tape, ToolSet,
 };
-use holodeck_mcp_bridge::env_file_variables;
-use holodeck_model::{
-    Env, ModelConfig, Provider, Redactor, Replayed, ResolvedAgent, ToolConfig,
-    env::{ANTHROPIC_API_KEY, AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
-    variable_secrets,
-};
-use holodeck_validators::ClaudeEnv;
-use secrecy::{ExposeSecret as _, SecretString};
+use holodeck_model::{Env, ModelConfig, Redactor, Replayed, ResolvedAgent};
+use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
-use crate::{
-    agent::{adapted_calls::AdaptedCalls, inventory::Inventory, logins::logins},
-    commands::routed::delegates,
-};
+use crate::agent::{adapted_calls::AdaptedCalls, secrets::redactor};
 
 /// The requested source of answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -328,55 +319,4 @@ impl Answers {
             Kind::Live | Kind::Replay(_) => Ok(None),
         }
     }
-}
-
-/// Masks what the texts of an agent must not show: the keys that it and the agents to which it delegates may use, and the
-/// secrets in their files.
-pub fn redactor(agent: &ResolvedAgent, env: &Env) -> Arc<Redactor> {
-    let delegates = delegates(agent, env);
-    let agents = std::iter::once(agent).chain(delegates.iter().map(|delegate| &**delegate));
-    Arc::new(Redactor::new(agents.flat_map(|agent| secrets(agent, env))))
-}
-
-/// The keys that an agent may use, and the secrets in its files.
-fn secrets(agent: &ResolvedAgent, env: &Env) -> Vec<String> {
-    let exposed = |secret: &SecretString| secret.expose_secret().to_owned();
-    let inventory = Inventory::new(agent, None);
-    let models = inventory.models().iter().map(|used| &used.config);
-    let of_claude = models.filter(|model| model.provider == Provider::Anthropic);
-    let of_claude = of_claude.filter_map(|model| ClaudeEnv::for_model(model, env).ok());
-    let credentials = of_claude.flat_map(|claude| {
-        let secrets = claude.secret_names.iter().filter_map(|name| claude.get(name));
-        secrets.map(exposed).collect::<Vec<_>>()
-    });
-    let named = [OPENAI_API_KEY, AZURE_OPENAI_API_KEY, ANTHROPIC_API_KEY]
-        .into_iter()
-        .filter_map(|name| env.non_blank(name).map(str::to_owned));
-    let named = named.chain(holodeck_otel_bridge::header_secrets(env));
-    let own = agent.secrets.iter().map(exposed);
-    let server_secrets = agent.config.tools.iter().filter_map(|tool| match tool {
-        ToolConfig::Mcp(tool) => Some(env_file_variables(tool, env)),
-        _ => None,
-    });
-    let logins = logins(env);
-    let urls = agent.config.tools.iter().filter_map(|tool| match tool {
-        ToolConfig::Mcp(tool) => tool.url.as_ref(),
-        _ => None,
-    });
-    let tokens = urls.flat_map(|url| {
-        logins
-            .as_ref()
-            .map(|logins| logins.secrets(url))
-            .unwrap_or_default()
-    });
-    let tokens: Vec<_> = tokens.map(|token| exposed(&token)).collect();
-    let server_secrets = server_secrets
-        .flatten()
-        .flat_map(|(name, value)| variable_secrets(&name, value.expose_secret()));
-    named
-        .chain(own)
-        .chain(credentials)
-        .chain(server_secrets)
-        .chain(tokens)
-        .collect()
 }

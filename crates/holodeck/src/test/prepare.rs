@@ -32,11 +32,11 @@ use self::settings::{metadata_of_open, restore_options, settings};
 use crate::{
     Answers, DryRun, OpenAgent, OpenError, OpenOptions, Preparing,
     agent::{
-        answers::redactor,
         fingerprint::{IdentityError, fingerprint},
         inventory::ModelRole,
         model_pool::ModelPool,
         open::CheckedAgent,
+        secrets::redactor,
         telemetry::TracedRun,
         turns::turn_runner,
     },

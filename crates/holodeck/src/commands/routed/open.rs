@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     Answers, LoadedAgents, OpenAgent,
-    agent::{answers::redactor, targets::check_yaml_targets, telemetry},
+    agent::{secrets::redactor, targets::check_yaml_targets, telemetry},
     commands::{
         agents::selection_folder,
         chooser::{self, Chooser},

@@ -14,7 +14,7 @@ use super::{
     executor::context,
     open::Parts,
 };
-use crate::{agent::answers::redactor, commands::agents::selection_folder};
+use crate::{agent::secrets::redactor, commands::agents::selection_folder};
 
 /// Said where routes are checked without asking: these gates are not looked at.
 const OPEN_GATES: &str = "`expected_agent` of cases that check nothing else asks no model: the gates of this machine (the \

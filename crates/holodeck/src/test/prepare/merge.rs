@@ -9,7 +9,7 @@ use holodeck_yaml::LoadedAgent;
 
 use super::{PrepareError, TestError, TestOptions, check_identities, settings::metadata};
 use crate::{
-    agent::answers::redactor,
+    agent::secrets::redactor,
     test::{calibrated::refuse_uncalibrated, judge_steps},
 };
 

@@ -14,10 +14,10 @@ use super::{
 };
 use crate::{
     agent::{
-        answers::redactor,
         inventory::{Inventory, ModelRole},
         judging::JudgeSetup,
         model_pool::ModelPool,
+        secrets::redactor,
         telemetry::{self, TracedRun},
     },
     test::{calibrated::refuse_uncalibrated, graders::GraderPrograms, judge_steps},
