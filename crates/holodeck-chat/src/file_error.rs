@@ -14,6 +14,12 @@ pub enum FileError {
         /// The limit.
         limit_mib: u32,
     },
+    /// Its user has as many files, or as many bytes, as are allowed.
+    #[error("a user's files are limited to {limit}: delete some first")]
+    Quota {
+        /// The limit, with its name.
+        limit: String,
+    },
     /// Agents can't read files of this kind.
     #[error("{reason}")]
     Unsupported {

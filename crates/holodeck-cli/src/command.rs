@@ -35,6 +35,7 @@ use clap::{Parser, Subcommand};
 use crate::{
     args::GlobalArgs,
     failure::{Failure, Problem},
+    logging::LogFormat,
     render::{self, DiagnosticFilter},
     terminal::{Terminal, Verbosity, set_redactor},
 };
@@ -94,6 +95,16 @@ pub(crate) enum Command {
     /// Commands for the project's own tooling.
     #[command(hide = true)]
     Internal(internal::InternalArgs),
+}
+
+impl Command {
+    /// The form of the log of a server; `None` for a command that ends by itself.
+    pub(crate) fn log_format(&self) -> Option<LogFormat> {
+        match self {
+            Self::Serve(args) => Some(args.log_format),
+            _ => None,
+        }
+    }
 }
 
 pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failure> {

@@ -42,7 +42,7 @@ fn run_command() -> ExitCode {
         }
     };
     let mut terminal = Terminal::new(&args.global);
-    logging::start(terminal.verbosity());
+    logging::start(terminal.verbosity(), args.command.log_format());
     // This very file, even if another version was installed meanwhile.
     processes::start_children_below("/proc/self/exe", WATCH);
     if let Ok(command) = std::env::current_exe() {

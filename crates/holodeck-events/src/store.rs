@@ -19,6 +19,7 @@ mod error;
 mod fork;
 mod hub;
 mod interrupted;
+mod log;
 mod memory;
 #[cfg(all(test, feature = "postgres", feature = "sqlite"))]
 mod plans;
@@ -82,18 +83,25 @@ pub trait EventStore: Send + Sync {
     /// The events of a session after this index, or all.
     async fn read_after(&self, session_id: &str, index: Option<u64>) -> Result<Vec<StoredEvent>, StoreError> {
         let mut events: Vec<StoredEvent> = Vec::new();
+        let mut limit = PAGE;
         loop {
             let after = events.last().map(StoredEvent::index).or(index);
-            let page = self.read_page(session_id, after, PAGE).await?;
+            let page = self.read_page(session_id, after, limit).await?;
             if page.is_empty() {
                 return Ok(events);
             }
+            limit = next_limit(page.len());
             events.extend(page);
         }
     }
 
     /// The events of a session after this index, or all, and then those that are stored later.
     async fn subscribe(&self, session_id: &str, after: Option<u64>) -> Result<Subscription, StoreError>;
+
+    /// Checks that events can be stored: there is space, and nothing forbids it.
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        self.session("").await.map(drop)
+    }
 
     /// A session, unless it does not exist.
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError>;
@@ -178,8 +186,14 @@ pub trait EventStore: Send + Sync {
 
 /// Events of a page.
 const PAGE: usize = 256;
-/// Bytes of a page's JSON, unless its first event is larger.
-const PAGE_BYTES: usize = 1 << 20;
+
+/// The events to ask for after a page with this many: a database sends them all, also those that do not fit into the page.
+fn next_limit(found: usize) -> usize {
+    found.saturating_mul(2).clamp(1, PAGE)
+}
+
+/// Bytes of a page's JSON, unless its first event is larger. Each reader that is behind holds a page.
+const PAGE_BYTES: usize = 16 << 10;
 
 /// An event that is stored. Only a store creates one, so it may be delivered, and nothing else can be:
 ///

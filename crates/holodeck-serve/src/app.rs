@@ -11,8 +11,8 @@ use std::{
 
 use holodeck_events::{ApprovalAnswer, EventStore, SessionInfo, StoreError, StoredEvent};
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
+    sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -20,6 +20,8 @@ use crate::{
     OnDisconnect, ServeOptions, ServedAgent,
     metrics::Metrics,
     problem::{Problem, Result},
+    reader_bytes::ReaderBytes,
+    repeats::{Kind, Repeats},
 };
 
 /// How long the store may take to answer the question whether it is there.
@@ -36,6 +38,10 @@ struct Inner {
     /// Places for runs of all agents.
     capacity: Arc<Semaphore>,
     metrics: Arc<Metrics>,
+    reader_bytes: ReaderBytes,
+    repeats: Repeats,
+    /// The last answer to the question whether events can be stored, and when it was looked for.
+    stores: AsyncMutex<Option<(Instant, bool)>>,
     /// The clients that follow each conversation.
     followers: Mutex<HashMap<String, usize>>,
     is_draining: AtomicBool,
@@ -69,6 +75,9 @@ impl App {
             capacity: capacity(options.max_runs),
             options,
             metrics: Arc::default(),
+            reader_bytes: ReaderBytes::default(),
+            repeats: Repeats::default(),
+            stores: AsyncMutex::default(),
             followers: Mutex::default(),
             is_draining: AtomicBool::new(false),
             closing: CancellationToken::new(),
@@ -86,6 +95,22 @@ impl App {
 
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         &self.0.metrics
+    }
+
+    /// The bytes that wait for readers.
+    pub(crate) fn reader_bytes(&self) -> &ReaderBytes {
+        &self.0.reader_bytes
+    }
+
+    /// The counts of what clients repeat.
+    pub(crate) fn repeats(&self) -> &Repeats {
+        &self.0.repeats
+    }
+
+    /// Counts a client that is disconnected because it takes no data.
+    pub(crate) fn count_slow_consumer(&self) {
+        self.0.metrics.count_slow_consumer();
+        self.0.repeats.note(Kind::SlowReader, None);
     }
 
     /// Events of the store that broke the event contract.
@@ -163,10 +188,20 @@ impl App {
         })
     }
 
-    /// Whether the store answers.
+    /// Whether events can be stored. Questions that wait for each other have one answer, which is newer than all of them.
     pub(crate) async fn has_store(&self) -> bool {
-        let answer = timeout(STORE_LIMIT, self.0.store.session("-")).await;
-        matches!(answer, Ok(Ok(_)))
+        let asked_at = Instant::now();
+        let mut last = self.0.stores.lock().await;
+        if let Some((began_at, answer)) = *last
+            && began_at > asked_at
+        {
+            return answer;
+        }
+        let began_at = Instant::now();
+        let checked = timeout(STORE_LIMIT, self.0.store.check_writable()).await;
+        let can_store = matches!(checked, Ok(Ok(())));
+        *last = Some((began_at, can_store));
+        can_store
     }
 
     pub(crate) fn is_draining(&self) -> bool {

@@ -8,13 +8,14 @@ use axum::{
     },
 };
 use holodeck_chat::{AgentRunService, FileVault, StoredFile};
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::{
     App,
     extract::{Segment, check_encoding},
+    form_limits::{FormLimit, limit_form},
     guard::User,
     problem::{Problem, Result},
 };
@@ -22,8 +23,17 @@ use crate::{
 /// Files in one request; a message takes no more.
 const MAX_FILES: usize = 20;
 
-/// Bytes of a part that is text.
+/// Bytes of all parts that are text.
 const MAX_TEXT: usize = 1 << 20;
+
+/// Bytes of a field's name.
+const MAX_NAME: usize = 200;
+
+/// Parts of a form: files and texts.
+const MAX_PARTS: usize = 2 * MAX_FILES;
+
+/// Bytes of the headers of a part, and of the delimiters around it.
+const MAX_HEADS: usize = 16 << 10;
 
 /// A form with files. Nothing is stored until all of it has arrived.
 #[derive(Default)]
@@ -121,6 +131,11 @@ impl Form {
         let mut read = Self::default();
         while let Some(field) = form.next_field().await? {
             let name = field.name().unwrap_or_default().to_owned();
+            if name.len() > MAX_NAME {
+                return Err(Problem::invalid(format!(
+                    "the name of a field has {MAX_NAME} bytes at most"
+                )));
+            }
             if let Some(file_name) = field.file_name().map(ToOwned::to_owned) {
                 if read.files.len() == MAX_FILES {
                     return Err(Problem::invalid(format!("a form has {MAX_FILES} files at most")));
@@ -132,7 +147,8 @@ impl Form {
                     bytes,
                 });
             } else {
-                let text = read_field(field, MAX_TEXT).await?;
+                let held: usize = read.texts.iter().map(|(_, text)| text.len()).sum();
+                let text = read_field(field, MAX_TEXT.saturating_sub(held)).await?;
                 let text = String::from_utf8(text)
                     .map_err(|_| Problem::invalid(format!("the field `{name}` is not text")))?;
                 if read.texts.len() == MAX_FILES {
@@ -167,17 +183,50 @@ impl FromRequest<App> for Form {
         let limit = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let max_file = limit(vault(app)?.max_file_bytes());
         let max_total = limit(vault(app)?.max_total_bytes());
-        let form = Multipart::from_request(request, app).await;
+        let (parts, body) = request.into_parts();
+        let boundary = boundary(&parts.headers);
+        let all = max_total.saturating_add(MAX_TEXT + MAX_PARTS * MAX_HEADS);
+        let (body, refusal) = limit_form(body, &boundary, MAX_PARTS, all);
+        let form = Multipart::from_request(Request::from_parts(parts, body), app).await;
         let form = form.map_err(|error| Problem::invalid(error.body_text()))?;
         let read = timeout(
             app.options().upload_timeout,
             Self::read(form, max_file, max_total),
         )
         .await;
-        read.map_err(|_| {
+        let read = read.map_err(|_| {
             let detail = "the body did not arrive in time";
             Problem::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", detail)
-        })?
+        })?;
+        // The reader does not know why its body ended.
+        read.map_err(|problem| refusal.get().map_or(problem, refused))
+    }
+}
+
+/// The boundary of a form, as its header names it.
+fn boundary(headers: &HeaderMap) -> String {
+    let media_type = headers.get(header::CONTENT_TYPE);
+    let media_type = media_type
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let mut parameters = media_type.split(';').map(str::trim);
+    let boundary = parameters.find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        name.trim()
+            .eq_ignore_ascii_case("boundary")
+            .then(|| value.trim().trim_matches('"'))
+    });
+    boundary.unwrap_or_default().to_owned()
+}
+
+fn refused(limit: &FormLimit) -> Problem {
+    match limit {
+        FormLimit::Head => Problem::invalid("the headers of a part of the form are larger than 8 KiB"),
+        FormLimit::Parts(most) => Problem::invalid(format!("a form has {most} parts at most")),
+        FormLimit::Total(most) => {
+            let detail = format!("the form is larger than {most} bytes");
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", detail)
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     Access, App,
     cors::{Preflight, allow, check_origin},
     problem::Problem,
+    repeats::{Kind, Peer},
 };
 
 /// The authenticated user of a request. Nothing else in a request names its user.
@@ -35,12 +36,21 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     } else {
         match authenticate(&app.options().access, &request) {
             Ok(user) => {
-                if let Some(user) = user {
-                    request.extensions_mut().insert(user);
+                if let Some(user) = &user {
+                    request.extensions_mut().insert(user.clone());
                 }
-                next.run(request).await
+                let mut response = next.run(request).await;
+                if let Some(user) = user {
+                    // For the log.
+                    response.extensions_mut().insert(user);
+                }
+                response
             }
-            Err(problem) => problem.into_response(),
+            Err(problem) => {
+                let peer = request.extensions().get::<Peer>();
+                app.repeats().note(Kind::RefusedToken, peer.map(|peer| peer.0));
+                problem.into_response()
+            }
         }
     };
     let headers = response.headers_mut();

@@ -22,7 +22,7 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
     } else if app.has_store().await {
         return axum::Json(json!({ "status": "ready" })).into_response();
     } else {
-        "no store"
+        "the store cannot be written"
     };
     let body = axum::Json(json!({ "status": status }));
     (StatusCode::SERVICE_UNAVAILABLE, body).into_response()

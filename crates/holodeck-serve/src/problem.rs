@@ -181,6 +181,7 @@ impl From<FileError> for Problem {
         let detail = error.to_string();
         match error {
             FileError::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", detail),
+            FileError::Quota { .. } => Self::new(StatusCode::INSUFFICIENT_STORAGE, "QUOTA_EXCEEDED", detail),
             FileError::Unsupported { .. } => {
                 Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_FILE", detail)
             }

@@ -7,7 +7,11 @@ use axum::{
     routing::{delete, get, post},
 };
 use http::StatusCode;
-use hyper::server::conn::http1;
+use hyper::{
+    body::Incoming,
+    server::conn::http1,
+    service::{Service as _, service_fn},
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
@@ -19,12 +23,25 @@ use tokio::{
 };
 
 use crate::{
-    App, approvals, awp, chat, completions, files, guard, messages, openai_errors, operation, page,
-    problem::Problem, runs, sessions, socket,
+    App, approvals, awp, chat, completions, files, guard,
+    log::log_request,
+    messages, openai_errors, operation, page,
+    problem::Problem,
+    repeats::{Kind, Peer},
+    runs, sessions, socket,
 };
 
 /// Time limit for connections to end after the streams on them have.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Connections for probes when all others are in use.
+const SPARE_CONNECTIONS: usize = 32;
+
+/// How long such a connection lasts.
+const PROBE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Bytes that a connection collects before it writes them, and that the head of a request may have.
+const CONNECTION_BUFFER: usize = 32 << 10;
 
 /// Pause after the machine has no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -58,40 +75,68 @@ pub async fn serve(app: App, listener: TcpListener, mut signals: UnboundedReceiv
     tokio::select! {
         () = end => {}
         never = accept(&app, &listener) => match never {},
+        never = app.repeats().keep_saying() => match never {},
     }
+    app.repeats().say(Duration::ZERO);
     drop(listener);
     app.closing().cancel();
     app.tasks().close();
     // A client that does not take the end of its stream is disconnected.
     let _ = timeout(CLOSE_LIMIT, app.tasks().wait()).await;
+    tracing::info!("stopped");
 }
 
 async fn accept(app: &App, listener: &TcpListener) -> Infallible {
-    let router = router(app);
+    let (router, probes) = (router(app), probes(app));
     let places = Arc::new(Semaphore::new(app.options().max_connections));
+    let spare = Arc::new(Semaphore::new(SPARE_CONNECTIONS));
     loop {
-        // The semaphore is never closed.
-        let place = Arc::clone(&places).acquire_owned().await.ok();
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let connection = connect(app.clone(), router.clone(), stream);
-                app.tasks().spawn(async move {
-                    connection.await;
-                    drop(place);
-                });
+        // The semaphores are never closed.
+        let of_probe = Arc::clone(&spare).acquire_owned().await.ok();
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                app.repeats().note(Kind::TooManyConnections, None);
+                tracing::debug!(%error, "a connection was not accepted");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
             }
-            Err(_) => sleep(ACCEPT_PAUSE).await,
+        };
+        let peer = Peer(peer.ip());
+        let app = app.clone();
+        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+            drop(of_probe);
+            let router = router.clone();
+            app.clone().tasks().spawn(async move {
+                connect(app, router, stream, peer, false).await;
+                drop(place);
+            });
+        } else {
+            app.repeats().note(Kind::TooManyConnections, None);
+            let router = probes.clone();
+            app.clone().tasks().spawn(async move {
+                // A probe asks once, and at once.
+                let _ = timeout(PROBE_LIMIT, connect(app, router, stream, peer, true)).await;
+                drop(of_probe);
+            });
         }
     }
 }
 
-async fn connect(app: App, router: Router, stream: TcpStream) {
+async fn connect(app: App, router: Router, stream: TcpStream, peer: Peer, is_probe: bool) {
     // Small frames leave at once.
     let _ = stream.set_nodelay(true);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
-        .header_read_timeout(app.options().header_timeout);
-    let service = TowerToHyperService::new(router);
+        .header_read_timeout(app.options().header_timeout)
+        .keep_alive(!is_probe)
+        // What a client that reads nothing holds, besides the frame that waits for it.
+        .max_buf_size(CONNECTION_BUFFER);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: http::Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.call(request)
+    });
     let mut connection = pin!(
         http.serve_connection(TokioIo::new(stream), service)
             .with_upgrades()
@@ -105,12 +150,34 @@ async fn connect(app: App, router: Router, stream: TcpStream) {
     let _ = connection.await;
 }
 
-/// All that is served.
-fn router(app: &App) -> Router {
-    let mut router = Router::new()
-        .route("/", get(page::page))
+/// The routes for operators, which have connections of their own.
+fn probe_routes() -> Router<App> {
+    Router::new()
         .route("/health", get(operation::health))
         .route("/ready", get(operation::ready))
+}
+
+/// The routes on the spare connections, when all others are in use.
+fn probes(app: &App) -> Router {
+    probe_routes()
+        .fallback(too_many_connections)
+        .layer(middleware::from_fn(log_request))
+        .with_state(app.clone())
+}
+
+async fn too_many_connections() -> Problem {
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "TOO_MANY_CONNECTIONS",
+        "all connections of the server are in use",
+    )
+    .retry_after(5)
+}
+
+/// All that is served.
+fn router(app: &App) -> Router {
+    let mut router = probe_routes()
+        .route("/", get(page::page))
         .route("/health/agent", get(operation::agent_health))
         .route("/metrics", get(operation::metrics))
         .route("/openapi.json", get(operation::openapi))
@@ -147,6 +214,7 @@ fn router(app: &App) -> Router {
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
         .layer(middleware::from_fn(openai_errors::translate))
+        .layer(middleware::from_fn(log_request))
         .with_state(app.clone())
 }
 

@@ -168,7 +168,7 @@ async fn exchange(
             Ok(Ok(())) => {}
             Ok(Err(_)) => return None,
             Err(_) => {
-                app.metrics().count_slow_consumer();
+                app.count_slow_consumer();
                 return Some((SLOW, "the client takes no data; resume with `lastEventIndex`"));
             }
         }

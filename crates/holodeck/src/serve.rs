@@ -12,12 +12,10 @@ use holodeck_backend_api::{BackendError, Occasion};
 use holodeck_chat::{AgentRunService, Concurrency, FileVault};
 use holodeck_events::{EventStore, Retention, StoreError};
 use holodeck_model::{
-    Agent, AllowedOrigin, AuthMode, Env, OnDisconnect, Presence, Provider, ServeConcurrency, ServeConfig,
-    ServeProtocol, env,
+    Agent, Env, OnDisconnect, Presence, Provider, ServeConcurrency, ServeConfig, ServeProtocol,
 };
-use holodeck_serve::{Access, AnswerSettings, App, Protocols, ServeOptions, ServedAgent, ServedTool, Token};
+use holodeck_serve::{Access, AnswerSettings, App, Protocols, ServeOptions, ServedAgent, ServedTool};
 use holodeck_yaml::LoadedAgent;
-use secrecy::SecretString;
 use tokio::{
     net::{TcpListener, TcpSocket, lookup_host},
     sync::mpsc::UnboundedReceiver,
@@ -34,12 +32,18 @@ use crate::{
     file_vault,
 };
 
+mod access;
+
+use access::{access, allowed_origins};
+
 /// Runs at the same time where nothing else limits them.
 const MAX_RUNS: usize = 64;
 /// The same for Claude Code where the memory of the machine is unknown.
 const MAX_CLAUDE_RUNS: usize = 50;
 /// Memory that is left to everything else.
 const RESERVED_MIB: u64 = 400;
+/// Open files that are left to everything but connections.
+const RESERVED_FILES: usize = 512;
 /// Connections that may wait to be accepted: all clients come at once after a restart.
 const BACKLOG: u32 = 4096;
 /// How often old events are deleted.
@@ -149,7 +153,8 @@ impl Server {
         }
         let (listener, address) = listen(&first.config, &config, &flags).await?;
         let cors_origins = allowed_origins(&config, &flags)?;
-        let access = access(&config, env, address, &cors_origins)?;
+        let place = |pointer: &str| first.locate(pointer);
+        let access = access(&config, env, address, &cors_origins, &place)?;
         let deployed = first
             .config
             .deployment
@@ -159,7 +164,7 @@ impl Server {
         for (_, agent) in &agents {
             check_yaml_targets(agent, env).map_err(ServeError::Target)?;
         }
-        let store = open_events(first_file, first, env).await?;
+        let store = open_events(first_file, first, env, Occasion::Serve).await?;
         let files = file_vault(first_file, &first.config);
         let mut opened = Opened::default();
         let settings = Settings {
@@ -202,6 +207,7 @@ impl Server {
                     Duration::from_secs(seconds.into())
                 }),
             drain: flags.drain.unwrap_or(defaults.drain),
+            max_connections: defaults.max_connections.min(connections()),
             ..defaults
         };
         Ok(Self {
@@ -385,6 +391,13 @@ fn memory_mib() -> Option<u64> {
     machine.into_iter().chain(group).min()
 }
 
+/// How many connections the limit of open files allows, with files for everything else.
+fn connections() -> usize {
+    let limit = holodeck_process::max_open_files();
+    let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    limit.saturating_sub(RESERVED_FILES).max(limit / 2).max(1)
+}
+
 fn protocols(protocol: ServeProtocol) -> Protocols {
     Protocols {
         rest: protocol != ServeProtocol::AgUi,
@@ -451,69 +464,6 @@ fn bind(addresses: &[SocketAddr]) -> std::io::Result<TcpListener> {
         }
     }
     Err(failure)
-}
-
-fn access(
-    config: &ServeConfig,
-    env: &Env,
-    address: SocketAddr,
-    cors_origins: &[AllowedOrigin],
-) -> Result<Access, ServeError> {
-    let token = |user: &str, variable: &str| {
-        let token = env.get(variable).map(str::trim).filter(|token| !token.is_empty());
-        let token = token.ok_or_else(|| {
-            let message = format!("the variable `{variable}` has no token for the user `{user}`");
-            config_error(
-                message,
-                "set it, for instance to the output of `openssl rand -hex 32`",
-            )
-        })?;
-        Ok(Token::new(user, &SecretString::from(token)))
-    };
-    let default_token = || token("default", env::HOLODECK_TOKEN);
-    let access = match &config.auth {
-        None if env.get(env::HOLODECK_TOKEN).is_some() => Access::Tokens(vec![default_token()?]),
-        None => Access::Open,
-        Some(auth) if auth.mode == AuthMode::None => Access::Open,
-        Some(auth) => {
-            let tokens = auth
-                .token_variables()
-                .map(|(user, variable)| token(user, variable));
-            let tokens: Vec<Token> = tokens.collect::<Result<_, ServeError>>()?;
-            if tokens.is_empty() {
-                Access::Tokens(vec![default_token()?])
-            } else {
-                Access::Tokens(tokens)
-            }
-        }
-    };
-    if matches!(access, Access::Open) {
-        if !address.ip().is_loopback() {
-            let message = format!("{address} can be reached from other machines, and no token is set");
-            let hint =
-                "set HOLODECK_TOKEN, or `serve.auth` in the YAML; without a token, listen on 127.0.0.1";
-            return Err(config_error(message, hint));
-        }
-        if cors_origins.iter().any(AllowedOrigin::is_any_page) {
-            let message =
-                "with the origin `*` or `null` and without a token, any web page could use the agent";
-            return Err(config_error(message, "name the origins, or set HOLODECK_TOKEN"));
-        }
-    }
-    Ok(access)
-}
-
-/// The origins of the YAML, whose check has warned about those that no page can match, and of the command line.
-fn allowed_origins(config: &ServeConfig, flags: &ServeFlags) -> Result<Vec<AllowedOrigin>, ServeError> {
-    let configured = config.cors_origins.iter();
-    let configured = configured.filter_map(|origin| AllowedOrigin::parse(origin).ok());
-    let named = flags.cors_origins.iter().map(|origin| {
-        AllowedOrigin::parse(origin).map_err(|why| {
-            let message = format!("no page can match the origin `{origin}` of `--cors-origins`");
-            config_error(message, why)
-        })
-    });
-    configured.map(Ok).chain(named).collect()
 }
 
 fn config_error(message: impl Into<String>, hint: impl Into<String>) -> ServeError {

@@ -15,7 +15,7 @@ use crate::browser::Browser;
 use crate::served::{Profile, Served, build};
 use crate::{host, workspace};
 
-const TOKEN: &str = "soak-0123456789";
+const TOKEN: &str = "soak-0123456789abcdef";
 
 /// Must be shown, and not run.
 const HOSTILE: &str = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>";

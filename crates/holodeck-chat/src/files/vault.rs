@@ -78,6 +78,7 @@ impl FileVault {
             limit_mib: self.limits.max_file_mib,
         };
         let limit = self.max_file_bytes();
+        let limits = self.limits.clone();
         blocking(move || {
             let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
             if size > limit {
@@ -96,6 +97,7 @@ impl FileVault {
             };
             create_private_folder(&folder)?;
             let _lock = lock(&folder)?;
+            check_quota(&folder, &file, &limits)?;
             let content = content_path(&folder, &file.hash);
             if !content.exists() {
                 write_whole(&content, &bytes)?;
@@ -208,6 +210,31 @@ impl FileVault {
     fn folder(&self, owner: &str) -> PathBuf {
         self.root.join(hex(&Sha256::digest(owner.as_bytes())))
     }
+}
+
+/// Refuses a file that is one too many of its user, or for whose bytes there is no space. What was sent counts, also after
+/// it was deleted: it is kept.
+fn check_quota(folder: &Path, file: &StoredFile, limits: &AttachmentsConfig) -> Result<(), FileError> {
+    let mut count: u32 = 0;
+    let mut bytes: u64 = 0;
+    for entry in entries(folder)? {
+        if has_extension(&entry, "json") {
+            count = count.saturating_add(1);
+        } else if has_extension(&entry, "content") {
+            let about = fs::metadata(folder.join(&entry));
+            bytes = bytes.saturating_add(about.map_or(0, |about| about.len()));
+        }
+    }
+    if count >= limits.max_user_files {
+        let limit = format!("{} files (`attachments.max_user_files`)", limits.max_user_files);
+        return Err(FileError::Quota { limit });
+    }
+    let is_new = !content_path(folder, &file.hash).exists();
+    if is_new && bytes.saturating_add(file.size) > mib(limits.max_user_mib) {
+        let limit = format!("{} MiB (`attachments.max_user_mib`)", limits.max_user_mib);
+        return Err(FileError::Quota { limit });
+    }
+    Ok(())
 }
 
 fn mib(count: u32) -> u64 {

@@ -112,7 +112,7 @@ impl Inner {
             let notices = warnings
                 .into_iter()
                 .map(|message| Ok(BackendEvent::Notice { message }));
-            let events = Box::pin(futures::stream::iter(notices).chain(events));
+            let events: EventStream<'_> = Box::pin(futures::stream::iter(notices).chain(events));
             let events = self.complete(events, spending);
             let record = recording.record(run, events);
             tokio::select! {

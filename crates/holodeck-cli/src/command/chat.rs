@@ -338,7 +338,7 @@ async fn open_store(args: &ChatArgs, agent: &LoadedAgent, env: &Env) -> Result<A
     if !args.is_stored() {
         return Ok(Arc::new(MemoryStore::new()));
     }
-    Ok(open_events(&args.agent, agent, env)
+    Ok(open_events(&args.agent, agent, env, Occasion::Chat)
         .await
         .map_err(Problem::from)?)
 }

@@ -16,6 +16,7 @@ use super::{as_argument, chat::describe_agent, load, parse_seconds};
 use crate::{
     failure::{Failure, Problem, Subject},
     interrupt::{Interrupts, StopRequest, TerminateLimits},
+    logging::LogFormat,
     render::{IndexProgress, ProgressStyle, dim, shown_path, strong},
     terminal::{Terminal, Verbosity, set_redactor},
 };
@@ -50,6 +51,9 @@ pub(crate) struct ServeArgs {
     /// Write where the server listens as a line of JSON.
     #[arg(long)]
     json: bool,
+    /// The form of the log on stderr.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    pub(crate) log_format: LogFormat,
 }
 
 /// The protocol that clients can use.
@@ -62,6 +66,9 @@ enum Protocol {
     /// All of it.
     Both,
 }
+
+/// Threads for reading files and databases.
+const BLOCKING_THREADS: usize = 64;
 
 /// Time for what comes after the runs: streams, agents, telemetry.
 const CLOSE_LIMIT: Duration = Duration::from_secs(10);
@@ -111,7 +118,10 @@ pub(crate) fn run(args: &ServeArgs, terminal: &mut Terminal) -> Result<ExitCode,
         },
     };
     // Clients are independent of each other, so that more than one thread pays (docs/adr/0008).
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build();
     let runtime = runtime.map_err(|error| Problem::execution(format!("cannot start: {error}")))?;
     runtime.block_on(async {
         let mut interrupts = Interrupts::listen_with(TerminateLimits {
@@ -149,7 +159,7 @@ pub(crate) fn run(args: &ServeArgs, terminal: &mut Terminal) -> Result<ExitCode,
                 format!("conversations are kept in {}", path.display())
             }
         };
-        announce(&server, &kept, args.json, terminal)?;
+        announce(&server, &kept, args, terminal)?;
         let mut stopped_by = None;
         let mut is_stopped = false;
         let (sender, signals) = mpsc::unbounded_channel();
@@ -159,12 +169,12 @@ pub(crate) fn run(args: &ServeArgs, terminal: &mut Terminal) -> Result<ExitCode,
                 let text = match stopped_by {
                     None => {
                         let seconds = args.drain.as_secs_f64();
-                        format!("stopping: runs have {seconds} s to end; Ctrl-C again stops them now\n")
+                        format!("stopping: runs have {seconds} s to end; Ctrl-C again stops them now")
                     }
-                    Some(_) => "stopping the runs that have not ended\n".to_owned(),
+                    Some(_) => "stopping the runs that have not ended".to_owned(),
                 };
-                if !is_stopped && terminal.verbosity() > Verbosity::Quiet {
-                    terminal.write_message(&text);
+                if !is_stopped {
+                    say(&text, args.log_format, terminal);
                 }
                 is_stopped = stopped_by.is_some();
                 stopped_by.get_or_insert(request);
@@ -183,21 +193,41 @@ pub(crate) fn run(args: &ServeArgs, terminal: &mut Terminal) -> Result<ExitCode,
     })
 }
 
-fn announce(server: &Server, kept: &str, json: bool, terminal: &mut Terminal) -> Result<(), Failure> {
+/// Says something to the person who started the server: a message, or a line of the log.
+fn say(text: &str, format: LogFormat, terminal: &mut Terminal) {
+    match format {
+        LogFormat::Json => tracing::info!("{text}"),
+        LogFormat::Text if terminal.verbosity() > Verbosity::Quiet => {
+            terminal.write_message(&format!("{text}\n"));
+        }
+        LogFormat::Text => {}
+    }
+}
+
+fn announce(server: &Server, kept: &str, args: &ServeArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let url = format!("http://{}", server.address());
+    let is_log = args.log_format == LogFormat::Json;
+    if is_log {
+        tracing::info!(url, version = env!("CARGO_PKG_VERSION"), kept, "started");
+    }
     for chat in server.chats() {
         let config = &chat.agent().config;
         if config.enabled_loop().is_some() && terminal.verbosity() > Verbosity::Quiet {
             let name = printable(&config.name);
-            terminal.write_message(&format!(
-                "note: `{name}` is served without its `quality_loop`; `holodeck test --without-loop` tests that\n"
-            ));
+            let note = format!(
+                "note: `{name}` is served without its `quality_loop`; `holodeck test --without-loop` tests that"
+            );
+            say(&note, args.log_format, terminal);
         }
         for warning in chat.warnings() {
-            terminal.write_message(&format!("warning: {warning}\n"));
+            if is_log {
+                tracing::warn!("{warning}");
+            } else {
+                terminal.write_message(&format!("warning: {warning}\n"));
+            }
         }
     }
-    if json {
+    if args.json {
         let names: Vec<_> = server
             .chats()
             .iter()
@@ -210,7 +240,7 @@ fn announce(server: &Server, kept: &str, json: bool, terminal: &mut Terminal) ->
         terminal.flush()?;
         return Ok(());
     }
-    if terminal.verbosity() == Verbosity::Quiet {
+    if is_log || terminal.verbosity() == Verbosity::Quiet {
         return Ok(());
     }
     let describe = |chat: &Chat| format!("{}\n", printable(&describe_agent(chat.agent())));

@@ -4,6 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Subcommand;
 use holodeck::{
+    backend_api::Occasion,
     event_store_path,
     events::{EventStore, SessionInfo, StoreError, StoredEvent},
     model::{
@@ -117,7 +118,7 @@ pub(crate) async fn open_existing(place: &StoreArgs) -> Result<Option<Arc<dyn Ev
         && config.events.as_ref().map(|events| events.store) == Some(EventStoreKind::Postgres)
     {
         set_redactor(holodeck::redactor(agent, &env));
-        let store = open_events(&place.agent, agent, &env).await;
+        let store = open_events(&place.agent, agent, &env, Occasion::Chat).await;
         return Ok(Some(store.map_err(Problem::from)?));
     }
     let path = event_store_path(&place.agent, config);

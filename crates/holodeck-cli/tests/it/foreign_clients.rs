@@ -9,7 +9,7 @@ use crate::{
     serve::Server,
 };
 
-const TOKEN: &str = "tok-0123456789";
+const TOKEN: &str = "tok-0123456789abcdef";
 
 /// A model that calls `echo` once in each conversation.
 fn model() -> ModelServer {

@@ -80,6 +80,8 @@ mod serve;
 mod serve_clients;
 mod serve_faults;
 mod serve_liveness;
+mod serve_log;
+mod serve_operation;
 mod servers;
 mod sessions;
 mod sharding;

@@ -112,6 +112,10 @@ impl Server {
         }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         signal(&self.child, name);
     }
@@ -239,21 +243,21 @@ fn without_a_token_only_this_machine_is_served() {
     let server = Server::start_with(
         &project,
         &["--host", "0.0.0.0"],
-        &[("HOLODECK_TOKEN", "tok-0123456789")],
+        &[("HOLODECK_TOKEN", "tok-0123456789abcdef")],
     );
     assert!(
         server
             .ask("GET", "/v1/sessions", "", "")
             .starts_with("HTTP/1.1 401")
     );
-    let token = "authorization: Bearer tok-0123456789\r\n";
+    let token = "authorization: Bearer tok-0123456789abcdef\r\n";
     assert!(
         server
             .ask("GET", "/v1/sessions", token, "")
             .starts_with("HTTP/1.1 200")
     );
     let ended = server.end("-TERM").exits(0);
-    assert!(!ended.all().contains("tok-0123456789"));
+    assert!(!ended.all().contains("tok-0123456789abcdef"));
 
     project.write(
         "agent.yaml",
@@ -266,7 +270,7 @@ fn without_a_token_only_this_machine_is_served() {
     let server = Server::start_with(
         &project,
         &[],
-        &[("A_SECRET", "tok-0123456789"), ("HOLODECK_TOKEN", "other")],
+        &[("A_SECRET", "tok-0123456789abcdef"), ("HOLODECK_TOKEN", "other")],
     );
     assert!(
         server

@@ -133,7 +133,12 @@ impl<'p> Pair<'p> {
         )
         .unwrap();
         assert_eq!((status, &answer["response"]), (200, &json!("I am here.")));
-        self.other.end("-TERM").exits(0);
+        let log = self.other.end("-TERM").exits(0).stderr;
+        let took_over = format!(
+            "ended a run that no process continues (session: a, run: {})",
+            self.run
+        );
+        assert!(log.contains(&took_over), "{log}");
         self.owner.wait();
         let mut check = self.project.command(&["events", "check", "a"]);
         let checked = check.envs(self.env).output().unwrap();

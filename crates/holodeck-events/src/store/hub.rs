@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::{EventStore, PAGE, StoreError, StoredEvent};
+use super::{EventStore, StoreError, StoredEvent, log, next_limit};
 
 /// Events that a subscriber may be behind before it reads them from the store again.
 const RING: usize = 256;
@@ -15,9 +15,20 @@ const RING: usize = 256;
 /// Rooms before the unused ones are removed for the first time.
 const ROOMS: usize = 64;
 
+/// Larger events are not kept for subscribers that are behind: these read them from the store. A ring holds 4 MiB at most.
+const LARGE: usize = 16 << 10;
+
+/// The events that a subscriber reads at first, before it knows how large they are.
+const FIRST_PAGE: usize = 16;
+
 /// Delivers stored events to subscribers. It never waits for one.
 #[derive(Debug, Default)]
-pub(super) struct Hub(Mutex<Rooms>);
+pub(super) struct Hub {
+    rooms: Mutex<Rooms>,
+    /// The failures of the store, for the log.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(super) failures: log::Failures,
+}
 
 #[derive(Debug, Default)]
 struct Rooms {
@@ -30,23 +41,25 @@ struct Rooms {
 #[derive(Clone, Debug)]
 enum Signal {
     Stored(StoredEvent),
-    /// Another process may have stored events, or deleted the session.
-    #[cfg_attr(
-        not(any(feature = "postgres", feature = "sqlite")),
-        expect(dead_code, reason = "no other process has this memory")
-    )]
+    /// The store has a large event, another process may have stored some, or deleted the session.
     Changed,
 }
 
 impl Hub {
     /// Delivers events of a session. The caller keeps them in the order of their indices.
     pub(super) fn publish(&self, session_id: &str, events: &[StoredEvent]) {
+        log::note_events(events);
         let mut rooms = self.rooms();
         let Some(room) = rooms.by_session.get(session_id) else {
             return;
         };
         for event in events {
-            if room.send(Signal::Stored(event.clone())).is_err() {
+            let signal = if event.json().len() > LARGE {
+                Signal::Changed
+            } else {
+                Signal::Stored(event.clone())
+            };
+            if room.send(signal).is_err() {
                 rooms.by_session.remove(session_id);
                 return;
             }
@@ -103,12 +116,13 @@ impl Hub {
             session_id: session_id.to_owned(),
             after,
             page: VecDeque::new(),
+            page_limit: FIRST_PAGE,
             state: State::Behind,
         }
     }
 
     fn rooms(&self) -> MutexGuard<'_, Rooms> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -129,7 +143,7 @@ impl Rooms {
 
 /// The events of a session, first those that are stored and then each later one, without a gap and without a repeat.
 ///
-/// It holds at most one page of the store, and a bounded number of events that all subscribers share. A subscriber that
+/// It holds at most one page of the store, whose bytes are bounded, and small events that all subscribers share. A subscriber that
 /// is slower than that reads the store again.
 pub struct Subscription {
     store: Arc<dyn EventStore>,
@@ -137,6 +151,8 @@ pub struct Subscription {
     /// The index of the last event returned.
     after: Option<u64>,
     page: VecDeque<StoredEvent>,
+    /// The events to read at once: as many as fitted into the last page, twice.
+    page_limit: usize,
     state: State,
     live: broadcast::Receiver<Signal>,
 }
@@ -165,7 +181,11 @@ impl Subscription {
                 return Ok(Some(event));
             }
             if self.state != State::Live {
-                let page = self.store.read_page(&self.session_id, self.after, PAGE).await?;
+                let page = self
+                    .store
+                    .read_page(&self.session_id, self.after, self.page_limit)
+                    .await?;
+                self.page_limit = next_limit(page.len());
                 if page.is_empty() {
                     if self.state == State::Changed && self.store.session(&self.session_id).await?.is_none() {
                         return Ok(None);
@@ -173,6 +193,7 @@ impl Subscription {
                     self.state = State::Live;
                 }
                 self.page = page.into();
+                self.page.shrink_to_fit();
                 continue;
             }
             match self.live.recv().await {

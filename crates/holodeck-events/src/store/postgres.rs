@@ -352,6 +352,15 @@ impl EventStore for PostgresStore {
         Ok(subscription)
     }
 
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        let shared = &self.shared;
+        let written = shared
+            .read(&|db| Box::pin(async move { lease::beat(shared, &db).await }))
+            .await;
+        shared.hub.failures.observe(written.as_ref().err());
+        written
+    }
+
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError> {
         self.shared
             .read(&|db| Box::pin(async move { rows::session_info(&db, session_id).await }))

@@ -32,6 +32,8 @@ pub(in crate::store) enum Request {
         force: bool,
     },
     Sweep(Retention),
+    /// Writes something that changes nothing.
+    Check,
     /// Nothing; all that was asked before is done then.
     Wake,
     Close,
@@ -139,8 +141,14 @@ impl Request {
             | Self::Forget { session_id, .. }
             | Self::Delete { session_id, .. } => session_id,
             Self::Fork(copy) => &copy.from,
-            Self::Recover | Self::Resolve(_) | Self::Sweep(_) | Self::Wake | Self::Close => "",
+            Self::Recover | Self::Resolve(_) | Self::Sweep(_) | Self::Check | Self::Wake | Self::Close => "",
         }
+    }
+
+    /// Whether it frees space.
+    #[cfg(feature = "sqlite")]
+    pub(in crate::store) fn frees_space(&self) -> bool {
+        matches!(self, Self::Delete { .. } | Self::Sweep(_))
     }
 
     /// Whether it stores nothing but pieces of text.

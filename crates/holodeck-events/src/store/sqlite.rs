@@ -12,7 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::{
     ApprovalAnswer, ApprovalInfo, EventStore, Retention, RunInfo, SessionCursor, SessionInfo, StoreError,
@@ -33,6 +33,7 @@ mod fork;
 mod lease;
 mod query;
 mod rows;
+mod space;
 pub(in crate::store) mod statements;
 mod tables;
 mod writer;
@@ -43,6 +44,9 @@ use writer::Writer;
 
 /// Connections that are kept for the next reader.
 const IDLE_READERS: usize = 4;
+
+/// Queries at the same time. Each has a connection and a thread.
+const READERS: usize = 8;
 
 /// A store in a SQLite file, which several processes may open. Clones share it.
 ///
@@ -61,6 +65,8 @@ struct Shared {
     hub: Hub,
     /// Idle connections. Readers never wait for a writer.
     readers: Mutex<Vec<Connection>>,
+    /// Places for queries.
+    reading: Arc<Semaphore>,
     /// How long the latest transaction took, in nanoseconds.
     transaction: AtomicU64,
 }
@@ -85,6 +91,10 @@ pub struct SqliteOptions {
     pub durable_chunks: bool,
     /// The most pages of 4 KiB that the file may have.
     pub max_pages: Option<u32>,
+    /// Bytes of a file beside it that is given up when the disk is full, so that conversations can be deleted; 0: none.
+    pub reserve_bytes: u64,
+    /// Looks for the free bytes on the disk of a folder. Without it, the disk counts as full only once a write fails.
+    pub free_space: Option<fn(&Path) -> Option<u64>>,
 }
 
 impl Default for SqliteOptions {
@@ -97,6 +107,8 @@ impl Default for SqliteOptions {
             durable_content: true,
             durable_chunks: false,
             max_pages: None,
+            reserve_bytes: 0,
+            free_space: None,
         }
     }
 }
@@ -113,6 +125,7 @@ impl SqliteStore {
             path: path.as_ref().to_owned(),
             hub: Hub::default(),
             readers: Mutex::default(),
+            reading: Arc::new(Semaphore::new(READERS)),
             transaction: AtomicU64::default(),
         });
         let (jobs, receiver) = mpsc::channel();
@@ -161,8 +174,11 @@ impl SqliteStore {
         &self,
         read: impl FnOnce(Tables<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        // The semaphore is never closed. The place is kept until the thread is done, also if the caller gives up.
+        let place = Arc::clone(&self.shared.reading).acquire_owned().await.ok();
         let shared = Arc::clone(&self.shared);
         let work = move || {
+            let _place = place;
             let readers = || shared.readers.lock().unwrap_or_else(PoisonError::into_inner);
             let idle = readers().pop();
             let connection = match idle {
@@ -261,6 +277,10 @@ impl EventStore for SqliteStore {
         };
         self.jobs.send(wake).map_err(|_| closed())?;
         Ok(subscription)
+    }
+
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        self.request(Request::Check).await.map(drop)
     }
 
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError> {

@@ -16,6 +16,12 @@ pub struct AttachmentsConfig {
     /// Size of all files of one message in MiB.
     #[schemars(range(min = 1, max = 4096))]
     pub max_total_mib: u32,
+    /// Files that one user may keep.
+    #[schemars(range(min = 1))]
+    pub max_user_files: u32,
+    /// Size of all files of one user in MiB, with those that were deleted after they were sent.
+    #[schemars(range(min = 1))]
+    pub max_user_mib: u32,
     /// Tokens of all files of one message that the model reads; longer texts are cut.
     #[schemars(range(min = 100))]
     pub max_tokens: u32,
@@ -30,6 +36,8 @@ impl Default for AttachmentsConfig {
             max_files: 20,
             max_file_mib: 20,
             max_total_mib: 50,
+            max_user_files: 1_000,
+            max_user_mib: 1_024,
             max_tokens: 50_000,
             path: ".holodeck/files".to_owned(),
         }

@@ -326,3 +326,42 @@ async fn a_body_that_announces_too_much_is_not_awaited() {
     socket.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 413");
 }
+
+/// More connections than the server has, which send nothing.
+async fn idle_connections(world: &World, count: usize) -> Vec<TcpStream> {
+    let mut idle = Vec::new();
+    for _ in 0..count {
+        idle.push(TcpStream::connect(world.address).await.unwrap());
+    }
+    idle
+}
+
+#[tokio::test]
+async fn probes_are_answered_when_all_connections_are_in_use() {
+    let setup = Setup {
+        options: ServeOptions {
+            max_connections: 3,
+            ..ServeOptions::default()
+        },
+        ..Setup::default()
+    };
+    let world = World::with(setup, |_| ScriptedTurn::text("x")).await;
+    let mut streams = Vec::new();
+    world.post("/v1/sessions", json!({"sessionId": "s"})).await;
+    for _ in 0..2 {
+        streams.push(world.stream("/v1/sessions/s/events?follow=true", None).await);
+    }
+    let idle = idle_connections(&world, 1).await;
+    for _ in 0..50 {
+        for path in ["/health", "/ready"] {
+            assert_eq!(world.get(path).await.status, 200, "{path}");
+        }
+    }
+    let refused = world.get("/v1/sessions").await;
+    assert_eq!(refused.problem(), (503, "TOO_MANY_CONNECTIONS".to_owned()));
+    assert_eq!(refused.headers["retry-after"], "5");
+    drop((streams, idle));
+    while world.get("/v1/sessions").await.status != 200 {
+        tokio::task::yield_now().await;
+    }
+}

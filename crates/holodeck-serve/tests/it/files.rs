@@ -28,11 +28,15 @@ async fn office() -> (World, TempDir) {
 }
 
 async fn office_with(options: ServeOptions) -> (World, TempDir) {
+    office_with_limits(options, AttachmentsConfig::default()).await
+}
+
+async fn office_with_limits(options: ServeOptions, limits: AttachmentsConfig) -> (World, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let limits = AttachmentsConfig {
         max_file_mib: 1,
         max_total_mib: 2,
-        ..AttachmentsConfig::default()
+        ..limits
     };
     let setup = Setup {
         service: ServiceOptions {
@@ -254,4 +258,65 @@ async fn clients_of_0_7_send_files_in_both_forms() {
     assert_eq!(refused.problem(), (404, "SESSION_NOT_FOUND".to_owned()));
     assert!(names(&world, "bob").await.is_empty());
     assert_eq!(names(&world, "alice").await, before);
+}
+
+#[tokio::test]
+async fn every_part_of_a_form_is_limited_by_name() {
+    let (world, _folder) = office().await;
+    let head = |text: &str| format!("--X\r\ncontent-disposition: form-data; {text}\r\n\r\n");
+    let file =
+        |name: &str, content: &str| head(&format!("name=\"file\"; filename=\"{name}\"")) + content + "\r\n";
+    let text = |name: &str, content: &str| head(&format!("name=\"{name}\"")) + content + "\r\n";
+    let long = "n".repeat(20_000);
+    let other_headers = format!("--X\r\n{}\r\n\r\n", "x-other: y\r\n".repeat(2_000));
+    for (form, status, says) in [
+        (file(&long, "x"), 400, "headers of a part"),
+        (text(&long, "x"), 400, "headers of a part"),
+        (other_headers, 400, "headers of a part"),
+        (long.clone() + &file("a.txt", "x"), 400, "headers of a part"),
+        (text(&"n".repeat(201), "x"), 400, "name of a field"),
+        (text("a", "").repeat(41), 400, "40 parts at most"),
+        (text("a", "").repeat(21), 400, "too many fields"),
+        (text("a", &"x".repeat(600_000)).repeat(2), 413, ""),
+    ] {
+        let form = form + "--X--\r\n";
+        let headers = [
+            ("authorization", "Bearer token-of-alice"),
+            ("content-type", "multipart/form-data; boundary=X"),
+        ];
+        let refused = world.send(Method::POST, "/v1/files", &headers, &form).await;
+        assert_eq!(refused.problem().0, status, "{says}: {refused:?}");
+        assert!(refused.text.contains(says), "{says}: {refused:?}");
+    }
+    assert_eq!(names(&world, "alice").await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_files_of_a_user_have_a_quota() {
+    let limits = AttachmentsConfig {
+        max_user_files: 3,
+        max_user_mib: 1,
+        ..AttachmentsConfig::default()
+    };
+    let (world, _folder) = office_with_limits(ServeOptions::default(), limits).await;
+    let refused = async |user: &str, content: &str, says: &str| {
+        let part = ("file", Some("more.txt"), content);
+        let refused = send_form(&world, user, "/v1/files", &[part]).await;
+        assert_eq!(refused.problem(), (507, "QUOTA_EXCEEDED".to_owned()));
+        assert!(refused.text.contains(says), "{refused:?}");
+    };
+    let ids = [
+        upload(&world, "alice", "0.txt", "the same text").await,
+        upload(&world, "alice", "1.txt", "the same text").await,
+        upload(&world, "alice", "2.txt", "another").await,
+    ];
+    refused("alice", "x", "attachments.max_user_files").await;
+    let path = format!("/v1/files/{}", ids[0]);
+    world.send_as("alice", Method::DELETE, &path, json!({})).await;
+    upload(&world, "alice", "3.txt", "x").await;
+    // The quota is each user's own. The same bytes are kept once.
+    let large = "y".repeat(700_000);
+    upload(&world, "bob", "a.txt", &large).await;
+    upload(&world, "bob", "b.txt", &large).await;
+    refused("bob", &large.replace('y', "z"), "attachments.max_user_mib").await;
 }

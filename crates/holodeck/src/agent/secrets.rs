@@ -21,7 +21,7 @@ use crate::{
     commands::routed::delegates,
 };
 
-/// A place that secrets are read from. Whoever reads one from another place adds it here.
+/// A place that secrets are read from. Code that reads one from another place needs a new entry here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SecretSource {
     /// The agent's files, with the variables in them.

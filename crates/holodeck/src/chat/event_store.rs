@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use holodeck_backend_api::Occasion;
 use holodeck_events::{
     EventStore, MemoryStore, PostgresOptions, PostgresStore, Retention, SqliteOptions, SqliteStore,
     StoreError,
@@ -17,6 +18,9 @@ use holodeck_model::{Agent, Env, EventStoreKind, EventsConfig, Survives};
 use holodeck_yaml::LoadedAgent;
 
 use crate::agent::targets::{RefusedTarget, check_yaml_targets};
+
+/// Space that a server keeps free for deletions on a full disk.
+const RESERVE: u64 = 8 << 20;
 
 /// The file with the conversations of the agent in this file: as its `events:` block says, or beside its runs.
 pub fn event_store_path(agent_file: &Path, agent: Option<&Agent>) -> PathBuf {
@@ -46,6 +50,7 @@ pub async fn open_events(
     agent_file: &Path,
     agent: &LoadedAgent,
     env: &Env,
+    occasion: Occasion,
 ) -> Result<Arc<dyn EventStore>, OpenEventsError> {
     check_yaml_targets(agent, env)?;
     let agent = &agent.config;
@@ -54,7 +59,11 @@ pub async fn open_events(
         EventStoreKind::Memory => Arc::new(MemoryStore::new()),
         EventStoreKind::Sqlite => {
             let path = event_store_path(agent_file, Some(agent));
-            Arc::new(open_with(&path, sqlite_options(&events)).await?)
+            let mut options = sqlite_options(&events);
+            if occasion == Occasion::Serve {
+                options.reserve_bytes = RESERVE;
+            }
+            Arc::new(open_with(&path, options).await?)
         }
         EventStoreKind::Postgres => {
             let url = env.get(&events.url_env).filter(|url| !url.trim().is_empty());
@@ -91,6 +100,7 @@ fn sqlite_options(events: &EventsConfig) -> SqliteOptions {
     let mut options = SqliteOptions::default();
     options.durable_content = durability.content == Survives::Power;
     options.durable_chunks = durability.chunks == Survives::Power;
+    options.free_space = Some(holodeck_process::free_space);
     options
 }
 

@@ -55,8 +55,10 @@ impl Shared {
                 Request::Fork(copy) => self.fork(db, copy).await,
                 Request::Resolve(answer) => self.resolve(db, answer).await,
                 Request::Delete { session_id, force } => self.delete(db, session_id, *force).await,
-                // The keeper does the first two.
-                Request::Recover | Request::Sweep(_) | Request::Wake | Request::Close => Ok(Done::default()),
+                // The keeper does the first two, a reader the third.
+                Request::Recover | Request::Sweep(_) | Request::Check | Request::Wake | Request::Close => {
+                    Ok(Done::default())
+                }
             },
         }
     }

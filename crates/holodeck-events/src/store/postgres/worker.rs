@@ -80,6 +80,9 @@ impl Worker {
 
     async fn process(&mut self, request: &Request) -> Result<Done, StoreError> {
         let result = self.transact(Work::Request(request)).await;
+        if !matches!(request, Request::Wake) {
+            self.shared.hub.failures.observe(result.as_ref().err());
+        }
         match (request, &result) {
             (Request::Abandon { run_id, .. }, Err(_)) => {
                 self.shared.abandoned().insert(run_id.clone());

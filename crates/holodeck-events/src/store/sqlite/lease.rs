@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     fs::{self, File, TryLockError},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -22,7 +23,7 @@ impl WriterLock {
         let path = lock_path(database, writer);
         let take = || {
             if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
+                private_folder(folder)?;
             }
             let file = holodeck_model::private_file().open(&path)?;
             file.lock()?;
@@ -34,6 +35,17 @@ impl WriterLock {
         })?;
         Ok(Self { _file: file, path })
     }
+}
+
+/// Creates the folder of the locks, or takes the rights of others on it away.
+fn private_folder(folder: &Path) -> std::io::Result<()> {
+    holodeck_model::create_private_folder(folder)?;
+    let mode = fs::metadata(folder)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        // It may belong to another user, who shares it.
+        let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
+    }
+    Ok(())
 }
 
 impl Drop for WriterLock {

@@ -92,6 +92,8 @@ statements! {
     /// A run begins with a beat: an observer must not count the time in which its writer had no run.
     BEGIN_BEAT = "INSERT INTO writers (writer, process, beat) VALUES (?, ?, 0)
         ON CONFLICT DO UPDATE SET beat = beat + 1";
+    NEED_SPACE = "INSERT INTO writers (writer, process, beat) VALUES (hex(zeroblob(8192)), 0, 0)";
+    FREE_SPACE = "DELETE FROM writers WHERE writer = hex(zeroblob(8192))";
     COUNT_BEAT = "UPDATE writers SET beat = beat + 1 WHERE writer = ?";
     LEAVE = "DELETE FROM writers WHERE writer = ?1
         AND NOT EXISTS (SELECT 1 FROM runs WHERE writer = ?1 AND last_index IS NULL)";

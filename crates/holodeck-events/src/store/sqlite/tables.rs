@@ -10,7 +10,7 @@ use super::{
         add, create_session, end_run, find_existing, find_run, find_session, insert_run, open_run,
         refuse_repeated,
     },
-    statements as sql,
+    space, statements as sql,
     writer::State,
 };
 use crate::{
@@ -44,8 +44,17 @@ impl State {
                 cleaning: Some(Cleaning::of(*retention, self.options.clock.now())),
                 ..Done::default()
             }),
+            Request::Check => self.check(tables),
             Request::Wake | Request::Close => Ok(Done::default()),
         }
+    }
+
+    /// Writes a row that needs new pages, and removes it.
+    fn check(&self, tables: Tables<'_>) -> Result<Done, StoreError> {
+        space::check(&self.shared.path, self.file, self.options.free_space)?;
+        tables.execute(sql::NEED_SPACE, [])?;
+        tables.execute(sql::FREE_SPACE, [])?;
+        Ok(Done::default())
     }
 
     fn open_run(&mut self, tables: Tables<'_>, first: &Draft) -> Result<Done, StoreError> {

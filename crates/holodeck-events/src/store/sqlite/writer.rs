@@ -19,6 +19,7 @@ use super::{
     clean, database,
     lease::{Observer, WriterLock},
     query::Tables,
+    space::{FileId, is_full, keep_reserve, release_reserve},
     statements as sql,
 };
 use crate::store::{
@@ -63,6 +64,8 @@ pub(super) struct State {
     /// Those that nothing will continue.
     pub(super) abandoned: HashSet<String>,
     pub(super) observer: Observer,
+    /// The file that was opened, under its name.
+    pub(super) file: Option<FileId>,
 }
 
 impl Writer {
@@ -77,6 +80,7 @@ impl Writer {
                 name,
                 // A look later, and one more until the run is ended, the lease is over.
                 observer: Observer::new(options.lease.saturating_sub(2 * watch_interval(&options))),
+                file: FileId::of(&shared.path),
                 options,
                 shared: Arc::clone(&shared),
                 own: HashMap::new(),
@@ -97,6 +101,7 @@ impl Writer {
             Ok(_) | Err(StoreError::Full) => {}
             Err(error) => return Err(error),
         }
+        writer.keep_reserve();
         // A process that deleted them may have been killed.
         if clean::leftovers(Tables::of(&writer.connection))?.is_some() {
             writer.chores.add(Cleaning::Leftovers, None);
@@ -177,6 +182,7 @@ impl Writer {
             return;
         }
         self.watched_at = Instant::now();
+        self.keep_reserve();
         // What cannot be read or ended now is tried again at the next look.
         if self.state.has_lost_runs(Tables::of(&self.connection)) == Ok(true) {
             self.process(vec![Job {
@@ -193,7 +199,11 @@ impl Writer {
         };
         let begin = Instant::now();
         self.checkpoint_itself(false);
-        let step = self.step(cleaning, rows);
+        let mut step = self.step(cleaning, rows);
+        if matches!(&step, Err(error) if self.gives_reserve(error)) {
+            step = self.step(cleaning, rows);
+        }
+        self.shared.hub.failures.observe(step.as_ref().err());
         let took = begin.elapsed();
         // Others need the file more often than not.
         self.step_at = Instant::now() + 2 * took;
@@ -256,7 +266,7 @@ impl Writer {
     fn process(&mut self, batch: Vec<Job>) {
         let (requests, replies): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|job| (job.request, job.reply)).unzip();
-        let results = match self.execute(&requests) {
+        let mut results = match self.execute(&requests) {
             Ok(results) => results,
             // Nothing of it is stored. Each by itself, so that one does not fail for another.
             Err(_) if requests.len() > 1 => requests
@@ -268,6 +278,18 @@ impl Writer {
                 .collect(),
             Err(error) => vec![Err(error)],
         };
+        for (request, result) in requests.iter().zip(&mut results) {
+            if request.frees_space()
+                && matches!(&*result, Err(error) if self.gives_reserve(error))
+                && let Ok(mut again) = self.execute(std::slice::from_ref(request))
+                && let Some(again) = again.pop()
+            {
+                *result = again;
+            }
+            if !matches!(request, Request::Wake) {
+                self.shared.hub.failures.observe(result.as_ref().err());
+            }
+        }
         let mut unattended = Vec::new();
         for ((request, reply), result) in requests.iter().zip(replies).zip(results) {
             match (request, &result) {
@@ -300,6 +322,23 @@ impl Writer {
         for request in unattended {
             self.process(vec![Job { request, reply: None }]);
         }
+    }
+
+    fn keep_reserve(&self) {
+        let options = &self.state.options;
+        keep_reserve(&self.shared.path, options.reserve_bytes, options.free_space);
+    }
+
+    /// Whether the error is that of a full disk, and the reserve was given up for what frees space.
+    fn gives_reserve(&self, error: &StoreError) -> bool {
+        let path = &self.shared.path;
+        let is_space = match error {
+            StoreError::Full => true,
+            // Some calls fail in another way on a full disk.
+            StoreError::Failed { .. } => is_full(path, self.state.options.free_space),
+            _ => false,
+        };
+        is_space && release_reserve(path)
     }
 
     /// Delivers what is committed.
@@ -401,6 +440,7 @@ mod tests {
                 path: folder.path().join("events.db"),
                 hub: Hub::default(),
                 readers: Mutex::default(),
+                reading: Arc::new(tokio::sync::Semaphore::new(1)),
                 transaction: 0.into(),
             });
             let (clock, ids) = (Arc::clone(&options.clock), Arc::clone(&options.ids));

@@ -76,7 +76,7 @@ async fn a_cursor_must_be_in_the_session(subject: Subject) {
 
 async fn pages_end_at_a_number_of_events_or_bytes(subject: Subject) {
     let mut run = subject.open(session_run("s")).await.unwrap();
-    let large = "x".repeat(400_000);
+    let large = "x".repeat(6_000);
     for piece in ["a", "b", &large, &large, &large, &large, "c"] {
         subject.piece(&mut run, piece).await.unwrap();
     }

@@ -412,3 +412,71 @@ async fn a_sweep_leaves_nothing_of_a_deleted_session_in_the_file() {
     let stored: Vec<StoredEvent> = subject.stored("s").await;
     assert_eq!(stored, []);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_cannot_be_written_says_so_until_it_can() {
+    let subject = Subject::sqlite().await;
+    let mut options = subject.options();
+    options.max_pages = Some(64);
+    let path = subject.path.with_file_name("small.db");
+    let store = SqliteStore::open(&path, options).await.unwrap();
+    assert_eq!(store.check_writable().await, Ok(()));
+    let (mut run, first) = subject.draft(session_run("s"));
+    store.open_run(first).await.unwrap();
+    let large = "x".repeat(1_000);
+    while store.append(run.observe(&text(&large))).await.is_ok() {}
+    assert_eq!(store.check_writable().await, Err(StoreError::Full));
+    store.delete_session("s", true).await.unwrap();
+    assert_eq!(store.check_writable().await, Ok(()));
+    // Another file under its name is not the store, and nothing is none.
+    let away = path.with_file_name("away.db");
+    std::fs::rename(&path, &away).unwrap();
+    assert!(store.check_writable().await.is_err());
+    std::fs::write(&path, b"").unwrap();
+    assert!(store.check_writable().await.is_err());
+    std::fs::rename(&away, &path).unwrap();
+    assert_eq!(store.check_writable().await, Ok(()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_its_owner_sees_who_writes_to_a_file() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let subject = Subject::sqlite().await;
+    let mode = |name: &str| {
+        let about = std::fs::metadata(subject.path.with_file_name(name)).unwrap();
+        about.permissions().mode() & 0o777
+    };
+    // A folder of an earlier version was open to all.
+    let earlier = subject.path.with_file_name("earlier.db-writers");
+    std::fs::create_dir(&earlier).unwrap();
+    std::fs::set_permissions(&earlier, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for name in ["earlier.db", "new.db"] {
+        let path = subject.path.with_file_name(name);
+        let store = SqliteStore::open(&path, subject.options()).await.unwrap();
+        assert_eq!(mode(&format!("{name}-writers")), 0o700, "{name}");
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reserve_of_space_is_made_when_a_store_is_opened() {
+    let subject = Subject::sqlite().await;
+    let mut options = subject.options();
+    let path = subject.path.with_file_name("kept.db");
+    let reserve = path.with_file_name("kept.db-reserve");
+    options.reserve_bytes = 100_000;
+    options.free_space = Some(|_| Some(1_000_000));
+    let store = SqliteStore::open(&path, options.clone()).await.unwrap();
+    assert_eq!(std::fs::metadata(&reserve).unwrap().len(), 100_000);
+    store.close().await.unwrap();
+    // More than the disk can spare.
+    std::fs::remove_file(&reserve).unwrap();
+    options.reserve_bytes = 200_000;
+    let store = SqliteStore::open(&path, options.clone()).await.unwrap();
+    assert!(!reserve.exists());
+    store.close().await.unwrap();
+    // A disk that is nearly full is none to write to.
+    options.free_space = Some(|_| Some(1_000));
+    let store = SqliteStore::open(&path, options).await.unwrap();
+    assert_eq!(store.check_writable().await, Err(StoreError::Full));
+}
