@@ -97,15 +97,14 @@ fn public_error(error: BackendError) -> BackendError {
 /// A text whose words that contain an address are left out.
 fn without_addresses(text: &str) -> String {
     let words = text.split_inclusive(char::is_whitespace);
-    words
-        .map(|word| match word.contains("://") {
-            true => {
-                let end = word.trim_end().len();
-                format!("(address){}", word.get(end..).unwrap_or_default())
-            }
-            false => word.to_owned(),
-        })
-        .collect()
+    let shown = words.map(|word| {
+        if !word.contains("://") {
+            return word.to_owned();
+        }
+        let end = word.trim_end().len();
+        format!("(address){}", word.get(end..).unwrap_or_default())
+    });
+    shown.collect()
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ enum End {
     Here {
         ended: oneshot::Receiver<Ended>,
         /// Cancels it when the client leaves, unless the answer is kept for another try.
-        _stop: Option<DropGuard>,
+        stop: Option<DropGuard>,
     },
     /// It answered the same request before, or still does.
     Elsewhere,
@@ -112,7 +112,8 @@ impl Answering {
         }
     }
 
-    fn elsewhere(app: &App, session_id: String, run_id: String) -> Self {
+    /// The answer of a run that is stored.
+    pub(crate) fn elsewhere(app: &App, session_id: String, run_id: String) -> Self {
         Self {
             session_id,
             run_id,
@@ -131,7 +132,7 @@ impl Answering {
             store: Arc::clone(service.store()),
             end: End::Here {
                 ended,
-                _stop: (keeping == Keeping::Nothing).then(|| stop.clone().drop_guard()),
+                stop: (keeping == Keeping::Nothing).then(|| stop.clone().drop_guard()),
             },
         };
         let app = app.clone();
@@ -175,16 +176,18 @@ impl Answering {
             end,
         } = self;
         match end {
-            End::Here { ended, _stop } => {
-                let is_kept = _stop.is_none();
+            End::Here { ended, stop } => {
+                let is_kept = stop.is_none();
                 let ended = ended.await.unwrap_or_else(|_| Err(Problem::closing()));
+                drop(stop);
                 ended.map_err(|problem| if is_kept { problem.after_effect() } else { problem })
             }
             End::Elsewhere => {
                 let result = wait_for_end(&*store, &session_id, &run_id).await?;
-                let result = match result.success {
-                    true => Ok(result),
-                    false => Err(RunError::Execution(Box::new(result))),
+                let result = if result.success {
+                    Ok(result)
+                } else {
+                    Err(RunError::Execution(Box::new(result)))
                 };
                 let ended = conclude(&*store, &session_id, &run_id, result).await;
                 // Another try gets the same answer.

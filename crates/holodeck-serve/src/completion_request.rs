@@ -221,12 +221,17 @@ impl Conversation {
     /// Reads messages, the last of which is one of the user. A history has no pictures: those of earlier messages are
     /// shown with the last one.
     pub(crate) fn read(messages: Vec<Value>) -> Result<Self> {
+        Self::read_from("messages", None, messages)
+    }
+
+    /// Reads the messages of the field `place`, with a text that comes before them.
+    pub(crate) fn read_from(place: &str, before: Option<String>, messages: Vec<Value>) -> Result<Self> {
         let mut conversation = Self::default();
         // What a client puts beside the agent's own instructions belongs to the next message of the user.
-        let mut preface: Vec<String> = Vec::new();
+        let mut preface: Vec<String> = before.into_iter().collect();
         for (at, message) in messages.into_iter().enumerate() {
-            let mut message = Fields::of(message, &format!("messages[{at}]"))?;
-            message.take("name", Kind::Text)?;
+            let mut message = Fields::of(message, &format!("{place}[{at}]"))?;
+            message.ignore(&[("name", Kind::Text), ("id", Kind::Text), ("status", Kind::Text)])?;
             let role = message.text("role")?.unwrap_or_default();
             match role.as_str() {
                 "system" | "developer" => preface.push(conversation.text_of(&mut message, &role)?),
@@ -254,7 +259,7 @@ impl Conversation {
             Some(HistoryItem::User { text }) if preface.is_empty() => conversation.message = text,
             _ => {
                 let why = "must end with a message of the user";
-                return Err(Problem::invalid(format!("`messages` {why}")).about("messages"));
+                return Err(Problem::invalid(format!("`{place}` {why}")).about(place));
             }
         }
         Ok(conversation)

@@ -198,9 +198,10 @@ impl Written {
                 self.after_gap(&chunk.content)
             }
             EventBody::Message(message) if !message.content.is_empty() => {
-                let text = match std::mem::take(&mut self.has_pieces) {
-                    true => String::new(),
-                    false => self.after_gap(&message.content),
+                let text = if std::mem::take(&mut self.has_pieces) {
+                    String::new()
+                } else {
+                    self.after_gap(&message.content)
                 };
                 self.is_after_message = true;
                 text

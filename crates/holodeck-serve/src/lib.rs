@@ -27,6 +27,8 @@ mod picture;
 mod problem;
 mod reader_bytes;
 mod repeats;
+mod response_request;
+mod responses;
 mod runs;
 mod server;
 mod sessions;

@@ -28,7 +28,7 @@ use crate::{
     messages, openai_errors, operation, page,
     problem::Problem,
     repeats::{Kind, Peer},
-    runs, sessions, socket,
+    responses, runs, sessions, socket,
 };
 
 /// Time limit for connections to end after the streams on them have.
@@ -199,6 +199,8 @@ fn router(app: &App) -> Router {
             .route("/v1/ws", get(socket::connect))
             .route("/v1/models", get(completions::models))
             .route("/v1/models/{id}", get(completions::one_model))
+            .route("/v1/responses", post(responses::create))
+            .route("/v1/responses/{id}", get(responses::show))
             .route("/v1/chat/completions", post(completions::complete))
             .route("/agent/{agent}/chat", post(chat::chat))
             .route("/agent/{agent}/chat/stream", post(chat::stream))

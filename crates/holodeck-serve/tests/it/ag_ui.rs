@@ -140,12 +140,12 @@ async fn the_model_sees_the_history_of_the_client_and_nothing_that_it_removed() 
 async fn a_client_that_leaves_has_stopped_the_run_and_its_next_message_is_answered() {
     let gate = Gate::new();
     let inner = gate.clone();
-    let world = World::new(move |asked| match asked.message.as_str() {
-        "go" => ScriptedTurn::nothing().and_text("so far").and_wait_for(&inner),
-        _ => {
-            let history: Vec<_> = asked.history.iter().filter_map(|item| item.text()).collect();
-            ScriptedTurn::text(&format!("[{}]", history.join(",")))
+    let world = World::new(move |asked| {
+        if asked.message == "go" {
+            return ScriptedTurn::nothing().and_text("so far").and_wait_for(&inner);
         }
+        let history: Vec<_> = asked.history.iter().filter_map(|item| item.text()).collect();
+        ScriptedTurn::text(&format!("[{}]", history.join(",")))
     })
     .await;
     for (thread, sent) in [

@@ -15,6 +15,7 @@ mod ending;
 mod files;
 mod messages;
 mod openai_requests;
+mod responses;
 mod resuming;
 mod retries;
 mod sockets;
