@@ -3,7 +3,7 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use holodeck_backend_api::Explanation;
-use holodeck_http::{CallOptions, Headers, HttpClient, HttpError, HttpUrl, Pacer, RetryPolicy};
+use holodeck_http::{CallOptions, Headers, HttpClient, HttpError, HttpUrl, Pacer, RetryPolicy, mask};
 use holodeck_model::{EndpointConfig, Env, ModelEndpoint, Provider};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -44,6 +44,9 @@ pub(crate) struct Endpoint {
     call: CallOptions,
     key_hint: String,
 }
+
+/// The first bytes of an answer in which secrets are looked for.
+const MASKED: usize = 4096;
 
 /// Why a request returned no usable answer.
 #[derive(Debug)]
@@ -117,22 +120,37 @@ impl Endpoint {
             Err(error) => Err(error),
         };
         let bytes = bytes.map_err(|error| self.failure(&error))?;
-        serde_json::from_slice(&bytes).map_err(|error| self.unusable(&unreadable(&bytes, &error)))
+        serde_json::from_slice(&bytes).map_err(|error| self.unreadable(&bytes, &error))
     }
 
     /// The failure for an answer with unexpected content.
     pub(crate) fn unusable(&self, what: &str) -> Failure {
+        let message = format!(
+            "{} answered with {what}\n  {}",
+            self.url,
+            self.served.describe_origin()
+        );
         Failure {
-            reason: format!(
-                "{} answered with {what}\n  {}",
-                self.url,
-                self.served.describe_origin()
-            )
-            .into(),
+            reason: message.into(),
             retryable: false,
             retry_after: None,
             refused: false,
         }
+    }
+
+    fn unreadable(&self, bytes: &[u8], error: &serde_json::Error) -> Failure {
+        // Masked before it is cut, since a part of a secret is not found.
+        let start = String::from_utf8_lossy(bytes.get(..MASKED).unwrap_or(bytes));
+        let start = mask(&start, &self.url, &self.headers);
+        let start: String = start.trim().chars().take(120).collect();
+        let what = if start.is_empty() {
+            "an empty body".to_owned()
+        } else {
+            format!("an unexpected body ({error}): `{start}`")
+        };
+        let mut failure = self.unusable(&what);
+        failure.reason.hint = Some("is this the address of an API for such a model?".to_owned());
+        failure
     }
 
     fn failure(&self, error: &HttpError) -> Failure {
@@ -207,17 +225,6 @@ fn quota_is_used_up(error: &HttpError) -> bool {
         && error
             .body()
             .is_some_and(|body| quota.iter().any(|code| body.contains(code)))
-}
-
-fn unreadable(bytes: &[u8], error: &serde_json::Error) -> String {
-    let start: String = String::from_utf8_lossy(bytes.get(..200).unwrap_or(bytes))
-        .chars()
-        .take(120)
-        .collect();
-    if start.trim().is_empty() {
-        return "an empty body".to_owned();
-    }
-    format!("an unexpected body ({error}): `{}`", start.trim())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Validates answers against a JSON Schema.
 
 use holodeck_backend_api::AnswerFormat;
+use holodeck_model::{JSON_LEVELS, json_levels};
 use jsonschema::Validator;
 use serde_json::Value;
 
@@ -94,6 +95,10 @@ impl AnswerFormat for SchemaFormat {
     }
 
     fn check(&self, answer: &Value) -> Result<(), String> {
+        // With more, the record of a run could not be read again.
+        if json_levels(answer) > JSON_LEVELS {
+            return Err(format!("it has more than {JSON_LEVELS} levels"));
+        }
         self.validator.validate(answer).map_err(|error| {
             let place = error.instance_path().to_string();
             if place.is_empty() {
@@ -124,6 +129,17 @@ mod tests {
         assert_eq!(
             format.check(&json!({})).unwrap_err(),
             "\"id\" is a required property"
+        );
+    }
+
+    #[test]
+    fn an_answer_that_no_record_could_hold_is_refused() {
+        let format = SchemaFormat::new(&json!({"type": "object"})).unwrap();
+        let nested = |levels| (1..levels).fold(json!({}), |within, _| json!({ "a": within }));
+        assert_eq!(format.check(&nested(96)), Ok(()));
+        assert_eq!(
+            format.check(&nested(97)).unwrap_err(),
+            "it has more than 96 levels"
         );
     }
 

@@ -6,7 +6,7 @@ use holodeck_backend_api::{
     BackendEvent, CallDetails, CallRefusal, Passage, SideEffects, StopReason, ToolCall, ToolIdentity,
     ToolKind, ToolNames, ToolResult,
 };
-use holodeck_model::{ClaudeConfig, ToolOrigin};
+use holodeck_model::{ClaudeConfig, JSON_LEVELS, ToolOrigin, json_levels};
 use serde_json::Value;
 
 use super::message::Message;
@@ -315,7 +315,12 @@ impl Scope {
         if let Some(call) = call {
             emit(BackendEvent::ToolCall(ToolCall {
                 name: call.name,
-                arguments,
+                // With more levels, the record of a run could not be read again.
+                arguments: if json_levels(&arguments) > JSON_LEVELS {
+                    Value::from(arguments.to_string())
+                } else {
+                    arguments
+                },
                 call_id: id.to_owned(),
                 provider_fields: None,
             }));

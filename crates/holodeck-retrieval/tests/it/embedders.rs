@@ -210,6 +210,22 @@ async fn whatever_is_no_vector_is_an_error_and_never_a_placeholder() {
 }
 
 #[tokio::test]
+async fn a_body_that_cannot_be_read_shows_its_beginning_without_the_key() {
+    for before in [0, 5, 100, 115, 119] {
+        let page = format!("<p>{}sk-hush</p>", "x".repeat(before));
+        let server = EndpointServer::replies([Reply::raw(200, "text/html", page)]);
+        let error = build(&openai(&server)).embed(&["a"], Purpose::Query).await;
+        let shown = rendered(&error.unwrap_err(), &server);
+        assert!(
+            shown.contains("[server]/v1/embeddings") && shown.contains("`<p>"),
+            "{shown}"
+        );
+        assert!(!shown.contains("sk-"), "{shown}");
+        server.finish();
+    }
+}
+
+#[tokio::test]
 async fn a_blank_text_is_refused_before_any_request() {
     let server = EndpointServer::replies([]);
     let error = build(&openai(&server))
