@@ -1,6 +1,8 @@
 // Talks to the built-in page of `holodeck serve`, and to the front end of docs/serving.md, as a person does.
 // Usage: node page.mjs own|recorded|documented OPTIONS, where OPTIONS is JSON.
 
+import { createServer, request as ask } from 'node:http';
+
 import { browser, ensure, lookAtChat } from './common.mjs';
 
 const [scenario, json] = process.argv.slice(2);
@@ -9,7 +11,6 @@ const chromium = await browser(options.chromium);
 const page = await chromium.open(options.url);
 page.setDefaultTimeout(30_000);
 
-const log = page.locator('#log');
 const look = (name) => lookAtChat(page, name, options.pictures);
 
 async function say(message) {
@@ -26,8 +27,8 @@ const hasEnded = (where = page) => where.waitForFunction(() => document.getEleme
 const signedIn = (where) => where.waitForFunction(() => !document.querySelector('dialog').open && document.title === 'support-desk');
 
 async function chooseConversation(where) {
-  await where.waitForFunction(() => document.getElementById('sessions').options.length > 1);
-  await where.locator('#sessions').selectOption({ index: 1 });
+  await where.locator('#sessions').click();
+  await where.locator('#found .open').first().click();
 }
 
 async function enterToken(where, token) {
@@ -56,8 +57,11 @@ async function own() {
   await look('streaming');
   await hasText(options.list.slice(-10));
   await hasEnded();
-  const answer = await page.locator('.text').first().textContent();
-  ensure(answer === options.list, 'the answer is', answer);
+  // The answer is Markdown.
+  await page.waitForFunction(() => document.querySelectorAll('.text.rich li').length === 3);
+  const points = options.list.split('\n').filter((line) => line.startsWith('- ')).map((line) => line.slice(2));
+  const items = await page.locator('.text li').allTextContents();
+  ensure(JSON.stringify(items) === JSON.stringify(points), 'the list is', items);
   const tool = page.locator('.tool summary').first();
   ensure((await tool.textContent()).includes('look_up'), 'the tool call is', await tool.textContent());
   await tool.click();
@@ -69,6 +73,8 @@ async function own() {
   await page.locator('.ask button').first().waitFor();
   await hasText('It came too late.');
   await look('asked');
+  const colours = await page.evaluate(() => new Set([...document.querySelectorAll('.ask button')].map((button) => getComputedStyle(button).backgroundColor)).size);
+  ensure(colours === 1, 'the choices look different:', colours);
   // A second window sees the same conversation, and its answer counts for both.
   const second = await chromium.open(options.url);
   await second.locator('dialog[open]').waitFor();
@@ -97,9 +103,16 @@ async function own() {
 
   console.log('a stop, an error, and what must not run');
   await say('Talk without end.');
+  await page.locator('.waiting, .text').first().waitFor();
   await hasText('word word');
+  // What is written meanwhile waits for its turn.
+  await say('Where is order 7?');
+  await page.locator('.queued', { hasText: 'order 7' }).waitFor();
+  await look('queued');
   await page.locator('button:visible', { hasText: /^Stop$/ }).click();
+  await page.waitForFunction(() => document.querySelectorAll('.text.rich ul').length === 2);
   await hasEnded();
+  ensure((await page.locator('.queued').count()) === 0, 'a message still waits');
   await say('Fail, please.');
   await page.locator('.error').first().waitFor();
   await hasEnded();
@@ -109,18 +122,72 @@ async function own() {
   const ran = await page.locator('#log img, #log script').count();
   ensure(ran === 0 && (await page.title()) === 'support-desk', 'a text of the model ran');
   await look('ended');
-  const before = await log.textContent();
   chromium.complainsOnlyOf();
 
   console.log('the same conversation after the page is loaded again');
-  await page.goto(options.url);
+  const shown = (where) => where.evaluate(() => document.getElementById('log').textContent);
+  const before = await shown(page);
+  await page.reload();
   await signedIn(page);
-  await chooseConversation(page);
   await hasText('<script>');
   await hasEnded();
-  const after = await log.textContent();
-  ensure(before === after, `before:\n${before}\nafter:\n${after}`);
+  await page.waitForFunction((before) => document.getElementById('log').textContent === before, before);
   chromium.complainsOnlyOf();
+
+  console.log('the list of conversations');
+  await page.locator('#new').click();
+  await page.waitForFunction(() => location.hash === '' && document.getElementById('log').textContent === '');
+  await say('Another conversation.');
+  await hasText('<script>');
+  await hasEnded();
+  await page.locator('#sessions').click();
+  await page.waitForFunction(() => document.querySelectorAll('#found .open').length === 2);
+  await look('conversations');
+  await page.locator('#search').fill('ORDER where');
+  await page.waitForFunction(() => document.querySelectorAll('#found .open').length === 1);
+  await page.locator('#search').fill('nothing like this');
+  await page.waitForFunction(() => document.getElementById('found').textContent === 'Nothing was found.');
+  await page.locator('#search').fill('another');
+  const remove = page.locator('#found li', { hasText: 'Another conversation.' }).locator('button').last();
+  await remove.click();
+  await remove.click();
+  await page.waitForFunction(() => !document.querySelector('#found .open'));
+  await page.locator('#close').click();
+  await page.waitForFunction(() => location.hash === '' && document.getElementById('log').textContent === '');
+  chromium.complainsOnlyOf();
+
+  console.log('below a prefix');
+  const proxy = await prefixed(options.url, '/desk');
+  const below = await chromium.open(`${proxy.url}/desk`);
+  await below.locator('dialog[open]').waitFor();
+  await enterToken(below, options.token);
+  await signedIn(below);
+  await chooseConversation(below);
+  await hasText('<script>', below);
+  chromium.complainsOnlyOf('401');
+  proxy.close();
+}
+
+/** A proxy that serves a server below a path, as others do. */
+async function prefixed(target, prefix) {
+  const server = createServer((request, response) => {
+    if (!request.url.startsWith(prefix)) {
+      response.writeHead(418).end();
+      return;
+    }
+    const to = new URL(request.url.slice(prefix.length) || '/', target);
+    const headers = { ...request.headers, host: to.host };
+    delete headers.origin;
+    const passed = ask(to, { method: request.method, headers }, (answer) => {
+      response.writeHead(answer.statusCode, answer.headers);
+      answer.pipe(response);
+    });
+    passed.on('error', () => response.destroy());
+    response.on('close', () => passed.destroy());
+    request.pipe(passed);
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return { url: `http://127.0.0.1:${server.address().port}`, close: () => server.closeAllConnections() ?? server.close() };
 }
 
 async function recorded() {

@@ -16,6 +16,7 @@ mod form_limits;
 mod guard;
 mod idempotency;
 mod log;
+mod markdown;
 mod messages;
 mod metrics;
 mod openai_errors;

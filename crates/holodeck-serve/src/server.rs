@@ -25,7 +25,7 @@ use tokio::{
 use crate::{
     App, approvals, awp, chat, completions, files, guard,
     log::log_request,
-    messages, openai_errors, operation, page,
+    markdown, messages, openai_errors, operation, page,
     problem::Problem,
     repeats::{Kind, Peer},
     responses, runs, sessions, socket,
@@ -197,6 +197,7 @@ fn router(app: &App) -> Router {
             .route("/v1/files", get(files::list).post(files::upload))
             .route("/v1/files/{id}", delete(files::delete))
             .route("/v1/ws", get(socket::connect))
+            .route("/v1/markdown", post(markdown::render))
             .route("/v1/models", get(completions::models))
             .route("/v1/models/{id}", get(completions::one_model))
             .route("/v1/responses", post(responses::create))

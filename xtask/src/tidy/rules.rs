@@ -149,6 +149,11 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
         why: "only holodeck-serve is a server, and the scripted ones of tests",
     },
     importer("axum", &["holodeck-serve"], "only holodeck-serve is a server"),
+    importer(
+        "pulldown-cmark",
+        &["holodeck-serve"],
+        "only the page of holodeck-serve shows Markdown",
+    ),
 ];
 
 const fn importer(package: &'static str, crates: &'static [&'static str], why: &'static str) -> Importer {

@@ -192,7 +192,7 @@ async fn every_described_call_exists() {
             calls += 1;
         }
     }
-    assert_eq!(calls, 34);
+    assert_eq!(calls, 35);
     assert_eq!(
         world.get("/v1/nothing").await.problem(),
         (404, "NOT_FOUND".to_owned())
