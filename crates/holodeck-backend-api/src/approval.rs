@@ -3,7 +3,7 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use holodeck_model::{AskReason, CallPath, Zone, remembered_approval};
+use holodeck_model::{AskReason, CallPath, Zone, events::ApprovalScope, remembered_approval};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +38,12 @@ pub struct ApprovalAsk {
     /// Where the paths are.
     #[serde(default, skip_serializing_if = "Zone::is_inside")]
     pub zone: Zone,
+    /// Changes with the tool, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_digest: Option<String>,
+    /// How long an approval may count; without it, any scope.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<ApprovalScope>>,
 }
 
 impl ApprovalAsk {
@@ -53,6 +59,8 @@ impl ApprovalAsk {
             paths: Vec::new(),
             reason: None,
             zone: Zone::Inside,
+            tool_digest: None,
+            scopes: None,
         }
     }
 
@@ -71,7 +79,7 @@ impl ApprovalAsk {
 
     /// The text under which an approval of this call is remembered.
     pub fn remembered_as(&self) -> String {
-        remembered_approval(&self.tool_name, &self.outer_paths())
+        remembered_approval(&self.tool_name, &self.outer_paths(), self.tool_digest.as_deref())
     }
 
     /// The record of a decision about this call that `rule` made.

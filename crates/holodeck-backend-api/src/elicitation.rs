@@ -51,6 +51,8 @@ impl From<&Elicitation> for ApprovalAsk {
             paths: Vec::new(),
             reason: None,
             zone: Zone::Inside,
+            tool_digest: None,
+            scopes: None,
         }
     }
 }

@@ -206,6 +206,8 @@ mod tests {
                 paths: Vec::new(),
                 reason: None,
                 zone: holodeck_model::Zone::Inside,
+                tool_digest: None,
+                scopes: None,
             })),
             BackendEvent::ApprovalDecided(Approval {
                 call_id: "c1".to_owned(),

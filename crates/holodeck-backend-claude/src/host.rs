@@ -205,6 +205,8 @@ impl Host {
                 path: request.blocked_path,
             }),
             zone: Zone::Inside,
+            tool_digest: None,
+            scopes: None,
         }
     }
 

@@ -16,6 +16,8 @@ use holodeck_model::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::asked_tools::AskedTools;
+
 /// How long a person has, and what happens then.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "the two settings of `approvals:`")]
@@ -33,6 +35,7 @@ pub(crate) struct RunQuestions {
     store: Arc<dyn EventStore>,
     policy: Option<Arc<dyn Approver>>,
     patience: Patience,
+    asked: AskedTools,
     /// Tools, and tools with paths, that a person approved for longer than one call.
     remembered: Mutex<HashSet<String>>,
     calls: Mutex<HashMap<String, Call>>,
@@ -55,12 +58,14 @@ impl RunQuestions {
         store: Arc<dyn EventStore>,
         policy: Option<Arc<dyn Approver>>,
         patience: Patience,
+        asked: AskedTools,
     ) -> Self {
         Self {
             run_id,
             store,
             policy,
             patience,
+            asked,
             remembered: Mutex::default(),
             calls: Mutex::default(),
             taken: Mutex::default(),
@@ -188,7 +193,11 @@ impl Approver for RunQuestions {
     fn decide(&self, ask: &ApprovalAsk) -> Option<Ruling> {
         // Without a policy a person decides about every call that the backend asks about.
         let decided = self.policy.as_ref().and_then(|policy| policy.decide(ask));
-        let is_remembered = || lock(&self.remembered).contains(&ask.remembered_as());
+        let is_remembered = || {
+            let mut ask = ask.clone();
+            self.asked.describe(&mut ask);
+            lock(&self.remembered).contains(&ask.remembered_as())
+        };
         let remembered = || Ruling {
             rule: "a person approved it for longer than one call".to_owned(),
             ..Ruling::new(ApprovalDecision::approve(), DecidedBy::Person)

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod approvals;
+mod asked_tools;
 mod causes;
 mod file_error;
 mod files;
@@ -16,6 +17,7 @@ mod service_options;
 pub use {holodeck_backend_api as api, holodeck_events as events, holodeck_model as model};
 
 pub use approvals::Patience;
+pub use asked_tools::CheckArguments;
 pub use causes::CauseSink;
 pub use file_error::FileError;
 pub use files::{FileVault, StoredFile, TextEmbedder};
@@ -25,4 +27,4 @@ pub use masking::mask_events;
 pub use request::{Concurrency, FileSearch, LOCAL_USER, RunError, RunRequest};
 pub use run::RunHandle;
 pub use service::{AgentRunService, run_graph};
-pub use service_options::{CheckArguments, ServiceOptions};
+pub use service_options::ServiceOptions;

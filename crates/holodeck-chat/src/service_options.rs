@@ -4,26 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::Approver;
 use holodeck_events::{Clock, Ids, RandomIds, SystemClock};
-use holodeck_model::{OnApprovalTimeout, Redactor, events::SessionStart};
+use holodeck_model::{
+    OnApprovalTimeout, Redactor,
+    events::{ApprovalScope, SessionStart},
+};
 use holodeck_turn::TurnRunner;
-use serde_json::Value;
 
 use crate::{
-    CauseSink, Concurrency, Patience,
+    CauseSink, CheckArguments, Concurrency, Patience,
     files::{FileVault, TextEmbedder},
 };
-
-/// Knows which arguments tools accept.
-pub trait CheckArguments: Send + Sync {
-    /// Says why a tool does not accept these arguments.
-    fn check(&self, tool: &str, arguments: &Value) -> Result<(), String>;
-
-    /// Says why an answer to the question of a server does not match its schema.
-    fn check_answer(&self, schema: &Value, answer: &Value) -> Result<(), String> {
-        let _ = (schema, answer);
-        Ok(())
-    }
-}
 
 /// How a service runs its agent.
 #[derive(Clone)]
@@ -46,6 +36,8 @@ pub struct ServiceOptions {
     pub files: Option<FileVault>,
     /// Finds the files that match a message.
     pub embedder: Option<Arc<dyn TextEmbedder>>,
+    /// How long the approval of a person may count; empty: any scope.
+    pub scopes: Vec<ApprovalScope>,
     /// How long a person has to decide.
     pub patience: Patience,
     /// How to handle a message while another one is answered.
@@ -74,6 +66,7 @@ impl Default for ServiceOptions {
             tools: None,
             files: None,
             embedder: None,
+            scopes: Vec::new(),
             patience: Patience {
                 limit: None,
                 then: OnApprovalTimeout::Reject,

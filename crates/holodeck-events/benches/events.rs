@@ -206,6 +206,8 @@ fn call(id: &str) -> [BackendEvent; 4] {
             paths: Vec::new(),
             reason: None,
             zone: holodeck_model::Zone::Inside,
+            tool_digest: None,
+            scopes: None,
         })),
         BackendEvent::ApprovalAnswered {
             call_id: id.to_owned(),

@@ -31,8 +31,8 @@ pub use recorder::{EXECUTION_FIELD, NewRun, RunRecorder};
 pub use recording::{Delivery, EventSink, RecordError, RecordedRun, Recording, RunNote};
 pub use source::{Ids, RandomIds};
 pub use store::{
-    ApprovalAnswer, ApprovalInfo, EventStore, MemoryStore, Resolution, Retention, RunInfo, SessionCursor,
-    SessionInfo, StoreError, StoredEvent, Subscription, Swept, approval_decision,
+    AlwaysApproved, ApprovalAnswer, ApprovalInfo, EventStore, MemoryStore, Resolution, Retention, RunInfo,
+    SessionCursor, SessionInfo, StoreError, StoredEvent, Subscription, Swept, approval_decision,
 };
 #[cfg(feature = "postgres")]
 pub use store::{PostgresOptions, PostgresStore};

@@ -303,6 +303,8 @@ impl RunLog {
                 args: Some(ask.arguments.clone()),
                 paths: ask.outer_paths(),
                 answer_schema: ask.answer_schema.as_deref().cloned(),
+                tool_digest: ask.tool_digest.clone(),
+                scopes: ask.scopes.clone(),
                 expires_at: None,
             })
         });

@@ -33,7 +33,7 @@ mod sqlite;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod statement;
 
-pub use approvals::{ApprovalAnswer, ApprovalInfo, Resolution, approval_decision};
+pub use approvals::{AlwaysApproved, ApprovalAnswer, ApprovalInfo, Resolution, approval_decision};
 pub use error::StoreError;
 use error::repeated;
 pub use hub::Subscription;
@@ -166,6 +166,16 @@ pub trait EventStore: Send + Sync {
     /// Forgets that a person approved a tool for the rest of the session, and for all sessions of its owner with its agent.
     /// Returns whether it was approved.
     async fn forget_approval(&self, session_id: &str, tool: &str) -> Result<bool, StoreError>;
+
+    /// The tools that are always approved for an agent, by all owners or by this one; by owner and tool.
+    async fn always_approved(
+        &self,
+        agent: &str,
+        owner: Option<&str>,
+    ) -> Result<Vec<AlwaysApproved>, StoreError>;
+
+    /// Forgets that a tool is always approved, also in the sessions in which it was. Returns whether it was approved.
+    async fn revoke_always(&self, approved: AlwaysApproved) -> Result<bool, StoreError>;
 
     /// Copies a session of `owner` as a new one: all but pieces of text, up to the end of a finished run, which
     /// `after_index` names, or of the last one. The copies have new ids and numbers, and the times of the originals.

@@ -35,13 +35,28 @@ pub struct CallPath {
 }
 
 /// The calls that a remembered approval covers: all calls of a tool, or if the call named paths outside of the agent's
-/// folders, those with these paths.
-pub fn remembered_approval(tool: &str, paths: &[String]) -> String {
-    if paths.is_empty() {
-        return tool.to_owned();
+/// folders, those with these paths; and only while the tool has this digest.
+pub fn remembered_approval(tool: &str, paths: &[String], digest: Option<&str>) -> String {
+    let mut covered = tool.to_owned();
+    if !paths.is_empty() {
+        covered = format!("{tool}({})", paths.join(", "));
     }
-    format!("{tool}({})", paths.join(", "))
+    match digest {
+        Some(digest) => format!("{covered}{DIGEST}{digest}"),
+        None => covered,
+    }
 }
+
+/// The calls as [`remembered_approval`] names them, without the digest of their tool, and that digest.
+pub fn remembered_calls(remembered: &str) -> (&str, Option<&str>) {
+    match remembered.rsplit_once(DIGEST) {
+        Some((calls, digest)) => (calls, Some(digest)),
+        None => (remembered, None),
+    }
+}
+
+/// Before the digest of a tool. No name of a tool has a space.
+const DIGEST: &str = " #";
 
 /// Why the backend asks about a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -43,7 +43,7 @@ mod tool;
 pub use agent::{Agent, SearchMethod, ToolFilteringConfig};
 pub use approvals::{
     ApprovalPriority, ApprovalRule, ApprovalsConfig, NonInteractive, OnApprovalTimeout, RuleApprover,
-    RuleDecision,
+    RuleDecision, ScopeName,
 };
 pub use arg_matcher::{ArgMatcher, Bound};
 pub use attachments::AttachmentsConfig;

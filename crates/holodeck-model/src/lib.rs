@@ -63,7 +63,7 @@ pub use approval::{
 pub use call_details::{CallDetails, CallRefusal, Passage};
 pub use call_paths::{
     AskReason, CallPath, PathAccess, join_path, named_paths, path_access, remembered_approval,
-    tools_with_paths,
+    remembered_calls, tools_with_paths,
 };
 pub use case::{
     CaseContent, CaseId, CaseIdentity, InvalidCaseId, Opinion, UnitKey, equal_cases, identify_cases,

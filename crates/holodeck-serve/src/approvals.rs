@@ -1,8 +1,9 @@
 //! Questions about tool calls.
 
 use axum::{Extension, extract::State};
-use holodeck_events::{ApprovalAnswer, Resolution};
-use holodeck_model::events::ApprovalScope;
+use holodeck_events::{AlwaysApproved, ApprovalAnswer, Resolution};
+use holodeck_model::{events::ApprovalScope, remembered_calls};
+use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -30,6 +31,52 @@ pub(crate) async fn list(
     let session_id = listing.session_id.as_deref();
     let approvals = app.store().approvals(session_id, Some(&user)).await?;
     Ok(axum::Json(json!({ "approvals": approvals })))
+}
+
+/// The tools that the user approved for all conversations, with each agent.
+pub(crate) async fn list_always(
+    State(app): State<App>,
+    Extension(User(user)): Extension<User>,
+) -> Result<axum::Json<Value>> {
+    let mut always = Vec::new();
+    for agent in app.agents() {
+        always.extend(app.store().always_approved(&agent.name, Some(&user)).await?);
+    }
+    let always: Vec<Value> = always.iter().map(describe_always).collect();
+    Ok(axum::Json(json!({ "always": always })))
+}
+
+fn describe_always(approved: &AlwaysApproved) -> Value {
+    let (tool, digest) = remembered_calls(&approved.tool);
+    json!({ "agent": approved.agent, "tool": tool, "toolDigest": digest })
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Revoked {
+    tool: String,
+    agent: Option<String>,
+}
+
+/// Forgets that a tool is always approved, whatever it was then.
+pub(crate) async fn revoke_always(
+    State(app): State<App>,
+    Extension(User(user)): Extension<User>,
+    Params(revoked): Params<Revoked>,
+) -> Result<StatusCode> {
+    let agent = app.agent(revoked.agent.as_deref())?;
+    let always = app.store().always_approved(&agent.name, Some(&user)).await?;
+    let mut found = false;
+    for approved in always {
+        if remembered_calls(&approved.tool).0 == revoked.tool {
+            found |= app.store().revoke_always(approved).await?;
+        }
+    }
+    if found {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    let detail = format!("the tool `{}` is not always approved", revoked.tool);
+    Err(Problem::new(StatusCode::NOT_FOUND, "APPROVAL_NOT_FOUND", detail))
 }
 
 #[derive(Debug, Deserialize)]

@@ -138,6 +138,7 @@ impl From<StoreError> for Problem {
                 conflict("ALREADY_RESOLVED").with("decision", decision.as_str())
             }
             E::Expired { .. } => conflict("EXPIRED"),
+            E::ScopeNotAllowed { .. } => Self::new(StatusCode::BAD_REQUEST, "SCOPE_NOT_ALLOWED", detail),
             E::CursorAhead { head, .. } => conflict("CURSOR_AHEAD").with("headIndex", head),
             E::Full => Self::new(StatusCode::INSUFFICIENT_STORAGE, "PERSISTENCE_FAILED", detail),
             // What failed inside is for the log.

@@ -193,6 +193,10 @@ fn router(app: &App) -> Router {
             .route("/v1/runs/{id}/events", get(runs::events))
             .route("/v1/runs/{id}/cancel", post(runs::cancel))
             .route("/v1/approvals", get(approvals::list))
+            .route(
+                "/v1/approvals/always",
+                get(approvals::list_always).delete(approvals::revoke_always),
+            )
             .route("/v1/approvals/{id}", post(approvals::answer))
             .route("/v1/files", get(files::list).post(files::upload))
             .route("/v1/files/{id}", delete(files::delete))

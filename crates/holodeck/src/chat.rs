@@ -10,8 +10,8 @@ use holodeck_backend_api::{AgentBackend, Approver, BackendError, Occasion};
 use holodeck_chat::{AgentRunService, CauseSink, Concurrency, FileVault, Patience, ServiceOptions};
 use holodeck_events::EventStore;
 use holodeck_model::{
-    Agent, Env, FileInput, FileType, PathRef, Presence, Provider, ResolvedAgent, SideEffectGate,
-    events::SessionStart,
+    Agent, Env, FileInput, FileType, PathRef, Presence, Provider, ResolvedAgent, ScopeName, SideEffectGate,
+    events::{ApprovalScope, SessionStart},
 };
 use holodeck_yaml::LoadedAgent;
 
@@ -170,7 +170,12 @@ fn service_options(
         )?),
         commands: commands(config, env, options.occasion),
         policy: policy(options.presence),
-        tools: Some(Arc::new(ToolArguments(Arc::clone(open.tools())))),
+        tools: Some(Arc::new(ToolArguments {
+            tools: Arc::clone(open.tools()),
+            agent: Arc::clone(agent),
+            redactor: open.redactor(),
+        })),
+        scopes: approvals.scopes.iter().map(scope).collect(),
         patience: Patience {
             limit: approvals
                 .timeout_seconds
@@ -204,6 +209,14 @@ fn log_causes(agent: &str) -> CauseSink {
     Arc::new(move |error| {
         tracing::warn!(agent, "an answer failed: {}", error.explanation().text());
     })
+}
+
+fn scope(name: &ScopeName) -> ApprovalScope {
+    match name {
+        ScopeName::Once => ApprovalScope::Once,
+        ScopeName::Session => ApprovalScope::Session,
+        ScopeName::Always => ApprovalScope::Always,
+    }
 }
 
 /// A file of this machine that is attached to a message.

@@ -17,6 +17,9 @@ use super::report::{Budget, at_most, table};
 /// Conversations at the same time.
 const CONVERSATIONS: usize = 64;
 
+/// Readers that take nothing.
+const STALLED: usize = 300;
+
 /// The settings whose latency is measured, and how many conversations are answered at a time.
 const CASES: [(&str, &str, usize); 4] = [
     ("SQLite", "", 1),
@@ -37,6 +40,10 @@ pub(super) struct Serving {
     idle: u64,
     waiting: u64,
     peak: u64,
+    /// With readers that take nothing.
+    with_stalled: u64,
+    /// After they left.
+    after_stalled: u64,
     /// For each of [`CASES`]: the median of the first pieces, median and 99th percentile of all, in microseconds, and peak
     /// memory.
     cases: Vec<[u64; 4]>,
@@ -46,6 +53,7 @@ pub(super) fn measure(runs: u32) -> Result<Serving> {
     let program = build(Profile::Release)?;
     let mut idle = Vec::new();
     let mut readers = [Vec::new(), Vec::new()];
+    let mut stalled = [Vec::new(), Vec::new()];
     let mut cases: Vec<[Vec<u64>; 4]> = CASES.iter().map(|_| Default::default()).collect();
     for run in 1..=runs {
         println!("run {run} of {runs} of `holodeck serve`");
@@ -54,6 +62,10 @@ pub(super) fn measure(runs: u32) -> Result<Serving> {
         let [waiting, peak] = &mut readers;
         waiting.push(found.waiting);
         peak.push(found.memory);
+        let memory = load::held_by_readers(&program, STALLED)?;
+        for (found, memory) in stalled.iter_mut().zip(memory) {
+            found.push(memory);
+        }
         for ((_, more, count), [firsts, medians, p99s, memory]) in CASES.iter().zip(&mut cases) {
             let more = format!("{MORE_RUNS}{more}");
             let Conversations {
@@ -69,10 +81,13 @@ pub(super) fn measure(runs: u32) -> Result<Serving> {
         }
     }
     let [waiting, peak] = readers.map(median);
+    let [with_stalled, after_stalled] = stalled.map(median);
     Ok(Serving {
         idle: median(idle),
         waiting,
         peak,
+        with_stalled,
+        after_stalled,
         cases: cases.into_iter().map(|case| case.map(median)).collect(),
     })
 }
@@ -104,6 +119,18 @@ impl Serving {
                 150.0,
                 "MB",
             ),
+            at_most(
+                "`holodeck serve`, 300 readers that take nothing",
+                mega(self.with_stalled),
+                100.0,
+                "MB",
+            ),
+            at_most(
+                "`holodeck serve`, after they left",
+                mega(self.after_stalled),
+                50.0,
+                "MB",
+            ),
         ]
     }
 
@@ -132,6 +159,11 @@ impl Serving {
                 format!("{} readers read, peak", grouped(READERS)),
                 megabytes(self.peak),
             ],
+            [
+                format!("{STALLED} readers of 10 MB take nothing"),
+                megabytes(self.with_stalled),
+            ],
+            ["after they left".to_owned(), megabytes(self.after_stalled)],
         ];
         format!(
             "{}\n{}",

@@ -247,6 +247,46 @@ pub(crate) fn stalled_readers(program: &Path, count: usize) -> Result<Stalled> {
     })
 }
 
+/// The resident memory of a server with clients that follow a conversation of 10 MB and take nothing, and after they left.
+pub(crate) fn held_by_readers(program: &Path, count: usize) -> Result<[u64; 2]> {
+    let pace = Pace {
+        pieces: 1_250,
+        interval: Duration::ZERO,
+        padding: 8 << 10,
+    };
+    let model = PacedModel::start(pace)?;
+    let more = "serve: {slow_consumer_seconds: 600}\n";
+    let served = Served::start(program, &agent(&model, more))?;
+    let address = served.address().to_owned();
+    let path = "/v1/sessions/s/messages?wait=true";
+    ask_json(&address, "POST", path, &json!({ "message": "go" }))?;
+    let readers = (0..count).map(|_| Events::follow(&address, "s", None));
+    let readers = readers.collect::<Result<Vec<_>>>()?;
+    let with = settled(&served)?;
+    drop(readers);
+    let after = settled(&served)?;
+    served.end()?;
+    Ok([with, after])
+}
+
+/// The resident memory, once it no longer changes.
+fn settled(served: &Served) -> Result<u64> {
+    let mut last = 0;
+    let mut same = 0;
+    wait_until("the memory of the server to settle", || {
+        thread::sleep(Duration::from_millis(500));
+        let now = served.memory("VmRSS")?;
+        same = if now.abs_diff(last) < (1 << 20) {
+            same + 1
+        } else {
+            0
+        };
+        last = now;
+        Ok(same >= 6)
+    })?;
+    Ok(last)
+}
+
 /// A client that reads a large answer, beside some that take nothing. Returns how many events those were behind, and the
 /// peak memory before they resume.
 fn read_beside(program: &Path, count: usize) -> Result<(usize, u64)> {
@@ -316,14 +356,7 @@ pub(crate) fn idle(program: &Path) -> Result<u64> {
     let model = PacedModel::start(pace)?;
     let served = Served::start(program, &agent(&model, ""))?;
     ask(served.address(), "GET", "/ready", "")?;
-    let mut last = 0;
-    wait_until("the memory of the idle server to settle", || {
-        let now = served.memory("VmRSS")?;
-        let is_same = now == last;
-        last = now;
-        thread::sleep(Duration::from_millis(500));
-        Ok(is_same)
-    })?;
+    let last = settled(&served)?;
     served.end()?;
     Ok(last)
 }

@@ -71,6 +71,8 @@ fn live_events(message: &str) -> Vec<BackendEvent> {
             paths: Vec::new(),
             reason: None,
             zone: holodeck_model::Zone::Inside,
+            tool_digest: None,
+            scopes: None,
         })),
         BackendEvent::ApprovalAnswered {
             call_id: call.call_id.clone(),

@@ -12,6 +12,7 @@ use super::{Inner, Queue};
 use crate::{
     RunError, RunHandle,
     approvals::RunQuestions,
+    asked_tools::AskedTools,
     causes::hide_causes,
     live::{Slot, Turn},
     masking::mask_events,
@@ -63,11 +64,16 @@ impl Inner {
         };
         let session_id = run.session_id.clone();
         let policy = self.options.policy.clone();
+        let asked = AskedTools {
+            tools: self.options.tools.clone(),
+            scopes: self.options.scopes.clone(),
+        };
         let questions = RunQuestions::new(
             handle.run_id.clone(),
             Arc::clone(&self.store),
             policy,
             self.options.patience,
+            asked.clone(),
         );
         let questions = Arc::new(questions);
         let sink = RunSink {
@@ -113,6 +119,7 @@ impl Inner {
                 .into_iter()
                 .map(|message| Ok(BackendEvent::Notice { message }));
             let events: EventStream<'_> = Box::pin(futures::stream::iter(notices).chain(events));
+            let events = asked.describe_events(events);
             let events = self.complete(events, spending);
             let record = recording.record(run, events);
             tokio::select! {

@@ -68,7 +68,7 @@ enum Protocol {
 }
 
 /// Threads for reading files and databases.
-const BLOCKING_THREADS: usize = 64;
+const BLOCKING_THREADS: usize = 32;
 
 /// Time for what comes after the runs: streams, agents, telemetry.
 const CLOSE_LIMIT: Duration = Duration::from_secs(10);

@@ -12,6 +12,7 @@
 
 mod agent_files;
 mod agents;
+mod always_approved;
 mod answers;
 mod bad_input;
 mod calibrate;

@@ -15,6 +15,19 @@ use crate::{
     draft::{draft, meta},
 };
 
+/// A tool that a person approved for all conversations with an agent.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(clippy::exhaustive_structs, reason = "the columns of the table")]
+pub struct AlwaysApproved {
+    /// The user who approved it, if one was named.
+    pub owner: Option<String>,
+    /// The agent.
+    pub agent: String,
+    /// The calls, as [`remembered_approval`] names them.
+    pub tool: String,
+}
+
 /// An answer to an approval.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -184,7 +197,7 @@ impl Approval {
     pub(super) fn tool(&self) -> String {
         let request = self.request();
         request.map_or_else(String::new, |request| {
-            remembered_approval(&request.tool_name, &request.paths)
+            remembered_approval(&request.tool_name, &request.paths, request.tool_digest.as_deref())
         })
     }
 
@@ -223,6 +236,17 @@ impl Approval {
         let Some(request) = self.request().filter(|_| is_visible && is_here) else {
             return Err(StoreError::ApprovalNotFound { approval_id });
         };
+        let is_allowed = request
+            .scopes
+            .as_ref()
+            .is_none_or(|scopes| scopes.contains(&answer.scope));
+        if answer.decision == Resolution::Approve && !is_allowed {
+            let scopes = request.scopes.iter().flatten();
+            return Err(StoreError::ScopeNotAllowed {
+                scope: answer.scope.clone(),
+                allowed: scopes.cloned().collect(),
+            });
+        }
         let body = self.body(answer);
         if let (Some(stored), Some(known)) = (&self.resolved, self.answer()) {
             if *known == body {

@@ -6,8 +6,8 @@ use holodeck_model::events::{AgentEvent, EventBody, EventClass, UserMessage};
 use jiff::Timestamp;
 
 use super::{
-    Counts, RunInfo, SessionCursor, SessionInfo, StoreError, StoredEvent, approvals::Approval,
-    error::repeated, user_message,
+    AlwaysApproved, Counts, RunInfo, SessionCursor, SessionInfo, StoreError, StoredEvent,
+    approvals::Approval, error::repeated, user_message,
 };
 use crate::Draft;
 
@@ -135,6 +135,15 @@ pub(super) fn read_answer<R: Columns>(row: &R, first: usize) -> Result<Option<St
     };
     let index = unsigned(row, first + 1)?;
     Ok(Some(StoredEvent::read(payload, index, EventClass::Durable)?))
+}
+
+/// A tool of `owner, agent, tool` that is always approved.
+pub(super) fn read_always<R: Columns>(row: &R) -> Result<AlwaysApproved, R::Error> {
+    Ok(AlwaysApproved {
+        owner: row.text(0)?,
+        agent: text(row, 1)?,
+        tool: text(row, 2)?,
+    })
 }
 
 /// An approval of `owner, agent`, its question and its answer, each as `payload, event_index`.

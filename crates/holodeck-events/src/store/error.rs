@@ -1,6 +1,6 @@
 //! Why a store refuses or fails.
 
-use holodeck_model::events::{Decision, UserMessage};
+use holodeck_model::events::{ApprovalScope, Decision, UserMessage};
 
 /// Why a store refused or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +84,14 @@ pub enum StoreError {
         /// Who gave it, if it was a person with a name.
         by: Option<String>,
     },
+    /// The agent's YAML does not let an approval count for so long.
+    #[error("an approval may not count `{scope}` here, only {}", scope_names(.allowed))]
+    ScopeNotAllowed {
+        /// The scope.
+        scope: ApprovalScope,
+        /// Those that are allowed.
+        allowed: Vec<ApprovalScope>,
+    },
     /// The time for an answer is over.
     #[error("approval `{approval_id}` has expired")]
     Expired {
@@ -121,6 +129,11 @@ impl StoreError {
             reason: error.to_string(),
         }
     }
+}
+
+fn scope_names(scopes: &[ApprovalScope]) -> String {
+    let names = scopes.iter().map(|scope| format!("`{scope}`"));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 fn in_process(process: Option<u32>) -> String {

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use holodeck_model::events::{ApprovalScope, EventBody, EventClass};
 
 use super::{
-    ApprovalAnswer, ApprovalInfo, EventStore, Retention, RunInfo, SessionCursor, SessionInfo, StoreError,
-    StoredEvent, Subscription, Swept,
+    AlwaysApproved, ApprovalAnswer, ApprovalInfo, EventStore, Retention, RunInfo, SessionCursor, SessionInfo,
+    StoreError, StoredEvent, Subscription, Swept,
     approvals::{Answered, Approval, remembered},
     before, check_cursor, fill_page,
     fork::{check_owner, fork},
@@ -352,6 +352,48 @@ impl EventStore for MemoryStore {
             tools.extend(always.into_iter().flatten().cloned());
         }
         Ok(tools.into_iter().collect())
+    }
+
+    async fn always_approved(
+        &self,
+        agent: &str,
+        owner: Option<&str>,
+    ) -> Result<Vec<AlwaysApproved>, StoreError> {
+        let state = self.state();
+        let of_agent = state
+            .always
+            .iter()
+            .filter(|((by, of), _)| of == agent && (owner.is_none() || by.as_deref() == owner));
+        let mut found: Vec<_> = of_agent
+            .flat_map(|((owner, agent), tools)| {
+                tools.iter().map(|tool| AlwaysApproved {
+                    owner: owner.clone(),
+                    agent: agent.clone(),
+                    tool: tool.clone(),
+                })
+            })
+            .collect();
+        found.sort();
+        Ok(found)
+    }
+
+    async fn revoke_always(&self, approved: AlwaysApproved) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        let AlwaysApproved { owner, agent, tool } = approved;
+        let key = (owner.clone(), agent.clone());
+        let was_approved = state
+            .always
+            .get_mut(&key)
+            .is_some_and(|tools| tools.remove(&tool));
+        if was_approved {
+            let sessions = state.sessions.values_mut();
+            for session in
+                sessions.filter(|session| session.owner == owner && session.agent.as_ref() == Some(&agent))
+            {
+                session.approved.remove(&tool);
+            }
+        }
+        Ok(was_approved)
     }
 
     async fn forget_approval(&self, session_id: &str, tool: &str) -> Result<bool, StoreError> {

@@ -21,8 +21,8 @@ use tokio::{
 };
 
 use super::{
-    ApprovalAnswer, ApprovalInfo, EventStore, Retention, RunInfo, SessionCursor, SessionInfo, StoreError,
-    StoredEvent, Subscription, Swept, check_cursor,
+    AlwaysApproved, ApprovalAnswer, ApprovalInfo, EventStore, Retention, RunInfo, SessionCursor, SessionInfo,
+    StoreError, StoredEvent, Subscription, Swept, check_cursor,
     columns::number,
     hub::Hub,
     request::{Cleaning, Copy, Job, Reply, Request, Sender},
@@ -419,6 +419,20 @@ impl EventStore for PostgresStore {
         self.shared
             .read(&|db| Box::pin(async move { approvals::remembered_tools(&db, session_id).await }))
             .await
+    }
+
+    async fn always_approved(
+        &self,
+        agent: &str,
+        owner: Option<&str>,
+    ) -> Result<Vec<AlwaysApproved>, StoreError> {
+        self.shared
+            .read(&|db| Box::pin(async move { approvals::always(&db, agent, owner).await }))
+            .await
+    }
+
+    async fn revoke_always(&self, approved: AlwaysApproved) -> Result<bool, StoreError> {
+        Ok(self.request(Request::Revoke(approved)).await?.forgot)
     }
 
     async fn forget_approval(&self, session_id: &str, tool: &str) -> Result<bool, StoreError> {

@@ -5,7 +5,10 @@ use holodeck_model::events::EventClass;
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 
-use super::{ApprovalAnswer, Retention, SessionInfo, StoreError, StoredEvent, Swept, before, session_of};
+use super::{
+    AlwaysApproved, ApprovalAnswer, Retention, SessionInfo, StoreError, StoredEvent, Swept, before,
+    session_of,
+};
 use crate::Draft;
 
 /// A request to the writer of a store.
@@ -26,6 +29,7 @@ pub(in crate::store) enum Request {
         session_id: String,
         tool: String,
     },
+    Revoke(AlwaysApproved),
     Fork(Copy),
     Delete {
         session_id: String,
@@ -141,7 +145,13 @@ impl Request {
             | Self::Forget { session_id, .. }
             | Self::Delete { session_id, .. } => session_id,
             Self::Fork(copy) => &copy.from,
-            Self::Recover | Self::Resolve(_) | Self::Sweep(_) | Self::Check | Self::Wake | Self::Close => "",
+            Self::Recover
+            | Self::Revoke(_)
+            | Self::Resolve(_)
+            | Self::Sweep(_)
+            | Self::Check
+            | Self::Wake
+            | Self::Close => "",
         }
     }
 

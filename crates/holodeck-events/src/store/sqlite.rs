@@ -15,8 +15,8 @@ use rusqlite::{Connection, params};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{
-    ApprovalAnswer, ApprovalInfo, EventStore, Retention, RunInfo, SessionCursor, SessionInfo, StoreError,
-    StoredEvent, Subscription, Swept, check_cursor,
+    AlwaysApproved, ApprovalAnswer, ApprovalInfo, EventStore, Retention, RunInfo, SessionCursor, SessionInfo,
+    StoreError, StoredEvent, Subscription, Swept, check_cursor,
     columns::{list_from, read_event, read_session_info},
     fill_page,
     hub::Hub,
@@ -347,6 +347,20 @@ impl EventStore for SqliteStore {
         let session_id = session_id.to_owned();
         self.read(move |tables| approvals::remembered_tools(tables, &session_id))
             .await
+    }
+
+    async fn always_approved(
+        &self,
+        agent: &str,
+        owner: Option<&str>,
+    ) -> Result<Vec<AlwaysApproved>, StoreError> {
+        let (agent, owner) = (agent.to_owned(), owner.map(ToOwned::to_owned));
+        self.read(move |tables| approvals::always(tables, &agent, owner.as_deref()))
+            .await
+    }
+
+    async fn revoke_always(&self, approved: AlwaysApproved) -> Result<bool, StoreError> {
+        Ok(self.request(Request::Revoke(approved)).await?.forgot)
     }
 
     async fn forget_approval(&self, session_id: &str, tool: &str) -> Result<bool, StoreError> {

@@ -79,6 +79,8 @@ pub(crate) fn ask(id: &str, name: &str) -> BackendEvent {
         paths: Vec::new(),
         reason: None,
         zone: holodeck_model::Zone::Inside,
+        tool_digest: None,
+        scopes: None,
     }))
 }
 

@@ -1,5 +1,6 @@
 //! The contract that every store fulfils, tested on each of them.
 
+mod always_approved;
 mod approvals;
 mod concurrent;
 mod fork;

@@ -12,9 +12,9 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{BackendEvent, StopReason};
 use holodeck_events::{
-    ApprovalAnswer, ApprovalInfo, Delivery, Draft, EventStore, MemoryStore, NewRun, RecordError, Recording,
-    Retention, RunInfo, RunRecorder, SessionCursor, SessionInfo, StoreError, StoredEvent, Subscription,
-    Swept, replay_violations,
+    AlwaysApproved, ApprovalAnswer, ApprovalInfo, Delivery, Draft, EventStore, MemoryStore, NewRun,
+    RecordError, Recording, Retention, RunInfo, RunRecorder, SessionCursor, SessionInfo, StoreError,
+    StoredEvent, Subscription, Swept, replay_violations,
 };
 use holodeck_model::events::{EventBody, PersistenceState};
 use pretty_assertions::assert_eq;
@@ -214,6 +214,18 @@ impl EventStore for Faulty {
 
     async fn remembered_approvals(&self, session_id: &str) -> Result<Vec<String>, StoreError> {
         self.store.remembered_approvals(session_id).await
+    }
+
+    async fn always_approved(
+        &self,
+        agent: &str,
+        owner: Option<&str>,
+    ) -> Result<Vec<AlwaysApproved>, StoreError> {
+        self.store.always_approved(agent, owner).await
+    }
+
+    async fn revoke_always(&self, approved: AlwaysApproved) -> Result<bool, StoreError> {
+        self.store.revoke_always(approved).await
     }
 
     async fn forget_approval(&self, session_id: &str, tool: &str) -> Result<bool, StoreError> {

@@ -19,6 +19,10 @@ pub struct ApprovalsConfig {
     pub on_timeout: OnApprovalTimeout,
     /// The decision when no person can be asked: in tests, and in `run` and `serve` without a client.
     pub non_interactive: NonInteractive,
+    /// How long the approval of a person may count. By default any of them.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<ScopeName>>")]
+    pub scopes: Vec<ScopeName>,
     /// Rules; the first one that matches decides.
     #[serde(deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<ApprovalRule>>")]
@@ -31,9 +35,22 @@ impl Default for ApprovalsConfig {
             timeout_seconds: Some(300),
             on_timeout: OnApprovalTimeout::Reject,
             non_interactive: NonInteractive::Reject,
+            scopes: Vec::new(),
             rules: Vec::new(),
         }
     }
+}
+
+/// How long the approval of a person counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ScopeName {
+    /// For the call.
+    Once,
+    /// For further calls of the tool in the conversation.
+    Session,
+    /// For further calls of the tool in all conversations of the user with the agent.
+    Always,
 }
 
 /// How to decide if no answer arrives in time.

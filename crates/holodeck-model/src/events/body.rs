@@ -356,6 +356,12 @@ pub struct ApprovalRequested {
     /// asks the person during the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<Value>,
+    /// Changes with the tool: its program, its settings and its schema. An approval that is remembered holds for it only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_digest: Option<String>,
+    /// How long an approval may count; without it, any scope.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<ApprovalScope>>,
     /// How urgent it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,

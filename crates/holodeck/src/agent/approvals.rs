@@ -234,6 +234,8 @@ mod tests {
                 paths: Vec::new(),
                 reason: None,
                 zone: Zone::Inside,
+                tool_digest: None,
+                scopes: None,
             });
             ruling.map(|ruling| (ruling.decision, ruling.by))
         };

@@ -7,9 +7,9 @@ use super::{
     statements as sql,
 };
 use crate::store::{
-    ApprovalInfo, StoredEvent,
+    AlwaysApproved, ApprovalInfo, StoredEvent,
     approvals::Approval,
-    columns::{read_answer, read_approval, text},
+    columns::{read_always, read_answer, read_approval, text},
     request::Done,
 };
 
@@ -61,6 +61,33 @@ pub(super) async fn forget(db: &Db, session_id: &str, tool: &str) -> Result<Done
     }
     let mut done = Done::default();
     done.reply.forgot = forgotten > 0;
+    Ok(done)
+}
+
+/// The tools that are always approved for an agent, by all owners or by one.
+pub(super) async fn always(
+    db: &Db,
+    agent: &str,
+    owner: Option<&str>,
+) -> Result<Vec<AlwaysApproved>, Failure> {
+    let rows = db.query(sql::ALWAYS_APPROVED, &[&agent, &owner]).await?;
+    rows.iter().map(read_always).collect()
+}
+
+/// Forgets that a tool is always approved.
+pub(super) async fn revoke(db: &Db, approved: &AlwaysApproved) -> Result<Done, Failure> {
+    let values = [&approved.owner as _, &approved.agent as _, &approved.tool as _];
+    let mut done = Done::default();
+    done.reply.forgot = db.execute(sql::REVOKE_ALWAYS, &values).await? > 0;
+    if done.reply.forgot {
+        match &approved.owner {
+            Some(_) => db.execute(sql::REVOKE_IN_SESSIONS, &values).await?,
+            None => {
+                let values = [&approved.agent as _, &approved.tool as _];
+                db.execute(sql::REVOKE_IN_UNOWNED, &values).await?
+            }
+        };
+    }
     Ok(done)
 }
 

@@ -194,6 +194,14 @@ statements! {
             AND always.owner IS NOT DISTINCT FROM sessions.owner
         WHERE session_id = $1 AND NOT deleted
         ORDER BY 1";
+    ALWAYS_APPROVED = "SELECT owner, agent, tool FROM holodeck_always_approved
+        WHERE agent = $1 AND ($2::text IS NULL OR owner = $2) ORDER BY owner COLLATE \"C\" NULLS FIRST, tool";
+    REVOKE_ALWAYS = "DELETE FROM holodeck_always_approved WHERE agent = $2 AND coalesce(owner, '') = coalesce($1::text, '')
+        AND owner IS NOT DISTINCT FROM $1 AND tool = $3";
+    REVOKE_IN_SESSIONS = "UPDATE holodeck_approvals SET approved_tool = NULL WHERE approved_tool = $3 AND session IN (
+        SELECT number FROM holodeck_sessions WHERE owner = $1 AND agent = $2 AND NOT deleted)";
+    REVOKE_IN_UNOWNED = "UPDATE holodeck_approvals SET approved_tool = NULL WHERE approved_tool = $2 AND session IN (
+        SELECT number FROM holodeck_sessions WHERE owner IS NULL AND agent = $1 AND NOT deleted)";
     FORGET_TOOL = "UPDATE holodeck_approvals SET approved_tool = NULL
         WHERE session = (SELECT number FROM holodeck_sessions WHERE session_id = $1) AND approved_tool = $2";
     FORGET_ALWAYS = "DELETE FROM holodeck_always_approved AS always USING holodeck_sessions AS sessions

@@ -52,6 +52,7 @@ impl Shared {
                 Request::Append(drafts) => self.append(db, drafts).await,
                 Request::Abandon { session_id, run_id } => self.end_abandoned(db, session_id, run_id).await,
                 Request::Forget { session_id, tool } => approvals::forget(db, session_id, tool).await,
+                Request::Revoke(approved) => approvals::revoke(db, approved).await,
                 Request::Fork(copy) => self.fork(db, copy).await,
                 Request::Resolve(answer) => self.resolve(db, answer).await,
                 Request::Delete { session_id, force } => self.delete(db, session_id, *force).await,

@@ -5,9 +5,9 @@ use rusqlite::params;
 
 use super::{query::Tables, statements as sql};
 use crate::store::{
-    ApprovalInfo, StoreError, StoredEvent,
+    AlwaysApproved, ApprovalInfo, StoreError, StoredEvent,
     approvals::Approval,
-    columns::{read_answer, read_approval, text},
+    columns::{read_always, read_answer, read_approval, text},
     request::Done,
 };
 
@@ -34,6 +34,28 @@ pub(super) fn forget(tables: Tables<'_>, session_id: &str, tool: &str) -> Result
     }
     let mut done = Done::default();
     done.reply.forgot = forgotten > 0;
+    Ok(done)
+}
+
+/// The tools that are always approved for an agent, by all owners or by one.
+pub(super) fn always(
+    tables: Tables<'_>,
+    agent: &str,
+    owner: Option<&str>,
+) -> Result<Vec<AlwaysApproved>, StoreError> {
+    tables.all(sql::ALWAYS_APPROVED, params![agent, owner], |row| {
+        read_always(row)
+    })
+}
+
+/// Forgets that a tool is always approved.
+pub(super) fn revoke(tables: Tables<'_>, approved: &AlwaysApproved) -> Result<Done, StoreError> {
+    let values = params![approved.owner, approved.agent, approved.tool];
+    let mut done = Done::default();
+    done.reply.forgot = tables.execute(sql::REVOKE_ALWAYS, values)? > 0;
+    if done.reply.forgot {
+        tables.execute(sql::REVOKE_IN_SESSIONS, values)?;
+    }
     Ok(done)
 }
 

@@ -118,6 +118,11 @@ statements! {
             ON always_approved.agent = sessions.agent AND always_approved.owner IS sessions.owner
         WHERE session_id = ?1 AND deleted = 0
         ORDER BY 1";
+    ALWAYS_APPROVED = "SELECT owner, agent, tool FROM always_approved
+        WHERE agent = ?1 AND (?2 IS NULL OR owner = ?2) ORDER BY owner, tool";
+    REVOKE_ALWAYS = "DELETE FROM always_approved WHERE owner IS ?1 AND agent = ?2 AND tool = ?3";
+    REVOKE_IN_SESSIONS = "UPDATE approvals SET approved_tool = NULL WHERE approved_tool = ?3 AND session IN (
+        SELECT number FROM sessions WHERE owner IS ?1 AND agent = ?2 AND deleted = 0)";
     FORGET_TOOL = "UPDATE approvals SET approved_tool = NULL
         WHERE session = (SELECT number FROM sessions WHERE session_id = ?1) AND approved_tool = ?2";
     FORGET_ALWAYS = "DELETE FROM always_approved

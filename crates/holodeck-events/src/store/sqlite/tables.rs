@@ -37,6 +37,7 @@ impl State {
             Request::Abandon { session_id, run_id } => self.end_abandoned(tables, session_id, run_id),
             Request::Recover => self.recover(tables),
             Request::Forget { session_id, tool } => approvals::forget(tables, session_id, tool),
+            Request::Revoke(approved) => approvals::revoke(tables, approved),
             Request::Fork(copy) => self.fork(tables, copy),
             Request::Resolve(answer) => self.resolve(tables, answer),
             Request::Delete { session_id, force } => self.delete(tables, session_id, *force),

@@ -42,7 +42,7 @@ each_store! {
     an_approval_of_a_run_that_is_over_cannot_be_answered
 }
 
-fn run_of(user: Option<&str>, session: &str) -> NewRun {
+pub(super) fn run_of(user: Option<&str>, session: &str) -> NewRun {
     NewRun {
         user_id: user.map(str::to_owned),
         ..NewRun::new(session, "go")
@@ -67,7 +67,7 @@ async fn asked(subject: &Subject) -> (RunRecorder, String) {
     (recorder, approvals.remove(0))
 }
 
-fn approval_of(event: &StoredEvent) -> Option<String> {
+pub(super) fn approval_of(event: &StoredEvent) -> Option<String> {
     match &event.event().body {
         EventBody::ApprovalRequested(request) => Some(request.approval_id.clone()),
         _ => None,
@@ -81,7 +81,7 @@ fn resolved(event: &StoredEvent) -> &ApprovalResolved {
     }
 }
 
-fn by_alice(approval_id: &str, decision: Resolution) -> ApprovalAnswer {
+pub(super) fn by_alice(approval_id: &str, decision: Resolution) -> ApprovalAnswer {
     ApprovalAnswer::new(approval_id, decision).by(Some("alice"))
 }
 
@@ -530,7 +530,7 @@ async fn pending_approvals_are_listed_by_session_and_owner(subject: Subject) {
     assert_eq!(known.request.args, Some(json!({"q": "b"})));
 }
 
-async fn start(subject: &Subject, session: &str, owner: &str, agent: &str) {
+pub(super) async fn start(subject: &Subject, session: &str, owner: &str, agent: &str) {
     let start = SessionStart {
         agent_name: Some(agent.to_owned()),
         ..SessionStart::default()
@@ -539,7 +539,7 @@ async fn start(subject: &Subject, session: &str, owner: &str, agent: &str) {
 }
 
 /// Asks about calls of `f` in a session of `owner` and decides; returns what is recorded of the scope.
-async fn decide(
+pub(super) async fn decide(
     subject: &Subject,
     session: &str,
     owner: &str,
