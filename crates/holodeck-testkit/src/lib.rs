@@ -39,7 +39,7 @@ pub use endpoint_server::EndpointServer;
 pub use fake_claude::{ClaudeFault, ClaudeStage, FakeClaude};
 pub use gate::Gate;
 pub use invariants::{body_violations, request_violations};
-pub use node_clients::{agui_client, foreign_client};
+pub use node_clients::{agui_client, changing_client, foreign_client};
 pub use oauth_server::{OauthOptions, OauthServer, browse};
 pub use postgres::PostgresServer;
 pub use qdrant::QdrantServer;

@@ -51,8 +51,18 @@ pub fn agui_client(threads: &[Vec<Vec<Value>>]) -> Result<Vec<Value>, String> {
 
 /// Lets a pinned client talk to the server at `url`: `ws`, `openai` or `agui`. Returns what it saw, or why it failed.
 pub fn foreign_client(client: &str, url: &str, token: &str) -> Result<Value, String> {
+    talk("talk.mjs", client, url, token)
+}
+
+/// Lets a pinned client retry, stop, ask again and change a message at the server at `url`: `openai` or `agui`. Returns what
+/// it saw, or why it failed.
+pub fn changing_client(client: &str, url: &str, token: &str) -> Result<Value, String> {
+    talk("change.mjs", client, url, token)
+}
+
+fn talk(name: &str, client: &str, url: &str, token: &str) -> Result<Value, String> {
     let output = Command::new("node")
-        .arg(script("talk.mjs"))
+        .arg(script(name))
         .args([client, url, token])
         .stdin(Stdio::null())
         .output()

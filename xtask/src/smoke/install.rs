@@ -46,7 +46,13 @@ const MCP: [Pin<'_>; 4] = [
 const PLAYWRIGHT: Pin<'_> = Pin::new("playwright-core", "1.65.1");
 
 /// Clients that this project did not write, pinned by a lock file, and the scripts that run them for tests.
-const CLIENTS: [&str; 4] = ["package.json", "package-lock.json", "agui.mjs", "talk.mjs"];
+const CLIENTS: [&str; 5] = [
+    "package.json",
+    "package-lock.json",
+    "agui.mjs",
+    "talk.mjs",
+    "change.mjs",
+];
 
 /// The oldest release that the product accepts.
 const OLDEST: &str = "2.1.113";
@@ -179,10 +185,11 @@ pub(super) fn clients() -> Result<()> {
     fs::create_dir_all(&dir).with_context(|| format!("failed to make {}", dir.display()))?;
     let wanted =
         CLIENTS.map(|name| fs::read(from.join(name)).with_context(|| format!("failed to read {name}")));
-    let [manifest, lock, agui, talk] = wanted;
+    let [manifest, lock, agui, talk, change] = wanted;
     let (manifest, lock) = (manifest?, lock?);
     fs::write(dir.join("agui.mjs"), agui?)?;
     fs::write(dir.join("talk.mjs"), talk?)?;
+    fs::write(dir.join("change.mjs"), change?)?;
     let done = dir.join("installed-lock.json");
     if fs::read(&done).is_ok_and(|installed| installed == lock) {
         return Ok(());

@@ -1,6 +1,6 @@
 //! Clients that this project did not write talk to `holodeck serve`: see `fixtures/clients`.
 
-use holodeck_testkit::{ModelServer, Reply, foreign_client};
+use holodeck_testkit::{ModelServer, ReceivedRequest, Reply, changing_client, foreign_client};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -137,4 +137,68 @@ fn the_client_of_ag_ui_approves_and_resumes() {
     );
     let texts = strings(&seen["messages"], "/content");
     assert_eq!(texts.last(), Some(&ANSWER));
+}
+
+/// The observations of a client that retries or changes its mind, and the requests that the model got.
+fn changing(client: &str, script: fn(&ReceivedRequest) -> Reply) -> (Value, Vec<ReceivedRequest>) {
+    let model = ModelServer::answering(script);
+    let project = Project::with(&format!(
+        "{}tools:\n  - {{type: function, name: echo, description: Echoes., command: cat, parameters: {{text: {{type: \
+         string, description: What.}}}}}}\n",
+        agent(&model.url(), TWO_CASES)
+    ));
+    let server = Server::start_with(&project, &[], &[("HOLODECK_TOKEN", TOKEN)]);
+    let url = format!("http://{}", server.address);
+    let seen = changing_client(client, &url, TOKEN).unwrap_or_else(|error| panic!("{error}"));
+    server.end("-TERM").exits(0);
+    (seen, model.requests())
+}
+
+#[test]
+fn the_client_of_openai_calls_once_after_a_tool_ran_and_continues_responses() {
+    let (seen, requests) = changing("openai", |request| {
+        let question = request.texts("user").last().unwrap().to_string();
+        match request.texts("tool").last() {
+            None if question.contains("tool") => Reply::tool_call("call-1", "echo", &json!({"text": "tea"})),
+            _ if question.contains("fail") => Reply::openai_error(400, "no", None, None),
+            _ => Reply::text(request.texts("user").join("+")),
+        }
+    });
+    let asked = |text: &str| {
+        let asked = requests.iter().filter(|request| {
+            request.texts("user").last() == Some(&text) && request.texts("tool").is_empty()
+        });
+        asked.count()
+    };
+    assert_eq!(seen["afterTool"]["status"], 502, "{seen}");
+    assert_eq!(asked("tool, then fail"), 1);
+    // Nothing was done: its two retries are its own business.
+    assert_eq!((&seen["withoutTool"]["status"], asked("fail")), (&json!(502), 3));
+    assert_eq!((&seen["keyed"][0], asked("tool")), (&seen["keyed"][1], 1));
+    assert_eq!(seen["other"]["status"], 422);
+    assert_eq!(seen["responses"], json!(["say one", "say one+say two"]));
+    let types = seen["types"].as_array().unwrap();
+    assert_eq!(
+        (types.first(), types.last()),
+        (
+            Some(&json!("response.created")),
+            Some(&json!("response.completed"))
+        )
+    );
+}
+
+#[test]
+fn the_client_of_ag_ui_stops_asks_again_and_changes_its_messages() {
+    let (seen, _) = changing("agui", |request| {
+        let questions = request.texts("user");
+        if questions.last() == Some(&"hang") {
+            return Reply::text("so far and no further").in_pieces(4).hang_after(3);
+        }
+        Reply::text(questions.join("+"))
+    });
+    assert_eq!(
+        seen,
+        json!({"isAborted": true, "afterAbort": "hang+one", "second": "hang+one+two", "again": "hang+one+two",
+            "changed": "changed"})
+    );
 }
