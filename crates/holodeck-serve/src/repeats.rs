@@ -11,7 +11,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 
 /// How often what repeats is said again.
-const REPEAT: Duration = Duration::from_secs(60);
+const REPEAT: Duration = Duration::from_mins(1);
 
 /// Addresses that are counted apart.
 const ADDRESSES: usize = 1024;

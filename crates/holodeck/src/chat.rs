@@ -175,7 +175,7 @@ fn service_options(
             agent: Arc::clone(agent),
             redactor: open.redactor(),
         })),
-        scopes: approvals.scopes.iter().map(scope).collect(),
+        scopes: approvals.scopes.iter().copied().map(scope).collect(),
         patience: Patience {
             limit: approvals
                 .timeout_seconds
@@ -211,7 +211,7 @@ fn log_causes(agent: &str) -> CauseSink {
     })
 }
 
-fn scope(name: &ScopeName) -> ApprovalScope {
+fn scope(name: ScopeName) -> ApprovalScope {
     match name {
         ScopeName::Once => ApprovalScope::Once,
         ScopeName::Session => ApprovalScope::Session,

@@ -16,7 +16,7 @@ use crate::terminal::code;
 
 /// How often a failure that lasts is said again.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-const REPEAT: Duration = Duration::from_secs(60);
+const REPEAT: Duration = Duration::from_mins(1);
 
 /// Says what an operator wants to know of events that were just stored.
 pub(super) fn note_events(events: &[StoredEvent]) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use holodeck_http::ProxyOptions;
 use holodeck_mcp_bridge::env_file_variables;
 use holodeck_model::{
-    Env, McpTool, Provider, Redactor, ResolvedAgent, ToolConfig,
+    Env, McpTool, Provider, Redactor, ResolvedAgent, ServeAuth, ToolConfig,
     env::{
         ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, AZURE_OPENAI_API_KEY, HOLODECK_EVENTS_URL,
         HOLODECK_MCP_REGISTRY_URL, HOLODECK_TOKEN, OPENAI_API_KEY, OPENAI_BASE_URL,
@@ -98,7 +98,7 @@ impl SecretSource {
             }
             Self::ClientTokens => {
                 let auth = agent.config.serve.as_ref().and_then(|serve| serve.auth.as_ref());
-                let named = auth.into_iter().flat_map(|auth| auth.token_variables());
+                let named = auth.into_iter().flat_map(ServeAuth::token_variables);
                 let names = named.map(|(_, variable)| variable).chain([HOLODECK_TOKEN]);
                 // A token is compared without the space around it.
                 names

@@ -80,13 +80,12 @@ pub(super) async fn revoke(db: &Db, approved: &AlwaysApproved) -> Result<Done, F
     let mut done = Done::default();
     done.reply.forgot = db.execute(sql::REVOKE_ALWAYS, &values).await? > 0;
     if done.reply.forgot {
-        match &approved.owner {
-            Some(_) => db.execute(sql::REVOKE_IN_SESSIONS, &values).await?,
-            None => {
-                let values = [&approved.agent as _, &approved.tool as _];
-                db.execute(sql::REVOKE_IN_UNOWNED, &values).await?
-            }
-        };
+        if approved.owner.is_some() {
+            db.execute(sql::REVOKE_IN_SESSIONS, &values).await?;
+        } else {
+            let values = [&approved.agent as _, &approved.tool as _];
+            db.execute(sql::REVOKE_IN_UNOWNED, &values).await?;
+        }
     }
     Ok(done)
 }

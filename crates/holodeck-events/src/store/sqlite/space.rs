@@ -72,7 +72,7 @@ pub(super) fn keep_reserve(path: &Path, bytes: u64, space: Option<FreeSpace>) {
     }
     let fill = || -> io::Result<()> {
         let mut file = holodeck_model::private_file().open(&reserve)?;
-        let block = [0; 1 << 16];
+        let block = [0; 1 << 13];
         let mut left = bytes;
         while left > 0 {
             let length = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
