@@ -4,6 +4,7 @@ mod editor;
 mod slash;
 mod talk;
 mod view;
+mod wrap;
 
 use std::{
     io::{self, IsTerminal as _},
@@ -234,6 +235,9 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
         let held = async {
             if is_interactive {
                 talk.greet(known.as_ref());
+                if known.is_some() {
+                    talk.show_conversation().await.map_err(Problem::execution)?;
+                }
             } else {
                 talk.warn();
             }

@@ -8,7 +8,12 @@
 mod commands;
 mod questions;
 
-use std::{mem, path::Path, sync::Arc};
+use std::{
+    mem,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use holodeck::{
     Chat, RecordedCase,
@@ -224,10 +229,15 @@ impl<'a> Talk<'a> {
         };
         self.has_messages = true;
         let mut view = View::new(self.terminal, self.output != Output::Text);
+        let mut silent_since = Instant::now();
         loop {
             let event = tokio::select! {
                 biased;
                 event = events.recv() => event,
+                () = tokio::time::sleep(SILENCE) => {
+                    view.wait(silent_since.elapsed(), self.terminal);
+                    continue;
+                }
                 request = self.interrupts.next() => {
                     if self.stop(request, &run) {
                         break;
@@ -236,6 +246,7 @@ impl<'a> Talk<'a> {
                 }
             };
             let Some(event) = &event else { break };
+            silent_since = Instant::now();
             if self.output == Output::Events {
                 let line = match event {
                     Delivery::Stored(event) => event.json().to_owned(),
@@ -304,6 +315,9 @@ impl<'a> Talk<'a> {
         };
     }
 }
+
+/// The time after which a person is shown that nothing came, and then the time between two signs.
+const SILENCE: Duration = Duration::from_secs(1);
 
 fn new_id() -> String {
     RandomIds.next().to_string()

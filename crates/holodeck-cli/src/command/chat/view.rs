@@ -1,6 +1,6 @@
 //! Shows the events of a conversation as they arrive: the answer on stdout, everything else on stderr.
 
-use std::io;
+use std::{io, time::Duration};
 
 use holodeck::{
     model::{
@@ -11,6 +11,7 @@ use holodeck::{
 };
 use unicode_width::UnicodeWidthStr as _;
 
+use super::wrap::Wrap;
 use crate::{
     render::{call_arguments, cut, dim, failed_text, hint},
     terminal::{Terminal, Verbosity},
@@ -28,6 +29,10 @@ pub(in crate::command) struct View {
     has_notes: bool,
     /// Whether the text of the answer is shown.
     has_text: bool,
+    /// Breaks the lines of the answer, on a terminal.
+    wrap: Option<Wrap>,
+    /// Whether a sign of waiting is shown.
+    is_waiting: bool,
     cursor: Cursor,
 }
 
@@ -51,12 +56,15 @@ impl View {
         Self {
             has_notes: is_watched || verbosity >= Verbosity::Verbose,
             has_text: !json,
+            wrap: terminal.stdout_is_terminal().then(|| Wrap::new(terminal.width())),
+            is_waiting: false,
             cursor: Cursor::Start,
         }
     }
 
     /// Shows an event.
     pub(in crate::command) fn show(&mut self, event: &AgentEvent, terminal: &mut Terminal) -> io::Result<()> {
+        self.end_waiting(terminal);
         let is_nested = event.meta.parent_tool_use_id.is_some();
         match &event.body {
             EventBody::MessageChunk(piece) if !is_nested => return self.text(&piece.content, terminal),
@@ -83,11 +91,30 @@ impl View {
         Ok(())
     }
 
+    /// Shows for how long nothing came, where nothing else is shown.
+    pub(super) fn wait(&mut self, since: Duration, terminal: &mut Terminal) {
+        if self.has_notes && terminal.stderr_is_terminal() && self.cursor == Cursor::Start {
+            let text = dim(&format!("waiting for {} s", since.as_secs()));
+            terminal.write_message(&format!("\r\x1b[K{text}"));
+            self.is_waiting = true;
+        }
+    }
+
+    fn end_waiting(&mut self, terminal: &mut Terminal) {
+        if std::mem::take(&mut self.is_waiting) {
+            terminal.write_message("\r\x1b[K");
+        }
+    }
+
     /// Ends a line that is open.
     pub(in crate::command) fn end_line(&mut self, terminal: &mut Terminal) -> io::Result<()> {
+        self.end_waiting(terminal);
         match self.cursor {
             Cursor::Start => {}
             Cursor::Text => {
+                if let Some(wrap) = &mut self.wrap {
+                    terminal.write_raw(&wrap.end())?;
+                }
                 terminal.write_data("\n")?;
                 terminal.flush()?;
             }
@@ -104,12 +131,10 @@ impl View {
         if self.cursor != Cursor::Text {
             self.end_line(terminal)?;
         }
-        let shown = if terminal.stdout_is_terminal() {
-            printable(text)
-        } else {
-            text.into()
-        };
-        terminal.write_raw(&shown)?;
+        match &mut self.wrap {
+            Some(wrap) => terminal.write_raw(&wrap.push(&printable(text)))?,
+            None => terminal.write_raw(text)?,
+        }
         self.cursor = if text.ends_with('\n') {
             Cursor::Start
         } else {

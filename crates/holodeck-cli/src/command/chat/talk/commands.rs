@@ -71,7 +71,7 @@ impl Talk<'_> {
     }
 
     /// Shows the conversation as the model sees it.
-    pub(super) async fn show_conversation(&mut self) -> Result<(), String> {
+    pub(in crate::command::chat) async fn show_conversation(&mut self) -> Result<(), String> {
         let events = self.events().await?;
         let events: Vec<_> = events.iter().collect();
         self.terminal.write_message(&conversation(&events));
