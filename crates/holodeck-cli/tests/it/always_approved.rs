@@ -12,16 +12,14 @@ use crate::{
 
 /// A model that calls a tool with each message.
 fn calling() -> ModelServer {
-    ModelServer::answering(
-        |request| match request.texts("tool").len() < request.texts("user").len() {
-            true => Reply::tool_call(
-                &format!("c-{}", request.texts("user").len()),
-                "note",
-                &json!({"text": "tea"}),
-            ),
-            false => Reply::text("noted"),
-        },
-    )
+    ModelServer::answering(|request| {
+        let messages = request.texts("user").len();
+        if request.texts("tool").len() < messages {
+            Reply::tool_call(&format!("c-{messages}"), "note", &json!({"text": "tea"}))
+        } else {
+            Reply::text("noted")
+        }
+    })
 }
 
 fn write(project: &Project, model: &ModelServer, tool: &str, approvals: &str) {
