@@ -466,7 +466,14 @@ fn clients_choose_one_of_several_agents() {
         ("409", &json!("OTHER_AGENT"))
     );
     let message = json!([{"id": "m", "role": "user", "content": "and more"}]);
-    let run = json!({"threadId": "b", "runId": "r", "state": {}, "messages": message, "tools": [], "context": [],
+    // A client of AG-UI sends what it knows of the conversation, too.
+    let texts = ["hi", "Sell. 1", "more", "Sell. 2", "and more"];
+    let texts = texts.into_iter().zip(["user", "assistant"].into_iter().cycle());
+    let messages = texts.enumerate();
+    let messages: Vec<Value> = messages
+        .map(|(at, (text, role))| json!({"id": format!("m{at}"), "role": role, "content": text}))
+        .collect();
+    let run = json!({"threadId": "b", "runId": "r", "state": {}, "messages": messages, "tools": [], "context": [],
         "forwardedProps": {}});
     let events = server.ask("POST", "/awp", "", &run.to_string());
     let pieces = events.lines().filter_map(|line| {

@@ -15,8 +15,9 @@ use crate::world::{Setup, World};
 
 /// The addresses of the router, as its source lists them.
 fn routes() -> BTreeSet<String> {
-    let routes = include_str!("../../src/server.rs").split(".route(\"").skip(1);
-    routes
+    let routes = include_str!("../../src/server.rs").split(".route(").skip(1);
+    let quoted = routes.filter_map(|route| route.trim_start().strip_prefix('"'));
+    quoted
         .map(|route| route.split('"').next().unwrap().to_owned())
         .collect()
 }
@@ -192,7 +193,7 @@ async fn every_described_call_exists() {
             calls += 1;
         }
     }
-    assert_eq!(calls, 35);
+    assert_eq!(calls, 37);
     assert_eq!(
         world.get("/v1/nothing").await.problem(),
         (404, "NOT_FOUND".to_owned())

@@ -44,12 +44,19 @@ fn complete(server: &Server, messages: &Value) -> String {
     )
 }
 
-/// Sends a message to a thread as AG-UI's clients do.
-fn run_agent(server: &Server, thread: &str, number: usize, message: &str) -> String {
+/// Sends a message to a thread as AG-UI's clients do: with all messages before, of the person and of the agent in turn.
+fn run_agent(server: &Server, thread: &str, earlier: &[&str], message: &str) -> String {
+    let texts = earlier
+        .iter()
+        .chain([&message])
+        .zip(["user", "assistant"].into_iter().cycle());
+    let messages: Vec<Value> = texts
+        .enumerate()
+        .map(|(at, (text, role))| json!({"id": format!("{thread}-m{at}"), "role": role, "content": text}))
+        .collect();
     let input = json!({
-        "threadId": thread, "runId": format!("{thread}-{number}"), "tools": [], "context": [], "state": {},
-        "forwardedProps": {},
-        "messages": [{"id": format!("{thread}-m{number}"), "role": "user", "content": message}],
+        "threadId": thread, "runId": format!("{thread}-{}", earlier.len()), "tools": [], "context": [], "state": {},
+        "forwardedProps": {}, "messages": messages,
     });
     server.ask(
         "POST",
@@ -103,10 +110,10 @@ fn a_process_that_dies_while_idle_costs_no_client_a_message() {
     assert!(second.contains("I was told apple, banana."), "{second}");
     assert!(second.starts_with("HTTP/1.1 200"), "{second}");
 
-    let first = run_agent(&server, "agui", 1, "apple");
+    let first = run_agent(&server, "agui", &[], "apple");
     assert!(first.contains("RUN_FINISHED"), "{first}");
     kill_when_written("told apple");
-    let second = run_agent(&server, "agui", 2, "cherry");
+    let second = run_agent(&server, "agui", &["apple", "I was told apple."], "cherry");
     assert!(
         second.contains("RUN_FINISHED") && !second.contains("RUN_ERROR"),
         "{second}"
@@ -170,11 +177,11 @@ fn a_conversation_that_was_shortened_is_said_and_continues_for_every_client() {
             "{answer}"
         );
     }
-    for (number, message) in [long("hello"), long("overflow-agui"), long("more")]
-        .iter()
-        .enumerate()
-    {
-        let answer = run_agent(&server, "agui", number, message);
+    let messages = [long("hello"), long("overflow-agui"), long("more")];
+    let mut earlier = Vec::new();
+    for message in &messages {
+        let answer = run_agent(&server, "agui", &earlier, message);
+        earlier.extend([message.as_str(), "fits"]);
         assert!(
             answer.contains("RUN_FINISHED") && answer.contains("fits"),
             "{answer}"
