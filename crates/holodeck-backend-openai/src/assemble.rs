@@ -174,6 +174,12 @@ impl Assembler {
                 failure::SERVER_FAILED,
             ));
         }
+        if matches!(family, StopFamily::Truncated | StopFamily::Unknown) && self.calls.has_cut() {
+            return Err(failure::of_answer(
+                format!("the answer ended before the arguments of a call (finish_reason `{reason}`)"),
+                failure::CUT_HINT,
+            ));
+        }
         let mut calls = self.calls.finish()?;
         echo::attach(&mut calls, self.fields);
         let stop_reason = match family {

@@ -1,7 +1,11 @@
 //! Translates errors of endpoints, which come in many shapes, into backend errors with cause, place and hint, and
 //! decides which may be retried.
 
-use std::{fmt::Display, time::Duration};
+use std::{
+    error::Error,
+    fmt::{self, Display},
+    time::Duration,
+};
 
 use holodeck_backend_api::{BackendError, Explanation};
 use holodeck_http::{Beginning, ConnectReason, HttpError, long_wait, retry_delay};
@@ -188,14 +192,34 @@ pub(crate) fn ended_early(reason: impl Display) -> BackendError {
         .with_hint("did the server, or a proxy in front of it, end the connection? its log may say why")
 }
 
+/// The words of an error that an answer reports, without those around it here: only they can refuse a part of a request.
+#[derive(Debug)]
+pub(crate) struct Reported(pub(crate) String);
+
+impl Display for Reported {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl Error for Reported {}
+
 /// The error that an answer reports. It counts as an answer with the status that it names.
 pub(crate) fn in_stream(value: &Value, endpoint: &Endpoint) -> BackendError {
     let details = ErrorDetails::of(value);
+    let error = value.get("error").filter(|error| !error.is_null());
+    let reported = Reported(
+        details
+            .message
+            .clone()
+            .unwrap_or_else(|| error.unwrap_or(value).to_string()),
+    );
     let message = details.message.clone().unwrap_or_else(|| value.to_string());
     let mut explanation = Explanation::new(format!(
         "{} sent an error in its answer: {message}",
         endpoint.url()
     ));
+    explanation = explanation.with_source(reported);
     explanation.hint = details
         .status
         .and_then(|status| hint_for_status(status, &details, endpoint));
@@ -221,6 +245,10 @@ pub(crate) fn as_status(error: &BackendError, endpoint: &Endpoint) -> Option<Htt
     else {
         return None;
     };
+    let text = format!("{error} {}", code.as_deref().unwrap_or_default()).to_lowercase();
+    if is_permanent(&text) {
+        return None;
+    }
     let status = match (status, retry_after) {
         (200, Some(_)) => 503,
         (status, _) => *status,
@@ -232,6 +260,21 @@ pub(crate) fn as_status(error: &BackendError, endpoint: &Endpoint) -> Option<Htt
         retry_after: *retry_after,
     };
     (as_status.retryable() && !is_final(&as_status)).then_some(as_status)
+}
+
+/// Whether an error, in lower case, says that the same request has the same end whenever it is sent.
+fn is_permanent(text: &str) -> bool {
+    let codes = [
+        "invalid_request",
+        "authentication",
+        "permission",
+        "not_found",
+        "billing",
+    ];
+    is_about_length(text)
+        || is_about_content(text)
+        || is_about_key(text)
+        || codes.iter().any(|code| text.contains(code))
 }
 
 /// The error in an answer whose headers ask for this wait.
@@ -345,6 +388,9 @@ pub(crate) fn refused_by_filter(error: &HttpError) -> Option<String> {
 /// The next step after calls that cannot be read.
 pub(crate) const CALLS_HINT: &str = "does the server read the tool calls of this model? Some need an option for it, such as vLLM's \
                                      `--tool-call-parser` or llama.cpp's `--jinja`";
+
+/// The next step after an answer that ended too early.
+pub(crate) const CUT_HINT: &str = "`model.max_tokens` limits the length of an answer";
 
 /// The error for tool calls that cannot be read.
 pub(crate) fn of_calls(message: impl Into<String>) -> BackendError {

@@ -33,6 +33,8 @@ struct PartialCall {
     completeness: Completeness,
     /// Its name came again before any argument, and nothing says whether that is another call.
     may_be_two: bool,
+    /// Its first arguments were the word for none, and nothing says whether those that came later are of another call.
+    begins_with_none: bool,
     /// Its fields that are not known here.
     others: Map<String, Value>,
     /// The chunk in which it began.
@@ -75,6 +77,11 @@ impl Calls {
         self.partial.is_empty()
     }
 
+    /// Whether a call has no arguments, which an answer that was cut may have lost.
+    pub(super) fn has_cut(&self) -> bool {
+        self.partial.iter().any(PartialCall::has_no_arguments)
+    }
+
     /// Adds the calls of a whole answer: each entry is one.
     pub(super) fn push_whole(&mut self, entries: impl IntoIterator<Item = CallFragment>) {
         for entry in entries {
@@ -113,6 +120,13 @@ impl Calls {
         }
         if call.name.is_empty() {
             call.name = fragment.name;
+        }
+        if call.has_word_for_none() && !fragment.arguments.trim().is_empty() {
+            // The same call, which has arguments after all.
+            call.begins_with_none = says_no_id;
+            call.may_be_two |= says_no_id;
+            call.arguments.clear();
+            call.completeness = Completeness::default();
         }
         call.append(&fragment.arguments);
         echo::merge_fields(&mut call.others, fragment.others);
@@ -184,7 +198,7 @@ impl Calls {
                 continue;
             }
             match calls.iter_mut().find(|known| known.is_repeated_by(&call)) {
-                Some(known) if known.arguments.trim().is_empty() => known.arguments = call.arguments,
+                Some(known) if known.has_no_arguments() => known.arguments = call.arguments,
                 Some(_) => {}
                 None => calls.push(call),
             }
@@ -209,8 +223,16 @@ impl PartialCall {
             return false;
         }
         let in_one_chunk = self.chunk == chunk && !self.is_begun();
-        let has_none = self.arguments.trim() == "null" && !fragment.arguments.trim().is_empty();
-        fragment.name != self.name || self.completeness.is_complete() || in_one_chunk || has_none
+        fragment.name != self.name || self.completeness.is_complete() || in_one_chunk
+    }
+
+    /// Whether its arguments are the word for none.
+    fn has_word_for_none(&self) -> bool {
+        self.arguments.trim() == "null"
+    }
+
+    fn has_no_arguments(&self) -> bool {
+        self.arguments.trim().is_empty() || self.has_word_for_none()
     }
 
     /// Whether `later` has only the arguments of this call.
@@ -223,7 +245,7 @@ impl PartialCall {
     fn is_repeated_by(&self, later: &Self) -> bool {
         let same_arguments = || {
             let (own, other) = (self.arguments.trim(), later.arguments.trim());
-            own.is_empty() || other.is_empty() || own == other || parse(own) == parse(other)
+            self.has_no_arguments() || later.has_no_arguments() || own == other || parse(own) == parse(other)
         };
         !self.id.is_empty() && self.id == later.id && self.name == later.name && same_arguments()
     }
@@ -236,9 +258,9 @@ impl PartialCall {
         if self.name.is_empty() {
             return Err(failure::of_calls("the model called a tool without a name"));
         }
-        if self.may_be_two && !self.is_begun() {
+        if self.may_be_two && (!self.is_begun() || self.begins_with_none) {
             return Err(failure::of_calls(format!(
-                "the endpoint sent the name of `{}` twice and no arguments: whether it calls it once or twice cannot be known",
+                "the endpoint sent the name of `{}` twice and arguments once at most: whether it calls it once or twice cannot be known",
                 self.name
             )));
         }

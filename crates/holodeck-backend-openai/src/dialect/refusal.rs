@@ -31,7 +31,8 @@ impl Refusal {
         })
     }
 
-    /// The refusal in an answer that began with 200.
+    /// The refusal in an answer that began with 200: only the words of an error that it reports count, never its beginning or
+    /// an address.
     pub(crate) fn of_answer(error: &BackendError) -> Option<Self> {
         let BackendError::Provider {
             status,
@@ -42,10 +43,11 @@ impl Refusal {
         else {
             return None;
         };
+        let failure::Reported(words) = explanation.source.as_ref()?.downcast_ref()?;
         Some(Self {
             status: (*status)?,
             says_nothing: false,
-            text: explanation.message.to_lowercase(),
+            text: words.to_lowercase(),
             param: param.clone().filter(|param| names_a_field(param)),
         })
     }
@@ -88,6 +90,30 @@ impl Refusal {
             "not accept",
             "n't accept",
             "deprecated",
+        ];
+        words.iter().any(|word| self.text.contains(word)) && !self.is_about_a_value()
+    }
+
+    /// Whether the error is about the value of a field that the server knows.
+    fn is_about_a_value(&self) -> bool {
+        let words = [
+            "too large",
+            "too high",
+            "too big",
+            "too many",
+            "at most",
+            "at least",
+            "must be",
+            "more than",
+            "less than",
+            "greater than",
+            "maximum",
+            "limit is",
+            "limit of",
+            "exceed",
+            "out of range",
+            "value",
+            "between",
         ];
         words.iter().any(|word| self.text.contains(word))
     }

@@ -62,6 +62,15 @@ pub(crate) fn wrap(json: &str) -> Option<String> {
     (!numbers.is_empty()).then_some(wrapped)
 }
 
+/// The digits of such an object.
+pub(crate) fn digits(value: &serde_json::Value) -> Option<&str> {
+    let object = value.as_object().filter(|object| object.len() == 1)?;
+    object
+        .get("$holodeck.integer")?
+        .as_str()
+        .filter(|digits| is_long(digits))
+}
+
 /// The JSON text in which the integers stand as they came. Inside of a string the objects have other quotes.
 pub(crate) fn unwrap(json: &str) -> Cow<'_, str> {
     if !json.contains(BEGIN) {

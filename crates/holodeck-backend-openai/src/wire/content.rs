@@ -7,9 +7,10 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error as _, MapAccess, SeqAccess, value::MapAccessDeserializer},
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::plain::{Plain, plain};
+use crate::json::numbers;
 
 /// Text as a string or as a list of parts. Reasoning parts are separate.
 #[derive(Debug, Default, PartialEq)]
@@ -72,6 +73,17 @@ impl Content<'_> {
             *self.text.to_mut() += &part.to_string();
             return Ok(());
         }
+        if let Some(number) = numbers::digits(part) {
+            *self.text.to_mut() += number;
+            return Ok(());
+        }
+        let is_unknown = |object: &Map<String, Value>| {
+            let names = ["type", "text", "content", "thought"];
+            !object.is_empty() && names.iter().all(|name| !object.contains_key(*name))
+        };
+        if part.as_object().is_some_and(is_unknown) {
+            return Err("a part of the content has neither a type nor a text".to_owned());
+        }
         let kind = part.get("type").and_then(Value::as_str).unwrap_or("text");
         let kind = kind.to_ascii_lowercase();
         let is_thought = part.get("thought") == Some(&Value::Bool(true));
@@ -116,7 +128,10 @@ fn text_of_part<'p>(part: &'p Value, own: &[&str]) -> &'p str {
 }
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
+    value
+        .as_str()
+        .or_else(|| numbers::digits(value))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Tests of reading answers: usage, reasoning, finish reasons, refusals, and streams that break off.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use holodeck_backend_api::{AgentBackend as _, BackendError, BackendEvent, Outcome, TokenUsage};
 use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
@@ -160,6 +162,39 @@ async fn an_answer_that_reports_its_own_failure_is_an_error() {
         assert!(matches!(failed, BackendError::Provider { .. }), "{failed:?}");
         assert!(failed.to_string().contains(cause), "{failed}");
         server.finish();
+    }
+}
+
+/// Whatever its first bytes and its address say, a failed answer refuses no part of the request.
+#[tokio::test]
+async fn a_failed_answer_is_not_asked_again_in_another_form() {
+    let call = |index: u64, name: &str| {
+        json!({"index": index, "delta": {"tool_calls": [{"index": 0, "id": format!("c{index}"),
+            "function": {"name": name, "arguments": "{}"}}]}, "finish_reason": "tool_calls"})
+    };
+    let two = json!({"choices": [call(0, "clock"), call(1, "weather")]}).to_string();
+    let mut replies = vec![Reply::events([two.as_str(), "[DONE]"])];
+    for reason in ["error", "abort", "insufficient_system_resource", "tool_calls"] {
+        let choice =
+            json!({"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": reason});
+        let whole =
+            json!({"stream": true, "response_format": 1, "max_tokens": "unknown", "choices": [choice]});
+        replies.push(Reply::raw(200, "application/json", whole.to_string()));
+        let delta = json!({"index": 0, "delta": {"content": ""}, "finish_reason": reason});
+        let chunk = json!({"stream": "not supported", "choices": [delta]}).to_string();
+        replies.push(Reply::events([chunk.as_str(), "[DONE]"]));
+    }
+    let beside = r#"{"error": {}, "object": "x", "note": "stream"}"#;
+    replies.push(Reply::events([beside, "[DONE]"]));
+    for reply in replies {
+        let asked = AtomicUsize::new(0);
+        let server = ModelServer::answering(move |_| match asked.fetch_add(1, Ordering::SeqCst) {
+            0 => reply.clone(),
+            _ => Reply::text("sunny"),
+        });
+        let (events, failed) = run_turn(&backend(&agent_of(&server, ""))).await;
+        assert!(failed.is_some(), "{events:?}");
+        assert_eq!(server.finish().len(), 1, "{failed:?}");
     }
 }
 

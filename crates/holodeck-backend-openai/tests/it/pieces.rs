@@ -174,7 +174,7 @@ fn the_same_name_without_arguments_in_two_chunks_is_no_single_call() {
         let deltas = [fragment(first(empty), json!("c1")).to_string()];
         assert_eq!(decode(&stream(&deltas)).unwrap().calls.len(), 1);
     }
-    for whole in [json!("{}"), json!({}), json!("null")] {
+    for whole in [json!("{}"), json!({})] {
         let fragments = [first(whole.clone()), first(whole.clone())];
         let deltas = fragments.map(|function| fragment(function, Value::Null).to_string());
         let chunks = stream(&deltas);
@@ -184,6 +184,71 @@ fn the_same_name_without_arguments_in_two_chunks_is_no_single_call() {
         let found: Vec<&Value> = read.calls.iter().map(|(arguments, ..)| arguments).collect();
         assert_eq!(found, [&json!({}), &json!({})], "{whole}");
     }
+}
+
+#[test]
+fn the_word_for_no_arguments_and_then_arguments_are_one_call_or_an_error() {
+    let given = json!({"name": "f", "arguments": "{\"a\":1}"});
+    let none = json!({"name": "f", "arguments": "null"});
+    let read = |id: Value, first: &Value, second: &Value| {
+        let chunk = |function: &Value| json!({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": id, "function": function}]}}]});
+        let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
+        decode(&format!(
+            "data: {}\n\ndata: {}\n\ndata: {end}\n\ndata: [DONE]\n\n",
+            chunk(first),
+            chunk(second)
+        ))
+    };
+    let calls: Vec<Value> = read(json!("c1"), &none, &given)
+        .unwrap()
+        .calls
+        .into_iter()
+        .map(|(arguments, ..)| arguments)
+        .collect();
+    assert_eq!(calls, [json!({"a": 1})]);
+    for second in [&given, &none] {
+        let error = read(Value::Null, &none, second).unwrap_err();
+        assert!(error.contains("`f` twice"), "{error}");
+    }
+}
+
+#[test]
+fn a_call_whose_arguments_an_answer_may_have_lost_is_an_error() {
+    for reason in ["length", "max_tokens", "weird"] {
+        for arguments in ["", "null"] {
+            let call = json!({"index": 0, "id": "c1", "function": {"name": "f", "arguments": arguments}});
+            let chunk =
+                json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": reason}]});
+            let error = decode(&format!("data: {chunk}\n\ndata: [DONE]\n\n")).unwrap_err();
+            assert!(
+                error.contains("before the arguments of a call"),
+                "{reason}: {error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_long_number_as_content_is_text_and_an_unknown_object_an_error() {
+    let chunk =
+        |content: Value| json!({"choices": [{"index": 0, "delta": {"content": content}}]}).to_string();
+    for content in [
+        LONG.to_owned(),
+        format!("[{{\"type\":\"text\",\"text\":{LONG}}}]"),
+        format!("[{LONG}]"),
+    ] {
+        let number = chunk(json!("NUMBER")).replace("\"NUMBER\"", &content);
+        let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+        let first = chunk(json!("it is "));
+        let read = decode(&format!(
+            "data: {first}\n\ndata: {number}\n\ndata: {end}\n\ndata: [DONE]\n\n"
+        ))
+        .unwrap();
+        assert_eq!(read.text, format!("it is {LONG}"), "{content}");
+    }
+    // What is in it may be a part of the answer.
+    let unknown = chunk(json!({"foo": "zzz"}));
+    assert!(decode(&format!("data: {unknown}\n\ndata: [DONE]\n\n")).is_err());
 }
 
 const LONG: &str = "123456789012345678901234567890";

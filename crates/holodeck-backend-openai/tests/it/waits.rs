@@ -61,6 +61,26 @@ async fn an_error_that_passes_is_retried_wherever_its_status_is() {
             1,
         ),
         (json!({"error": {"message": "no"}}), 1),
+        (
+            json!({"error": {"message": "no", "code": "content_filter", "status": 503}}),
+            1,
+        ),
+        (
+            json!({"error": {"message": "no", "code": "content_filter", "type": "service_unavailable"}}),
+            1,
+        ),
+        (
+            json!({"error": {"message": "no", "code": "invalid_api_key", "retry_after": 0.01}}),
+            1,
+        ),
+        (
+            json!({"error": {"message": "no", "code": "invalid_request_error", "retry_after": 0.01}}),
+            1,
+        ),
+        (
+            json!({"error": {"message": "no", "code": "context_length_exceeded", "retry_after": 0.01}}),
+            1,
+        ),
     ] {
         for reply in in_both_forms(&error) {
             let (count, _, found) = asked(reply).await;

@@ -5,12 +5,13 @@ use holodeck_http::{HttpError, HttpUrl};
 use pretty_assertions::assert_eq;
 
 use super::*;
+use crate::failure;
 
 fn refusal(status: u16, text: &str, param: Option<&str>) -> Refusal {
     let error = BackendError::Provider {
         status: Some(status),
         code: None,
-        explanation: Box::new(Explanation::new(text)),
+        explanation: Box::new(Explanation::new("an error").with_source(failure::Reported(text.to_owned()))),
         param: param.map(str::to_owned),
         retryable: false,
         retry_after: None,
@@ -240,4 +241,25 @@ fn a_form_changes_only_its_part() {
         assert_eq!(form(change).apply(&body()).into_owned(), body());
     }
     assert_eq!(Form::default().apply(&body()).into_owned(), body());
+}
+
+#[test]
+fn a_value_that_is_refused_does_not_rename_the_limit() {
+    let body = json!({"max_tokens": 7});
+    let is_tried = |text: &str| Change::OtherLimit.is_named(&bare(400, text, None), &body);
+    for text in [
+        "max_tokens is too large: this model does not support more than 5 tokens",
+        "max_tokens=7 is not allowed; the limit is 5",
+        "unexpected value for max_tokens: must be at most 5",
+        "max_tokens: 7 is forbidden for your tier (at most 5)",
+    ] {
+        assert!(!is_tried(text), "{text}");
+    }
+    for text in [
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        "max_tokens: extra fields not permitted",
+        "unknown field `max_tokens`",
+    ] {
+        assert!(is_tried(text), "{text}");
+    }
 }
