@@ -98,14 +98,21 @@ impl Body {
     }
 
     /// At most the first `count` bytes; an error ends them early.
-    pub(crate) async fn start(mut self, count: usize) -> Vec<u8> {
-        let mut start = Vec::new();
-        while start.len() < count
-            && let Some(Ok(bytes)) = self.next().await
-        {
-            start.extend_from_slice(&bytes);
+    pub(crate) async fn start(mut self, count: usize) -> Start {
+        let mut start = Start::default();
+        while start.bytes.len() < count {
+            match self.next().await {
+                Some(Ok(bytes)) => start.bytes.extend_from_slice(&bytes),
+                Some(Err(_broken)) => {
+                    start.is_cut = true;
+                    break;
+                }
+                None => break,
+            }
         }
-        start.truncate(count);
+        // Whether something follows is not awaited.
+        start.is_cut |= start.bytes.len() >= count;
+        start.bytes.truncate(count);
         start
     }
 
@@ -119,6 +126,14 @@ impl Body {
             limit,
         }
     }
+}
+
+/// How a body begins.
+#[derive(Default)]
+pub(crate) struct Start {
+    pub(crate) bytes: Vec<u8>,
+    /// More followed or may have followed.
+    pub(crate) is_cut: bool,
 }
 
 impl Stream for Body {

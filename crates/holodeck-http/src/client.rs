@@ -9,6 +9,7 @@ use secrecy::SecretString;
 use serde::Serialize;
 use tokio::time::Instant;
 
+use crate::body::Start;
 use crate::connections::{Connections, Pools};
 use crate::response::{KEPT, Secrets};
 use crate::transport::classify;
@@ -193,15 +194,15 @@ impl HttpClient {
         }
         let retry_after = retry::retry_after(response.headers());
         // Only the start is read, whatever length the server announces.
-        let body = match Body::begin(response, url.clone(), u64::MAX).await {
+        let start = match Body::begin(response, url.clone(), u64::MAX).await {
             Ok(body) => body.start(KEPT).await,
-            Err(_broken) => Vec::new(),
+            Err(_broken) => Start::default(),
         };
         Err(HttpError::Status {
             url: url.clone(),
             status: status.as_u16(),
-            retry_after: retry_after.or_else(|| retry::retry_after_in(&body)),
-            body: secrets.excerpt(&body),
+            retry_after: retry_after.or_else(|| retry::retry_after_in(&start.bytes)),
+            body: secrets.excerpt_of(&start.bytes, start.is_cut),
         })
     }
 }

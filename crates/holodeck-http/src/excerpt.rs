@@ -1,19 +1,49 @@
 //! The part of an error answer that is kept and shown.
 
+mod spelled;
+
 use serde_json::Value;
+
+use self::spelled::Spelled;
 
 const SHOWN: usize = 300;
 
-/// The start of an answer as text, without secrets and control characters.
-pub(crate) fn text<'a>(bytes: &[u8], secrets: impl Iterator<Item = &'a str>) -> String {
+/// The start of an answer as text, without secrets and control characters. If it is cut at its end, the part of a secret there
+/// is left out, too.
+pub(crate) fn text(bytes: &[u8], secrets: &[&str], is_cut: bool) -> String {
     let mut text = String::from_utf8_lossy(bytes).into_owned();
-    for secret in secrets.filter(|secret| secret.len() >= 4) {
-        if text.contains(secret) {
-            text = text.replace(secret, "[redacted]");
-        }
-    }
     text.retain(|c| !c.is_control() || c == '\n' || c == '\t');
-    text
+    let mut rest = text.as_str();
+    if is_cut {
+        rest = rest.trim_end_matches(char::REPLACEMENT_CHARACTER);
+    }
+    let secrets = secrets.iter().filter(|secret| secret.len() >= 4);
+    let mut clean = String::with_capacity(rest.len());
+    while let Some(c) = rest.chars().next() {
+        let found: Vec<Spelled> = secrets
+            .clone()
+            .filter_map(|secret| spelled::find(rest, secret))
+            .collect();
+        if is_cut && found.contains(&Spelled::Cut) {
+            break;
+        }
+        let lengths = found.iter().filter_map(|spelled| match spelled {
+            Spelled::Whole(length) => Some(*length),
+            Spelled::Cut => None,
+        });
+        let length = match lengths.max() {
+            Some(length) => {
+                clean.push_str("[redacted]");
+                length
+            }
+            None => {
+                clean.push(c);
+                c.len_utf8()
+            }
+        };
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    clean
 }
 
 /// Whether an answer is a web page, whatever its content type says.
@@ -107,10 +137,33 @@ mod tests {
 
     #[test]
     fn echoed_secrets_and_escapes_are_cut() {
-        let shown = text(
-            b"key sk-12345 is \x1b[31mwrong\xff",
-            ["sk-12345", "key"].into_iter(),
-        );
+        let shown = text(b"key sk-12345 is \x1b[31mwrong\xff", &["sk-12345", "key"], false);
         assert_eq!(shown, "key [redacted] is [31mwrong\u{fffd}");
+    }
+
+    #[test]
+    fn a_secret_is_not_shown_however_it_is_escaped_and_wherever_it_is_cut() {
+        let secret = "Zk8d/f0Gh+iJ\\kL\"mé🎉NoPq";
+        for spelled in [
+            secret,
+            r#"Zk8d\/f0Gh\u002BiJ\\kL\"mé🎉NoPq"#,
+            r#"Zk8d/f0Gh\u002biJ\\kL\u0022m\u00e9\ud83c\udf89NoPq"#,
+            r#"\u005ak8d\u002Ff0Gh+iJ\u005CkL\"m\u00E9\uD83C\uDF89NoPq"#,
+            r#"Zk8d\\\/f0Gh\\u002BiJ\\\\kL\\\"m\\u00e9\\ud83c\\udf89NoPq"#,
+        ] {
+            let whole = format!("a Zk8x {spelled} b");
+            assert_eq!(
+                text(whole.as_bytes(), &[secret, "Zk8d/f0G"], false),
+                "a Zk8x [redacted] b"
+            );
+            for length in 0..spelled.len() {
+                let cut = format!("a {spelled}");
+                let cut = cut.as_bytes().get(..2 + length).unwrap();
+                assert_eq!(text(cut, &[secret], true), "a ", "{spelled} {length}");
+            }
+        }
+        // A text that is not cut ends as it came.
+        assert_eq!(text(b"it is Zk", &[secret], false), "it is Zk");
+        assert_eq!(text(br"a\nope b", &["nopeb", "nope b"], false), r"a\[redacted]");
     }
 }

@@ -138,11 +138,11 @@ impl Exchange {
 
     /// The answer as an error, with the start of its body.
     pub async fn refusal(self) -> HttpError {
-        let body = self.body.start(KEPT).await;
+        let start = self.body.start(KEPT).await;
         HttpError::Status {
             url: self.url,
             status: self.status,
-            body: self.secrets.excerpt(&body),
+            body: self.secrets.excerpt_of(&start.bytes, start.is_cut),
             retry_after: None,
         }
     }

@@ -32,30 +32,15 @@ pub struct Response {
 pub(crate) struct Secrets(pub(crate) Arc<[secrecy::SecretString]>);
 
 impl Secrets {
+    /// A whole text.
     pub(crate) fn excerpt(&self, bytes: &[u8]) -> String {
-        excerpt::text(bytes, self.exposed())
+        self.excerpt_of(bytes, false)
     }
 
-    fn exposed(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(secrecy::ExposeSecret::expose_secret)
-    }
-
-    /// The start of a text without the part of a secret at its end, which is cut and would not be found.
-    fn without_cut<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        let cut = |secret: &str| {
-            if bytes.ends_with(secret.as_bytes()) {
-                return 0;
-            }
-            let parts = (1..secret.len()).rev();
-            parts
-                .filter_map(|length| secret.as_bytes().get(..length))
-                .find(|part| bytes.ends_with(part))
-                .map_or(0, <[u8]>::len)
-        };
-        let longest = self.exposed().map(cut).max().unwrap_or_default();
-        bytes
-            .get(..bytes.len().saturating_sub(longest))
-            .unwrap_or_default()
+    /// A text that may be cut at its end: the part of a secret there is not shown.
+    pub(crate) fn excerpt_of(&self, bytes: &[u8], is_cut: bool) -> String {
+        let secrets: Vec<&str> = self.0.iter().map(secrecy::ExposeSecret::expose_secret).collect();
+        excerpt::text(bytes, &secrets, is_cut)
     }
 }
 
@@ -169,7 +154,7 @@ impl Response {
     pub async fn json_by(self, parse: impl FnOnce(&[u8]) -> Option<Value>) -> Result<Value, HttpError> {
         let url = self.body.url().clone();
         let bytes = self.body.collect().await?;
-        parse(&bytes).ok_or_else(|| unexpected(url, "JSON", &bytes, &self.secrets))
+        parse(&bytes).ok_or_else(|| unexpected(url, "JSON", &bytes, false, &self.secrets))
     }
 
     /// The body as events. An answer with another content type is an error that names it, unless it begins as events do; one
@@ -181,7 +166,13 @@ impl Response {
         }
         let url = self.body.url().clone();
         let start = self.body.start(KEPT).await;
-        Err(unexpected(url, "a stream of events", &start, &self.secrets))
+        Err(unexpected(
+            url,
+            "a stream of events",
+            &start.bytes,
+            start.is_cut,
+            &self.secrets,
+        ))
     }
 }
 
@@ -198,8 +189,8 @@ impl fmt::Display for Beginning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 120;
         let kind = self.content_type.as_ref().and_then(|kind| kind.to_str().ok());
-        let start = self.secrets.without_cut(&self.bytes);
-        let start: String = self.secrets.excerpt(start).chars().take(SHOWN).collect();
+        let start = self.secrets.excerpt_of(&self.bytes, true);
+        let start: String = start.chars().take(SHOWN).collect();
         write!(
             f,
             "answered {} ({}), which begins with `{}`",
@@ -216,8 +207,15 @@ pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
-fn unexpected(url: HttpUrl, expected: &'static str, bytes: &[u8], secrets: &Secrets) -> HttpError {
-    let body = secrets.excerpt(bytes.get(..KEPT).unwrap_or(bytes));
+fn unexpected(
+    url: HttpUrl,
+    expected: &'static str,
+    bytes: &[u8],
+    is_cut: bool,
+    secrets: &Secrets,
+) -> HttpError {
+    let start = bytes.get(..KEPT).unwrap_or(bytes);
+    let body = secrets.excerpt_of(start, is_cut || start.len() < bytes.len());
     let found = if body.trim().is_empty() {
         BodyKind::Empty
     } else if excerpt::is_html(&body) {

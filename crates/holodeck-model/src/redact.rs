@@ -7,6 +7,7 @@
 
 mod config;
 mod digests;
+mod escapes;
 mod forms;
 mod names;
 mod shapes;
@@ -87,7 +88,20 @@ impl KnownSecrets {
         }
     }
 
+    /// Also finds the secrets that a JSON writer spelled with escapes of its choice.
     fn find(&self, text: &str, found: &mut Vec<Range<usize>>) {
+        if self.forms.is_none() {
+            return;
+        }
+        self.find_as_written(text, found);
+        for read in escapes::levels(text) {
+            let mut hits = Vec::new();
+            self.find_as_written(&read.text, &mut hits);
+            found.extend(hits.into_iter().map(|hit| read.source(&hit)));
+        }
+    }
+
+    fn find_as_written(&self, text: &str, found: &mut Vec<Range<usize>>) {
         for hit in self.forms.iter().flat_map(|forms| forms.find_iter(text)) {
             found.push(if hit.pattern().as_usize() < self.first_base64 {
                 hit.range()

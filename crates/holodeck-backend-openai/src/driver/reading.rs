@@ -147,6 +147,7 @@ impl Reading {
 /// A whole answer as text that strict parsers accept, and its value.
 fn mend_whole(bytes: &[u8]) -> Option<(String, Value)> {
     let read = |text: String| {
+        let text = halves::keep_letters(&text).unwrap_or(text);
         let text = numbers::wrap(&text).unwrap_or(text);
         serde_json::from_str(&text).ok().map(|value| (text, value))
     };

@@ -129,9 +129,84 @@ fn half_a_letter_that_stays_alone_is_replaced() {
 
 #[test]
 fn a_letter_of_private_use_stays() {
-    let text = "icon \u{f1a00} and \u{10fffd}";
+    for text in [
+        "icon \u{f1a00} and \u{10fffd}",
+        "\u{fa03d}",
+        "\u{fa03d}\u{fa400}",
+        "\u{fa03c}\u{fa789}",
+        "a\u{fa000}\u{fa3ff}🎉\u{fa400}\u{fa7ff}b",
+        "\u{f9fff}\u{fa800} \\ \u{fa03d}",
+        "\\\u{fa43d}\\udba8",
+    ] {
+        let units: Vec<u16> = text.encode_utf16().collect();
+        let json = json!({"t": text}).to_string();
+        let inner: Vec<u16> = json.encode_utf16().collect();
+        for cut in 0..units.len() {
+            let cuts: Vec<usize> = (cut > 0).then_some(cut).into_iter().collect();
+            assert_eq!(cut_at(PLACES[0], &units, &cuts).text, text);
+            assert_eq!(cut_at(PLACES[1], &units, &cuts).reasoning, text);
+            assert_eq!(cut_at(PLACES[2], &units, &cuts).refusal, text);
+            assert_eq!(cut_at(PLACES[3], &inner, &cuts).calls[0].0, json!({"t": text}));
+            assert_eq!(cut_at(PLACES[4], &units, &cuts).calls[0].1["x_state"], text);
+        }
+        // As letters, and whole.
+        for quoted in [json!(text).to_string(), escaped(&units)] {
+            let raw = |place: &str| decode(&stream(&[place.replace('@', &quoted)])).unwrap();
+            assert_eq!(raw(PLACES[0]).text, text);
+            let key = PLACES[4].replace("@", &format!("{{{quoted}:{quoted}}}"));
+            assert_eq!(raw(&key).calls[0].1["x_state"], json!({text: text}));
+        }
+    }
+}
+
+#[test]
+fn a_letter_of_private_use_stays_beside_half_a_letter() {
+    for (units, expected) in [
+        (vec![0xd83c, 0xdba8, 0xdc3d], "\u{fffd}\u{fa03d}"),
+        (vec![0xdba8, 0xdc3d, 0xdf89], "\u{fa03d}\u{fffd}"),
+        (
+            vec![0xd83c, 0xdf89, 0xdba9, 0xdc00, 0xd83c],
+            "🎉\u{fa400}\u{fffd}",
+        ),
+    ] {
+        for cut in 0..units.len() {
+            let cuts: Vec<usize> = (cut > 0).then_some(cut).into_iter().collect();
+            assert_eq!(
+                cut_at(PLACES[0], &units, &cuts).text,
+                expected,
+                "{units:x?} {cut}"
+            );
+            assert_eq!(cut_at(PLACES[4], &units, &cuts).calls[0].1["x_state"], expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_letter_of_private_use_stays_in_a_whole_answer() {
+    let text = "a\u{fa03d}\u{fa400}🎉\u{fa43d}";
     let units: Vec<u16> = text.encode_utf16().collect();
-    assert_eq!(cut_at(PLACES[0], &units, &[7]).text, text);
+    let inner = json!({"t": text}).to_string();
+    let inner_units: Vec<u16> = inner.encode_utf16().collect();
+    for (quoted, arguments) in [
+        (json!(text).to_string(), json!(inner).to_string()),
+        (escaped(&units), escaped(&inner_units)),
+    ] {
+        let call = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":null,"x_state":@,
+            "tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":ARGUMENTS}}]},"finish_reason":"tool_calls"}]}"#
+            .replace("ARGUMENTS", &arguments)
+            .replace('@', &quoted);
+        let last =
+            r#"{"choices":[{"index":0,"message":{"role":"assistant","content":@},"finish_reason":"stop"}]}"#
+                .replace('@', &quoted);
+        let server = ModelServer::replies([call, last].map(|body| Reply::raw(200, "application/json", body)));
+        let tools = Arc::new(ScriptedTools::default());
+        let result = ask(&equipped(&agent_of(&server, ""), Arc::clone(&tools) as _), "go")
+            .await
+            .unwrap();
+        assert_eq!(result.response, text);
+        assert_eq!(result.tool_calls[0].arguments, json!({"t": text}));
+        assert_eq!(server.finish()[1].messages()[2]["x_state"], text);
+    }
 }
 
 #[test]

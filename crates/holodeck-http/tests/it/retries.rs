@@ -8,7 +8,7 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use crate::server::{Answer, Server, ok_json, status};
-use crate::{client, quick};
+use crate::{client, once, quick};
 
 async fn attempts(answers: Vec<Answer>) -> (Result<u32, HttpError>, usize) {
     let server = Server::start(answers).await;
@@ -114,4 +114,43 @@ async fn each_attempt_takes_a_turn_of_the_pacer() {
         .unwrap();
     assert_eq!(response.attempts(), 2);
     assert!(response.paced() < Duration::from_mins(1));
+}
+
+#[tokio::test]
+async fn a_key_is_not_shown_where_an_answer_is_cut_or_escaped() {
+    const KEY: &str = "Zk8d/f0Gh+iJkLmNoPqRsTuV";
+    let escaped = r"Zk8d\/f0Gh\u002BiJkLmNoPqRsTuV";
+    for spelled in [KEY, escaped] {
+        for before in (8 * 1024 - spelled.len() - 2)..=8 * 1024 {
+            if before % 5 != 0 && before != 8180 {
+                continue;
+            }
+            let body = format!("{}{spelled} end", " ".repeat(before));
+            for (line, kind) in [("500 Oops", "text/plain"), ("200 OK", "application/json")] {
+                let answer = status(line, &format!("Content-Type: {kind}\r\n"), &body);
+                assert_key_is_hidden(answer, KEY, &format!("{spelled} {before} {line}")).await;
+            }
+        }
+        let body = format!(r#"{{"error":{{"message":"no such key: {spelled}"}}}}"#);
+        let answer = status("401 Unauthorized", "Content-Type: application/json\r\n", &body);
+        assert_key_is_hidden(answer, KEY, spelled).await;
+    }
+    // The connection breaks within the key.
+    let broken = b"HTTP/1.1 401 No\r\nContent-Length: 100\r\n\r\nno such key: Zk8d/f0Gh+iJ".to_vec();
+    assert_key_is_hidden(Answer::Raw(broken), KEY, "broken").await;
+}
+
+async fn assert_key_is_hidden(answer: Answer, key: &str, case: &str) {
+    let server = Server::start(vec![answer]).await;
+    let mut headers = Headers::new();
+    headers.bearer(&key.into()).unwrap();
+    let answer = client()
+        .post_json(&server.url, &headers, &json!({}), &once())
+        .await;
+    let error = match answer {
+        Ok(response) => response.json().await.unwrap_err(),
+        Err(error) => error,
+    };
+    let shown = format!("{error} {error:?}");
+    assert!(!shown.contains("Zk8"), "{case}: {shown}");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Redactor;
+use super::{Redactor, escapes};
 
 /// A longer text without a place to cut it is emitted as far as it has arrived.
 const LONGEST: usize = 64 * 1024;
@@ -64,12 +64,19 @@ impl Redactor {
             }
         }
         let shown = text.get(..end).unwrap_or_default();
-        let beginnings = self.known.divisible.iter().filter_map(|form| {
-            let cuts = form.char_indices().map(|(at, _)| at).filter(|at| *at > 0);
-            cuts.rev()
-                .find(|at| form.get(..*at).is_some_and(|begin| shown.ends_with(begin)))
+        let begins = |shown: &str| {
+            let beginnings = self.known.divisible.iter().filter_map(|form| {
+                let cuts = form.char_indices().map(|(at, _)| at).filter(|at| *at > 0);
+                cuts.rev()
+                    .find(|at| form.get(..*at).is_some_and(|begin| shown.ends_with(begin)))
+            });
+            shown.len() - beginnings.max().unwrap_or(0)
+        };
+        let of_escaped = escapes::levels(shown).into_iter().map(|read| {
+            let begin = begins(&read.text);
+            read.source(&(begin..read.text.len())).start
         });
-        end -= beginnings.max().unwrap_or(0);
+        end = of_escaped.chain([begins(shown)]).min().unwrap_or(end);
         let crossing = self
             .find(text)
             .into_iter()

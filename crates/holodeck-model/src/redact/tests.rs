@@ -68,3 +68,76 @@ fn overlapping_secrets_give_one_mask() {
 fn debug_shows_no_secret() {
     assert!(!format!("{:?}", redactor()).contains("horse"));
 }
+
+/// `text` with every character that `escapes` names as that writer escapes it, in JSON within JSON `level` times.
+fn spell(text: &str, escapes: &dyn Fn(char) -> Option<String>, level: u32) -> String {
+    let mut spelled = text.to_owned();
+    for _ in 0..level {
+        spelled = spelled
+            .chars()
+            .map(|c| match escapes(c) {
+                Some(escape) => escape,
+                None if c == '\\' || c == '"' => format!("\\{c}"),
+                None => c.to_string(),
+            })
+            .collect();
+    }
+    spelled
+}
+
+fn unit_escape(c: char, upper: bool) -> String {
+    let mut units = [0; 2];
+    let units = c.encode_utf16(&mut units).iter();
+    units
+        .map(|unit| {
+            if upper {
+                format!("\\u{unit:04X}")
+            } else {
+                format!("\\u{unit:04x}")
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn a_secret_is_masked_however_a_writer_of_json_escapes_it() {
+    for secret in [
+        "Zk8d/f0Gh+iJkLmNoPqRsTuV",
+        "/Zk8d+f0Gh=",
+        "Zk8d<f0'G>h&i`J",
+        "Zk8d\"f0\\Gh/iJ",
+        "Zk8d ä/f0+🎉Gh",
+        "Zk8d-f0Gh_iJ/",
+    ] {
+        let redactor = std::sync::Arc::new(Redactor::new([secret.to_owned()]));
+        for level in 1..=3 {
+            for choice in 0..5 {
+                for upper in [false, true] {
+                    let spelled = spell(
+                        secret,
+                        &|c| match (choice, c) {
+                            (0 | 1, '/') => Some("\\/".to_owned()),
+                            (0, c) if "+=<>'&`".contains(c) => Some(unit_escape(c, upper)),
+                            (1 | 2, c) if !c.is_ascii() => Some(unit_escape(c, upper)),
+                            (3, c) if !c.is_ascii_alphanumeric() && c != '\\' => Some(unit_escape(c, upper)),
+                            (4, c) if !c.is_ascii_alphanumeric() => Some(unit_escape(c, upper)),
+                            _ => None,
+                        },
+                        level,
+                    );
+                    let text = format!("no key ä: {spelled}, ä \\u0041\\/ and more");
+                    let masked = "no key ä: ***, ä \\u0041\\/ and more";
+                    assert_eq!(redactor.text(&text), masked, "{text}");
+                    for size in [1, 3, 7] {
+                        let mut stream = RedactedStream::new(std::sync::Arc::clone(&redactor));
+                        let letters: Vec<char> = text.chars().collect();
+                        let pieces = letters.chunks(size).map(|piece| piece.iter().collect::<String>());
+                        let mut shown: String = pieces.map(|piece| stream.push(&piece)).collect();
+                        shown.push_str(&stream.finish());
+                        assert_eq!(shown, masked, "{text} in pieces of {size}");
+                    }
+                }
+            }
+        }
+    }
+}
