@@ -31,15 +31,12 @@ pub(crate) fn text(bytes: &[u8], secrets: &[&str], is_cut: bool) -> String {
             Spelled::Whole(length) => Some(*length),
             Spelled::Cut => None,
         });
-        let length = match lengths.max() {
-            Some(length) => {
-                clean.push_str("[redacted]");
-                length
-            }
-            None => {
-                clean.push(c);
-                c.len_utf8()
-            }
+        let length = if let Some(length) = lengths.max() {
+            clean.push_str("[redacted]");
+            length
+        } else {
+            clean.push(c);
+            c.len_utf8()
         };
         rest = rest.get(length..).unwrap_or_default();
     }
@@ -147,7 +144,7 @@ mod tests {
         for spelled in [
             secret,
             r#"Zk8d\/f0Gh\u002BiJ\\kL\"mé🎉NoPq"#,
-            r#"Zk8d/f0Gh\u002biJ\\kL\u0022m\u00e9\ud83c\udf89NoPq"#,
+            r"Zk8d/f0Gh\u002biJ\\kL\u0022m\u00e9\ud83c\udf89NoPq",
             r#"\u005ak8d\u002Ff0Gh+iJ\u005CkL\"m\u00E9\uD83C\uDF89NoPq"#,
             r#"Zk8d\\\/f0Gh\\u002BiJ\\\\kL\\\"m\\u00e9\\ud83c\\udf89NoPq"#,
         ] {

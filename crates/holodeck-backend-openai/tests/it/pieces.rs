@@ -153,7 +153,7 @@ fn a_letter_of_private_use_stays() {
         for quoted in [json!(text).to_string(), escaped(&units)] {
             let raw = |place: &str| decode(&stream(&[place.replace('@', &quoted)])).unwrap();
             assert_eq!(raw(PLACES[0]).text, text);
-            let key = PLACES[4].replace("@", &format!("{{{quoted}:{quoted}}}"));
+            let key = PLACES[4].replace('@', &format!("{{{quoted}:{quoted}}}"));
             assert_eq!(raw(&key).calls[0].1["x_state"], json!({text: text}));
         }
     }
