@@ -48,6 +48,8 @@ pub(crate) struct RunQuestions {
 #[derive(Clone, Debug, Default)]
 struct Call {
     approval_id: Option<String>,
+    /// The tool as it was when the person was asked.
+    tool_digest: Option<String>,
     decision: Option<ApprovalDecision>,
     is_expired: bool,
 }
@@ -85,7 +87,9 @@ impl RunQuestions {
                     return;
                 }
                 let mut calls = lock(&self.calls);
-                calls.entry(call_id.clone()).or_default().approval_id = Some(asked.approval_id.clone());
+                let call = calls.entry(call_id.clone()).or_default();
+                call.approval_id = Some(asked.approval_id.clone());
+                call.tool_digest.clone_from(&asked.tool_digest);
             }
             EventBody::ApprovalResolved(resolved) => {
                 let mut calls = lock(&self.calls);
@@ -221,13 +225,17 @@ impl Approver for RunQuestions {
             () = cancel.cancelled() => ApprovalDecision::Withdrawn,
             decision = self.answer(&ask.call_id) => decision,
         };
-        if let Some(Call {
-            approval_id: Some(id),
-            ..
-        }) = lock(&self.calls).remove(&ask.call_id)
-        {
+        let asked = lock(&self.calls).remove(&ask.call_id).unwrap_or_default();
+        if let Some(id) = asked.approval_id {
             lock(&self.taken).insert(id);
         }
+        let decision = match decision {
+            ApprovalDecision::Approve { .. } => self
+                .asked
+                .check_same(ask, asked.tool_digest.as_deref())
+                .map_or_else(ApprovalDecision::reject, |()| decision),
+            decision => decision,
+        };
         self.while_open(decision).await
     }
 }

@@ -37,9 +37,25 @@ impl AskedTools {
     pub(crate) fn describe(&self, ask: &mut ApprovalAsk) {
         // An answer to a server is about that question.
         if ask.answer_schema.is_none() {
-            ask.tool_digest = self.tools.as_ref().and_then(|tools| tools.digest(&ask.tool_name));
+            ask.tool_digest = self.digest(&ask.tool_name);
         }
         ask.scopes = (!self.scopes.is_empty()).then(|| self.scopes.clone());
+    }
+
+    /// A text that changes with a tool, as it is now.
+    fn digest(&self, tool: &str) -> Option<String> {
+        self.tools.as_ref().and_then(|tools| tools.digest(tool))
+    }
+
+    /// Says why the answer to a question about a call does not count: the tool is not the one with this digest any more.
+    pub(crate) fn check_same(&self, ask: &ApprovalAsk, digest: Option<&str>) -> Result<(), String> {
+        if ask.answer_schema.is_some() || self.digest(&ask.tool_name).as_deref() == digest {
+            return Ok(());
+        }
+        Err(format!(
+            "`{}` was changed after a person was asked about this call, so that the approval does not count for it",
+            ask.tool_name
+        ))
     }
 
     /// The events, whose questions say so.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holodeck_chat::{AgentRunService, RunError, RunHandle, RunRequest};
+use holodeck_chat::{RunError, RunHandle, RunRequest};
 use holodeck_events::{EventStore, MemoryStore, StoreError};
 use holodeck_model::events::{AgentExecutionResult, EventBody, StopFamily, StopReason};
 use tokio::sync::oneshot;
@@ -10,7 +10,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     App, ServedAgent,
-    app::Place,
+    app::{Place, Unattended},
     idempotency::{KeyedPlace, RequestKey},
     messages::wait_for_end,
     problem::{Problem, Result},
@@ -58,8 +58,8 @@ impl Answering {
     /// Begins an answer of which nothing is stored.
     pub(crate) async fn unstored(app: &App, agent: &ServedAgent, request: RunRequest) -> Result<Self> {
         let place = app.admit(agent)?;
-        let service = (agent.unattended)(Arc::new(MemoryStore::new()));
-        let run = service.start(request, None).await?;
+        let service = app.unattended(agent, Arc::new(MemoryStore::new()));
+        let run = service.service.start(request, None).await?;
         Ok(Self::follow(app, run, service, place, Keeping::Nothing))
     }
 
@@ -71,8 +71,8 @@ impl Answering {
         request: RunRequest,
         keeping: Keeping,
     ) -> Result<Self, RunError> {
-        let service = (agent.unattended)(Arc::clone(app.store()));
-        let run = service.start(request, None).await?;
+        let service = app.unattended(agent, Arc::clone(app.store()));
+        let run = service.service.start(request, None).await?;
         Ok(Self::follow(app, run, service, place, keeping))
     }
 
@@ -84,7 +84,7 @@ impl Answering {
         key: &RequestKey,
         request: RunRequest,
     ) -> Result<Self> {
-        let mut skip = 0;
+        let (mut skip, mut busy) = (0, Busy::default());
         loop {
             let (session_id, number) = match key.place(&**app.store(), user, skip).await? {
                 KeyedPlace::New { session_id, number } => (session_id, number),
@@ -104,10 +104,11 @@ impl Answering {
                 Err(RunError::Store(StoreError::AlreadySent { run_id })) => {
                     return Ok(Self::elsewhere(app, session_id, run_id));
                 }
-                Err(RunError::Store(StoreError::SessionDeleted { .. })) => skip = number + 1,
-                // Another request with this key was faster: it is found now, and its body compared.
-                Err(RunError::Store(StoreError::RunInProgress { .. })) => {}
-                Err(error) => return Err(error.into()),
+                Err(RunError::Store(StoreError::SessionDeleted { .. })) => {
+                    wait_for_runs(app, &session_id).await;
+                    skip = number + 1;
+                }
+                Err(error) => busy.allow(error, &session_id)?,
             }
         }
     }
@@ -123,13 +124,13 @@ impl Answering {
     }
 
     /// Follows a run to its end, and closes its service then.
-    fn follow(app: &App, run: RunHandle, service: AgentRunService, place: Place, keeping: Keeping) -> Self {
+    fn follow(app: &App, run: RunHandle, service: Unattended, place: Place, keeping: Keeping) -> Self {
         let stop = CancellationToken::new();
         let (sender, ended) = oneshot::channel();
         let answering = Self {
             session_id: run.session_id().to_owned(),
             run_id: run.run_id().to_owned(),
-            store: Arc::clone(service.store()),
+            store: Arc::clone(service.service.store()),
             end: End::Here {
                 ended,
                 stop: (keeping == Keeping::Nothing).then(|| stop.clone().drop_guard()),
@@ -156,13 +157,14 @@ impl Answering {
                 leave
             );
             app.metrics().count_ended(result.is_ok());
-            app.metrics().count_violations(service.contract_violations());
-            let store = Arc::clone(service.store());
+            app.metrics()
+                .count_violations(service.service.contract_violations());
+            let store = Arc::clone(service.service.store());
             let ended = conclude(&*store, run.session_id(), run.run_id(), result).await;
-            service.close().await;
-            drop(place);
+            service.service.close().await;
             // The client may have left.
             let _ = sender.send(ended);
+            drop((service, place));
         });
         answering
     }
@@ -194,6 +196,31 @@ impl Answering {
                 ended.map_err(Problem::after_effect)
             }
         }
+    }
+}
+
+/// Waits for the end of the runs of a conversation that was deleted while this process ran them.
+pub(crate) async fn wait_for_runs(app: &App, session_id: &str) {
+    for mut run in app.runs_of(session_id) {
+        // However it ended, it is over.
+        let _ = run.finish().await;
+    }
+}
+
+/// The conversation of a key that was found busy.
+#[derive(Debug, Default)]
+pub(crate) struct Busy(Option<String>);
+
+impl Busy {
+    /// Allows one more look at a conversation that is busy: another request with the key was faster, and is found then, with
+    /// its body to compare. If it is not, the run is another one, and the request is refused.
+    pub(crate) fn allow(&mut self, error: RunError, session_id: &str) -> Result<()> {
+        let is_busy = matches!(error, RunError::Store(StoreError::RunInProgress { .. }));
+        if !is_busy || self.0.as_deref() == Some(session_id) {
+            return Err(error.into());
+        }
+        self.0 = Some(session_id.to_owned());
+        Ok(())
     }
 }
 

@@ -4,17 +4,22 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use futures::future::join_all;
+use holodeck_chat::{AgentRunService, RunHandle};
 use holodeck_events::{ApprovalAnswer, EventStore, SessionInfo, StoreError, StoredEvent};
 use tokio::{
     sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{TaskTracker, task_tracker::TaskTrackerToken},
+};
 
 use crate::{
     OnDisconnect, ServeOptions, ServedAgent,
@@ -22,6 +27,7 @@ use crate::{
     problem::{Problem, Result},
     reader_bytes::ReaderBytes,
     repeats::{Kind, Repeats},
+    threads::Threads,
 };
 
 /// How long the store may take to answer the question whether it is there.
@@ -44,6 +50,13 @@ struct Inner {
     stores: AsyncMutex<Option<(Instant, bool)>>,
     /// The clients that follow each conversation.
     followers: Mutex<HashMap<String, usize>>,
+    threads: Threads,
+    /// The services of requests that no person attends, while they run.
+    unattended: Mutex<HashMap<u64, AgentRunService>>,
+    /// The number of the next one.
+    next_unattended: AtomicU64,
+    /// The places that are taken.
+    places: TaskTracker,
     is_draining: AtomicBool,
     closing: CancellationToken,
     tasks: TaskTracker,
@@ -53,7 +66,21 @@ struct Inner {
 pub(crate) struct Place(
     #[expect(dead_code, reason = "held during the run")] OwnedSemaphorePermit,
     #[expect(dead_code, reason = "held during the run")] OwnedSemaphorePermit,
+    #[expect(dead_code, reason = "held during the run")] TaskTrackerToken,
 );
+
+/// The service of one request that no person attends. Until it is dropped, what it runs can be found, drained and stopped.
+pub(crate) struct Unattended {
+    app: App,
+    number: u64,
+    pub(crate) service: AgentRunService,
+}
+
+impl Drop for Unattended {
+    fn drop(&mut self) {
+        self.app.unattended_services().remove(&self.number);
+    }
+}
 
 struct Served {
     agent: ServedAgent,
@@ -79,6 +106,10 @@ impl App {
             repeats: Repeats::default(),
             stores: AsyncMutex::default(),
             followers: Mutex::default(),
+            threads: Threads::default(),
+            unattended: Mutex::default(),
+            next_unattended: AtomicU64::new(0),
+            places: TaskTracker::new(),
             is_draining: AtomicBool::new(false),
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -170,6 +201,8 @@ impl App {
 
     /// A place for one more run of an agent.
     pub(crate) fn admit(&self, agent: &ServedAgent) -> Result<Place> {
+        // Taken first: draining waits for it, or it is refused.
+        let token = self.0.places.token();
         if self.is_draining() {
             return Err(Problem::closing());
         }
@@ -179,7 +212,8 @@ impl App {
             .iter()
             .find(|served| served.agent.name == agent.name);
         let take = |capacity: &Arc<Semaphore>| Arc::clone(capacity).try_acquire_owned().ok();
-        let place = take(&self.0.capacity).and_then(|of_all| Some(Place(of_all, take(&served?.capacity)?)));
+        let place =
+            take(&self.0.capacity).and_then(|of_all| Some(Place(of_all, take(&served?.capacity)?, token)));
         place.ok_or_else(|| {
             self.metrics().count_refused();
             let limit = agent.max_runs.min(self.options().max_runs);
@@ -205,12 +239,79 @@ impl App {
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        self.0.is_draining.load(Ordering::Relaxed)
+        self.0.is_draining.load(Ordering::SeqCst)
     }
 
     /// Refuses new runs from now on.
     pub(crate) fn begin_draining(&self) {
-        self.0.is_draining.store(true, Ordering::Relaxed);
+        self.0.is_draining.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits for the end of all runs.
+    pub(crate) async fn drain(&self) {
+        for agent in self.agents() {
+            agent.service.drain().await;
+        }
+        self.0.places.close();
+        self.0.places.wait().await;
+    }
+
+    /// Stops all runs and waits until they are stored.
+    pub(crate) async fn close(&self) {
+        let services: Vec<_> = {
+            let agents = self.agents().map(|agent| agent.service.clone());
+            agents
+                .chain(self.unattended_services().values().cloned())
+                .collect()
+        };
+        join_all(services.iter().map(AgentRunService::close)).await;
+    }
+
+    /// The turns of requests in AG-UI threads.
+    pub(crate) fn threads(&self) -> &Threads {
+        &self.0.threads
+    }
+
+    /// A service of an agent for one request that no person attends.
+    pub(crate) fn unattended(&self, agent: &ServedAgent, store: Arc<dyn EventStore>) -> Unattended {
+        let service = (agent.unattended)(store);
+        let number = self.0.next_unattended.fetch_add(1, Ordering::Relaxed);
+        self.unattended_services().insert(number, service.clone());
+        Unattended {
+            app: self.clone(),
+            number,
+            service,
+        }
+    }
+
+    /// A run in a stored conversation, if this process runs it at present.
+    pub(crate) fn run(&self, run_id: &str) -> Option<RunHandle> {
+        self.storing_services()
+            .into_iter()
+            .find_map(|service| service.run(run_id))
+    }
+
+    /// The runs of a stored conversation that this process runs at present.
+    pub(crate) fn runs_of(&self, session_id: &str) -> Vec<RunHandle> {
+        self.storing_services()
+            .into_iter()
+            .flat_map(|service| service.runs_of(session_id))
+            .collect()
+    }
+
+    /// The services that record in the store of the server. Those that record nothing there use the names of conversations,
+    /// too.
+    fn storing_services(&self) -> Vec<AgentRunService> {
+        let agents = self.agents().map(|agent| agent.service.clone());
+        let unattended = self.unattended_services();
+        let storing = unattended
+            .values()
+            .filter(|service| Arc::ptr_eq(service.store(), self.store()));
+        agents.chain(storing.cloned()).collect()
+    }
+
+    fn unattended_services(&self) -> MutexGuard<'_, HashMap<u64, AgentRunService>> {
+        self.0.unattended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a client that follows a conversation, until the guard is dropped.

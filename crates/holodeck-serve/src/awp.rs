@@ -17,10 +17,10 @@ use tokio::{
 
 use crate::{
     App,
-    branch::{latest, settle},
+    branch::{Settled, latest, settle},
     extract::Json,
     guard::User,
-    messages::{Message, Started, start},
+    messages::{Message, Started, repeated, start},
     problem::{Problem, Result},
     stream::{HEARTBEAT, frames, send},
 };
@@ -70,11 +70,18 @@ async fn begin(app: &App, user: &str, input: &RunAgentInput, request: AgUiReques
     let thread = &input.thread_id;
     wait_for_stop(app, user, thread).await?;
     let service = &app.agent(None)?.service;
-    let session_id = settle(service, user, thread, &input.run_id, request.history).await?;
-    let mut message = Message::new(message.text);
+    let turn = app.threads().lock(user, thread).await;
     // A request that is sent again is the same run.
-    message.client_message_id = Some(input.run_id.clone());
-    let started = start(app, user, Some(session_id.clone()), None, message).await?;
+    let sent = (input.run_id.as_str(), message.text.as_str());
+    let Settled { session_id, run_id } = settle(service, user, thread, sent, &request.history).await?;
+    let started = if let Some(run_id) = run_id {
+        repeated(app, run_id).await?
+    } else {
+        let mut message = Message::new(message.text);
+        message.client_message_id = Some(input.run_id.clone());
+        start(app, user, Some(session_id.clone()), None, message).await?
+    };
+    drop(turn);
     let head = app
         .store()
         .session(&session_id)

@@ -28,6 +28,7 @@ struct Exchange {
 struct Past {
     exchange: Exchange,
     message_id: Option<String>,
+    run_id: Option<String>,
     /// The index of its end.
     end: Option<u64>,
     /// Whether the answer is whole.
@@ -80,47 +81,81 @@ pub(crate) async fn latest(
     Ok(latest)
 }
 
-/// The conversation in which a message is answered after this history: the thread, its latest branch, or a new one.
+/// Where a message is answered.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    /// The thread, its latest branch, or a new one.
+    pub(crate) session_id: String,
+    /// The run that answers it, if the same request was sent before.
+    pub(crate) run_id: Option<String>,
+}
+
+impl Settled {
+    fn conversation(session_id: impl Into<String>) -> Self {
+        Self {
+            session_id: session_id.into(),
+            run_id: None,
+        }
+    }
+}
+
+/// The conversation in which a message is answered after this history. Until the message is stored, the caller holds the
+/// [`ThreadLock`](crate::threads::ThreadLock) of the thread: the same request at the same time finds it then.
 pub(crate) async fn settle(
     service: &AgentRunService,
     user: &str,
     thread: &str,
-    message_id: &str,
-    history: Vec<HistoryItem>,
-) -> Result<String> {
+    (message_id, message): (&str, &str),
+    history: &[HistoryItem],
+) -> Result<Settled> {
     let store = &**service.store();
-    let Some((session_id, next)) = latest(store, user, thread).await? else {
-        if history.is_empty() {
-            return Ok(thread.to_owned());
-        }
-        return match service.import(thread, Some(user), history).await {
-            // Another request was faster.
-            Ok(()) | Err(RunError::Store(StoreError::SessionExists { .. })) => Ok(thread.to_owned()),
-            Err(error) => Err(error.into()),
+    // The first number that no other process has taken meanwhile.
+    let mut free = 0;
+    loop {
+        let Some((session_id, next)) = latest(store, user, thread).await? else {
+            if history.is_empty() {
+                return Ok(Settled::conversation(thread));
+            }
+            return match service.import(thread, Some(user), history.to_vec()).await {
+                // Another request was faster.
+                Ok(()) | Err(RunError::Store(StoreError::SessionExists { .. })) => {
+                    Ok(Settled::conversation(thread))
+                }
+                Err(error) => Err(error.into()),
+            };
         };
-    };
-    let session = store.session(&session_id).await?;
-    let is_own = session
-        .as_ref()
-        .is_none_or(|session| session.owner.as_deref() == Some(user));
-    if !is_own || session.is_some_and(|session| session.open_run.is_some()) {
-        // Refused, or as `concurrency` says.
-        return Ok(session_id);
-    }
-    let past = past_runs(&store.read_after(&session_id, None).await?);
-    if past
-        .iter()
-        .any(|run| run.message_id.as_deref() == Some(message_id))
-    {
-        // The same request again.
-        return Ok(session_id);
-    }
-    let relation = compare(&past, &exchanges(service, &history));
-    if relation == Relation::Same {
-        return Ok(session_id);
-    }
-    for number in next..MAX_BRANCHES {
-        let branch = branch_id(thread, number);
+        let session = store.session(&session_id).await?;
+        let is_own = session
+            .as_ref()
+            .is_none_or(|session| session.owner.as_deref() == Some(user));
+        if !is_own {
+            // Refused.
+            return Ok(Settled::conversation(session_id));
+        }
+        let past = past_runs(&store.read_after(&session_id, None).await?);
+        let mut same = past.iter();
+        if let Some(same) = same.find(|run| run.message_id.as_deref() == Some(message_id)) {
+            // The same request again; with another message, it is refused.
+            let is_same = same.exchange.message == squeezed(&service.masked(message));
+            let run_id = same.run_id.clone().filter(|_| is_same);
+            return Ok(Settled { session_id, run_id });
+        }
+        if session.is_some_and(|session| session.open_run.is_some()) {
+            // As `concurrency` says.
+            return Ok(Settled::conversation(session_id));
+        }
+        let relation = compare(&past, &exchanges(service, history));
+        if relation == Relation::Same {
+            return Ok(Settled::conversation(session_id));
+        }
+        free = free.max(next);
+        if free >= MAX_BRANCHES {
+            return Err(Problem::invalid(
+                "the history of this thread was changed too often; begin another one",
+            ));
+        }
+        let branch = branch_id(thread, free);
+        free += 1;
         let begun = match relation {
             Relation::EndsAfter(Some(end)) => {
                 let forked = store
@@ -128,20 +163,18 @@ pub(crate) async fn settle(
                     .await;
                 forked.map(|_| ()).map_err(RunError::Store)
             }
-            _ => service.import(&branch, Some(user), history.clone()).await,
+            _ => service.import(&branch, Some(user), history.to_vec()).await,
         };
         match begun {
-            Ok(()) => return Ok(branch),
+            Ok(()) => return Ok(Settled::conversation(branch)),
+            // Another process was faster: its branch is the latest one now, and may have this very message.
             Err(RunError::Store(StoreError::SessionDeleted { .. } | StoreError::SessionExists { .. })) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Err(Problem::invalid(
-        "the history of this thread was changed too often; begin another one",
-    ))
 }
 
-/// The runs of a conversation that are over.
+/// The runs of a conversation, also the one in progress.
 fn past_runs(events: &[StoredEvent]) -> Vec<Past> {
     let mut runs: Vec<Past> = Vec::new();
     for event in events {
@@ -154,6 +187,7 @@ fn past_runs(events: &[StoredEvent]) -> Vec<Past> {
                     answer: String::new(),
                 },
                 message_id: message.client_message_id.clone(),
+                run_id: event.meta.run_id.clone(),
                 ..Past::default()
             });
         }
@@ -256,6 +290,7 @@ mod tests {
         runs.map(|(index, text)| Past {
             exchange: exchange(text.trim_start_matches(['~', '!'])),
             message_id: None,
+            run_id: None,
             end: Some(index as u64),
             is_whole: !text.starts_with(['~', '!']),
             is_seen: !text.starts_with('!'),

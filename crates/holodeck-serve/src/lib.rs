@@ -35,6 +35,7 @@ mod server;
 mod sessions;
 mod socket;
 mod stream;
+mod threads;
 
 pub use app::App;
 pub use auth::{Access, Token};

@@ -148,7 +148,8 @@ pub(crate) async fn start(
     })
 }
 
-async fn repeated(app: &App, run_id: String) -> Result<Started> {
+/// The run of a message that was sent before.
+pub(crate) async fn repeated(app: &App, run_id: String) -> Result<Started> {
     let run = app.store().run(&run_id).await?;
     let run = run.ok_or_else(|| Problem::run_not_found(&run_id))?;
     Ok(Started {

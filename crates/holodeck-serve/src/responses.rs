@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::{
     App, ServedAgent,
-    answering::{Answering, Finished, Keeping},
+    answering::{Answering, Busy, Finished, Keeping, wait_for_runs},
     completion_request::check_wishes,
     completions::Written,
     extract::{Json, Segment},
@@ -122,7 +122,7 @@ async fn begin(
         wishes: wanted.wishes.clone(),
         ..RunRequest::new("", std::mem::take(&mut wanted.message))
     };
-    let mut skip = 0;
+    let (mut skip, mut busy) = (0, Busy::default());
     loop {
         let session_id = match &key {
             None => Uuid::now_v7().to_string(),
@@ -185,8 +185,11 @@ async fn begin(
             Err(RunError::Store(StoreError::AlreadySent { run_id })) => {
                 return Ok(Answering::elsewhere(app, session_id, run_id));
             }
-            Err(RunError::Store(StoreError::SessionDeleted { .. })) if key.is_some() => skip += 1,
-            Err(RunError::Store(StoreError::RunInProgress { .. })) if key.is_some() => {}
+            Err(RunError::Store(StoreError::SessionDeleted { .. })) if key.is_some() => {
+                wait_for_runs(app, &session_id).await;
+                skip += 1;
+            }
+            Err(error) if key.is_some() => busy.allow(error, &session_id)?,
             Err(error) => return Err(error.into()),
         }
     }

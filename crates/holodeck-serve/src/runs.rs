@@ -99,7 +99,7 @@ pub(crate) async fn is_over(app: &App, run_id: &str) -> Result<bool> {
 
 /// A run of this user: its conversation, what is stored of it, and its handle if this process runs it.
 async fn find(app: &App, run_id: &str, user: &str) -> Result<(String, Option<RunInfo>, Option<RunHandle>)> {
-    let handle = app.agents().find_map(|agent| agent.service.run(run_id));
+    let handle = app.run(run_id);
     let not_found = || Problem::run_not_found(run_id);
     if let Some(run) = app.store().run(run_id).await? {
         return if run.owner.as_deref() == Some(user) {

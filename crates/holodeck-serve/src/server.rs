@@ -58,19 +58,12 @@ pub async fn serve(app: App, listener: TcpListener, mut signals: UnboundedReceiv
     let end = async {
         signal().await;
         app.begin_draining();
-        let active = async {
-            for agent in app.agents() {
-                agent.service.drain().await;
-            }
-        };
         tokio::select! {
-            () = active => {}
+            () = app.drain() => {}
             () = sleep(app.options().drain) => {}
             () = signal() => {}
         }
-        for agent in app.agents() {
-            agent.service.close().await;
-        }
+        app.close().await;
     };
     tokio::select! {
         () = end => {}

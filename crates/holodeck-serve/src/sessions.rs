@@ -118,7 +118,8 @@ pub(crate) async fn delete(
 /// Deletes a conversation; with `force`, ends what is answered in it.
 pub(crate) async fn remove(app: &App, session: &SessionInfo, force: bool) -> Result<StatusCode> {
     if force {
-        for mut run in app.agent_of(session)?.service.runs_of(&session.session_id) {
+        app.agent_of(session)?;
+        for mut run in app.runs_of(&session.session_id) {
             run.cancel();
             // However it ended, it is over.
             let _ = run.finish().await;

@@ -250,7 +250,7 @@ impl Client {
     async fn stop(&self, stop: &Stop) -> Result<()> {
         let session = self.app.session(&stop.session_id, &self.user).await?;
         let is_meant = |run_id: &str| stop.run_id.as_deref().is_none_or(|id| id == run_id);
-        let runs = self.app.agent_of(&session)?.service.runs_of(&stop.session_id);
+        let runs = self.app.runs_of(&stop.session_id);
         for run in &runs {
             if is_meant(run.run_id()) {
                 run.cancel();

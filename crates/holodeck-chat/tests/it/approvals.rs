@@ -1,6 +1,9 @@
 //! Tests of questions to a person during a run: approved, rejected, modified, unanswered, and answered twice.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use holodeck_chat::{
     AgentRunService, CheckArguments, Patience, RunError, RunRequest, ServiceOptions,
@@ -493,4 +496,60 @@ async fn an_earlier_approval_of_a_call_with_the_same_id_does_not_count() {
     asking.service.answer(reject).await.unwrap();
     run.finish().await.unwrap();
     assert_eq!(asking.tools.called().len(), 1);
+}
+
+/// A tool whose program changes with each step of a test; `None`: it has none.
+#[derive(Default)]
+struct Program(Mutex<Option<String>>);
+
+impl CheckArguments for Program {
+    fn check(&self, _: &str, _: &Value) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn digest(&self, tool: &str) -> Option<String> {
+        assert_eq!(tool, "echo");
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[tokio::test]
+async fn an_approval_does_not_count_for_a_tool_that_was_changed_after_the_question() {
+    let modified = |id: &str| ApprovalAnswer::new(id, Resolution::Modify(json!({"text": "other"})));
+    let decisions: [fn(&str) -> ApprovalAnswer; 2] = [approve, modified];
+    for decide in decisions {
+        for (before, after) in [
+            (Some("1"), Some("1")),
+            (None, None),
+            (Some("1"), Some("2")),
+            (Some("1"), None),
+            (None, Some("2")),
+        ] {
+            let program = Arc::new(Program::default());
+            let set = |digest: Option<&str>| *program.0.lock().unwrap() = digest.map(ToOwned::to_owned);
+            let options = ServiceOptions {
+                tools: Some(Arc::clone(&program) as Arc<_>),
+                ..ServiceOptions::default()
+            };
+            let store = Arc::new(MemoryStore::new());
+            let asking = Asking::with_options(store, options, |_| "call-0".to_owned());
+            set(before);
+            let answered = asking.run("hello", |id| {
+                set(after);
+                decide(id)
+            });
+            answered.await.unwrap();
+            let calls = asking.calls().await;
+            if before == after {
+                assert!(calls[3].starts_with("true: "), "{calls:?}");
+                assert_eq!(asking.tools.called().len(), 1);
+            } else {
+                assert!(
+                    calls[3].starts_with("false: `echo` was changed after"),
+                    "{calls:?}"
+                );
+                assert_eq!(asking.tools.called(), []);
+            }
+        }
+    }
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use holodeck_serve::conversation::api::ToolCall;
+use holodeck_serve::{
+    conversation::{Concurrency, ServiceOptions, api::ToolCall},
+    events::{SqliteOptions, SqliteStore},
+};
 use holodeck_testkit::{Gate, ScriptedBackend, ScriptedTools, ScriptedTurn};
 use http::Method;
 use pretty_assertions::assert_eq;
@@ -72,7 +75,11 @@ async fn a_thread_is_a_conversation() {
 
 /// A server whose agent answers with all messages before, and the client's requests in one thread.
 async fn repeating() -> World {
-    World::new(|asked| {
+    repeating_with(Setup::default()).await
+}
+
+async fn repeating_with(setup: Setup) -> World {
+    World::with(setup, |asked| {
         let history: Vec<_> = asked.history.iter().filter_map(|item| item.text()).collect();
         ScriptedTurn::text(&format!(
             "[{}]",
@@ -134,6 +141,47 @@ async fn the_model_sees_the_history_of_the_client_and_nothing_that_it_removed() 
     assert_eq!(runs("t-1:branch-3").await, 1);
     assert_eq!(runs("t-1:branch-4").await, 3);
     assert_eq!(world.get("/v1/sessions/t-1:branch-5").await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_at_the_same_time_with_one_run_id_are_one_run() {
+    for concurrency in [Concurrency::Reject, Concurrency::Enqueue, Concurrency::Interrupt] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(folder.path().join("events.db"), SqliteOptions::default());
+        let setup = Setup {
+            store: Arc::new(store.await.unwrap()),
+            service: ServiceOptions {
+                concurrency,
+                ..ServiceOptions::default()
+            },
+            ..Setup::default()
+        };
+        let world = Arc::new(repeating_with(setup).await);
+        assert_eq!(answer(&world, "r1", &["a"]).await, "[a]");
+        assert_eq!(answer(&world, "r2", &["a", "[a]", "b"]).await, "[a,[a],b]");
+        // The first one forks the thread, the second one has texts of its own.
+        for (branch, run_id, texts, expected, all) in [
+            (1, "r3", ["a", "[a]", "c"], "[a,[a],c]", 2),
+            (2, "r4", ["A", "mine", "d"], "[A,mine,d]", 2),
+        ] {
+            let requests: Vec<_> = (0..5)
+                .map(|_| {
+                    let world = Arc::clone(&world);
+                    tokio::spawn(async move { answer(&world, run_id, &texts).await })
+                })
+                .collect();
+            for request in requests {
+                assert_eq!(request.await.unwrap(), expected, "{concurrency:?}");
+            }
+            let session = async |number: u32| world.get(&format!("/v1/sessions/t-1:branch-{number}")).await;
+            assert_eq!(session(branch).await.json()["runs"], all, "{concurrency:?}");
+            assert_eq!(session(branch + 1).await.status, 404, "{concurrency:?}");
+        }
+        // Another message with the id of a run is no repetition.
+        let other = input("r4", &messages(&["A", "mine", "e"]));
+        let refused = world.post("/awp", other).await;
+        assert_eq!(refused.problem(), (422, "MESSAGE_ID_REUSED".to_owned()));
+    }
 }
 
 #[tokio::test]

@@ -370,3 +370,130 @@ async fn an_answer_that_was_cut_or_filtered_says_so() {
         assert_eq!(reasons, [reason]);
     }
 }
+
+/// The two addresses whose runs belong to a key, with a request for each.
+fn keyed_requests() -> [(&'static str, String); 2] {
+    [
+        (PATH, body("go").to_string()),
+        (
+            "/v1/responses",
+            json!({"model": "helper", "input": "go"}).to_string(),
+        ),
+    ]
+}
+
+/// Sends a request with the key `k` in the background.
+fn begin(world: &Arc<World>, path: &'static str, body: &str) -> tokio::task::JoinHandle<Reply> {
+    let (world, body) = (Arc::clone(world), body.to_owned());
+    tokio::spawn(async move {
+        let headers = [("idempotency-key", "k")];
+        world.send(Method::POST, path, &headers, &body).await
+    })
+}
+
+/// The only conversation, and the run that is open in it.
+async fn open_run(world: &World) -> (String, Option<String>) {
+    let mut sessions = world.store.sessions_page(None, None, 9).await.unwrap();
+    assert_eq!(sessions.len(), 1);
+    let session = sessions.remove(0);
+    (session.session_id, session.open_run)
+}
+
+#[tokio::test]
+async fn a_run_that_answers_a_key_can_be_stopped_by_its_id_and_by_its_conversation() {
+    for (path, body) in keyed_requests() {
+        let gate = Gate::new();
+        let inner = gate.clone();
+        let (world, tools) = calling(Setup::default(), move |turn| {
+            turn.and_wait_for(&inner).and_text("done")
+        })
+        .await;
+        let world = Arc::new(world);
+        let first = begin(&world, path, &body);
+        tools.until_called().await;
+        let (_, run_id) = open_run(&world).await;
+        let run_id = run_id.unwrap();
+        let cancelled = world.post(&format!("/v1/runs/{run_id}/cancel"), json!({})).await;
+        assert_eq!(cancelled.status, 202, "{path} {cancelled:?}");
+        assert_ne!(first.await.unwrap().status, 200);
+        // The run is over, and its key names it.
+        let again = begin(&world, path, &body).await.unwrap();
+        assert_ne!(again.status, 200, "{again:?}");
+        assert_eq!(tools.called().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_deleted_by_force_ends_the_run_that_answers_a_key_first() {
+    for (path, body) in keyed_requests() {
+        let gate = Gate::new();
+        let inner = gate.clone();
+        let (world, tools) = calling(Setup::default(), move |turn| {
+            turn.and_wait_for(&inner).and_text("done")
+        })
+        .await;
+        let world = Arc::new(world);
+        let first = begin(&world, path, &body);
+        tools.until_called().await;
+        let (session_id, _) = open_run(&world).await;
+        let address = format!("/v1/sessions/{session_id}?force=true");
+        let deleted = world.send(Method::DELETE, &address, &[], "").await;
+        assert_eq!(deleted.status, 204, "{path} {deleted:?}");
+        // It ends although what it waits for never comes.
+        assert_ne!(first.await.unwrap().status, 200);
+        assert_eq!(tools.called().len(), 1);
+        // With the conversation, the key is forgotten.
+        gate.open();
+        assert_eq!(begin(&world, path, &body).await.unwrap().status, 200);
+        assert_eq!(tools.called().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_key_whose_conversation_was_deleted_elsewhere_runs_nothing_beside_its_first_run() {
+    for (path, body) in keyed_requests() {
+        let gate = Gate::new();
+        let inner = gate.clone();
+        let (world, tools) = calling(Setup::default(), move |turn| {
+            turn.and_wait_for(&inner).and_text("done")
+        })
+        .await;
+        let world = Arc::new(world);
+        let first = begin(&world, path, &body);
+        tools.until_called().await;
+        let (session_id, _) = open_run(&world).await;
+        // As another process does.
+        world.store.delete_session(&session_id, true).await.unwrap();
+        let again = begin(&world, path, &body);
+        for _ in 0..50 {
+            world.get("/health").await;
+        }
+        assert_eq!(tools.called().len(), 1, "{path}");
+        gate.open();
+        assert_ne!(first.await.unwrap().status, 200);
+        assert_eq!(again.await.unwrap().status, 200);
+        assert_eq!(tools.called().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_key_whose_conversation_has_another_run_is_refused_by_name() {
+    for (path, body) in keyed_requests() {
+        let (world, _) = calling(Setup::default(), |turn| turn.and_text("done")).await;
+        let world = Arc::new(world);
+        assert_eq!(begin(&world, path, &body).await.unwrap().status, 200);
+        let (session_id, _) = open_run(&world).await;
+        // The same id elsewhere, where somebody speaks in it.
+        let gate = Gate::new();
+        let inner = gate.clone();
+        let (world, tools) = calling(Setup::default(), move |turn| turn.and_wait_for(&inner)).await;
+        let world = Arc::new(world);
+        assert_eq!(world.say(&session_id, "hello").await.status, 202);
+        tools.until_called().await;
+        let refused = begin(&world, path, &body).await.unwrap();
+        assert_eq!(refused.status, 409, "{path} {refused:?}");
+        assert_eq!(refused.json()["error"]["code"], "run_in_progress");
+        assert_eq!(tools.called().len(), 1);
+        gate.open();
+    }
+}
