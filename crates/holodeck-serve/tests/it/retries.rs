@@ -400,7 +400,7 @@ async fn open_run(world: &World) -> (String, Option<String>) {
 }
 
 #[tokio::test]
-async fn a_run_that_answers_a_key_can_be_stopped_by_its_id_and_by_its_conversation() {
+async fn a_run_that_answers_a_key_can_be_stopped_by_its_id() {
     for (path, body) in keyed_requests() {
         let gate = Gate::new();
         let inner = gate.clone();
