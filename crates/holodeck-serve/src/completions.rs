@@ -8,14 +8,10 @@ use axum::{
 };
 use bytes::Bytes;
 use holodeck_chat::RunRequest;
-use holodeck_events::StoredEvent;
-use holodeck_model::events::{AgentExecutionResult, EventBody};
+use holodeck_model::events::AgentExecutionResult;
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
-use tokio::{
-    sync::mpsc::{self, Sender},
-    time::sleep,
-};
+use tokio::sync::mpsc::{self, Sender};
 
 use crate::{
     App, ServedAgent,
@@ -26,8 +22,9 @@ use crate::{
     guard::User,
     idempotency::{RequestKey, key_in},
     openai_errors::error_body,
+    pieces::{Next, Pieces},
     problem::{Problem, Result},
-    stream::{HEARTBEAT, frames, send},
+    stream::{frames, send},
 };
 
 /// The conversation of an answer of which nothing is stored.
@@ -124,35 +121,21 @@ impl Answer {
     async fn stream(self, app: App, answering: Answering, with_usage: bool, sender: Sender<Bytes>) {
         let id = format!("chatcmpl-{}", answering.run_id);
         let say = async |value: Value| send(&app, &sender, format!("data: {value}\n\n").into()).await;
-        let run_id = answering.run_id.clone();
-        let events = answering.store.subscribe(&answering.session_id, None).await;
-        let Ok(mut events) = events else { return };
+        let Some(mut pieces) = Pieces::of(&answering).await else {
+            return;
+        };
         if !say(self.chunk(&id, &json!({ "role": "assistant", "content": "" }), None)).await {
             return;
         }
-        let mut written = Written::default();
         loop {
-            let event = tokio::select! {
-                biased;
-                () = sender.closed() => return,
-                event = events.next() => event,
-                () = sleep(app.options().heartbeat) => {
-                    if !send(&app, &sender, HEARTBEAT).await {
+            match pieces.next(&app, &sender).await {
+                Next::Text(text) => {
+                    if !say(self.chunk(&id, &json!({ "content": text }), None)).await {
                         return;
                     }
-                    continue;
                 }
-            };
-            let Ok(Some(event)) = event else { break };
-            if event.event().meta.run_id.as_ref() != Some(&run_id) {
-                continue;
-            }
-            if event.event().body.is_terminal() {
-                break;
-            }
-            let text = written.text(&event);
-            if !text.is_empty() && !say(self.chunk(&id, &json!({ "content": text }), None)).await {
-                return;
+                Next::Over => break,
+                Next::Left => return,
             }
         }
         let finished = match answering.finish().await {
@@ -175,48 +158,6 @@ impl Answer {
         if is_open {
             send(&app, &sender, Bytes::from_static(b"data: [DONE]\n\n")).await;
         }
-    }
-}
-
-/// The text that was sent so far.
-#[derive(Default)]
-pub(crate) struct Written {
-    is_after_message: bool,
-    /// Whether pieces of the open message were sent. Those of an older run may be gone.
-    has_pieces: bool,
-}
-
-impl Written {
-    /// The text that an event adds. An empty line separates messages.
-    pub(crate) fn text(&mut self, event: &StoredEvent) -> String {
-        if event.event().meta.parent_tool_use_id.is_some() {
-            return String::new();
-        }
-        match &event.event().body {
-            EventBody::MessageChunk(chunk) if !chunk.content.is_empty() => {
-                self.has_pieces = true;
-                self.after_gap(&chunk.content)
-            }
-            EventBody::Message(message) if !message.content.is_empty() => {
-                let text = if std::mem::take(&mut self.has_pieces) {
-                    String::new()
-                } else {
-                    self.after_gap(&message.content)
-                };
-                self.is_after_message = true;
-                text
-            }
-            _ => String::new(),
-        }
-    }
-
-    fn after_gap(&mut self, text: &str) -> String {
-        let gap = if std::mem::take(&mut self.is_after_message) {
-            "\n\n"
-        } else {
-            ""
-        };
-        format!("{gap}{text}")
     }
 }
 

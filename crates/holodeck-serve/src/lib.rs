@@ -25,6 +25,7 @@ mod operation;
 mod options;
 mod page;
 mod picture;
+mod pieces;
 mod problem;
 mod reader_bytes;
 mod repeats;

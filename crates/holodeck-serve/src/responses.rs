@@ -10,23 +10,20 @@ use holodeck_chat::{RunError, RunRequest};
 use holodeck_events::{RunInfo, StoreError, StoredEvent, history};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
-use tokio::{
-    sync::mpsc::{self, Sender},
-    time::sleep,
-};
+use tokio::sync::mpsc::{self, Sender};
 use uuid::Uuid;
 
 use crate::{
     App, ServedAgent,
     answering::{Answering, Busy, Finished, Keeping, wait_for_runs},
     completion_request::check_wishes,
-    completions::Written,
     extract::{Json, Segment},
     guard::User,
     idempotency::{KeyedPlace, RequestKey, key_in},
+    pieces::{Next, Pieces},
     problem::{Problem, Result},
     response_request::Wanted,
-    stream::{HEARTBEAT, frames, send},
+    stream::{frames, send},
 };
 
 /// The beginning of the ids of responses; the rest is the id of the run.
@@ -286,10 +283,9 @@ impl Answer {
             sender: &sender,
             number: 0,
         };
-        let Ok(mut stored) = answering.store.subscribe(&answering.session_id, None).await else {
+        let Some(mut pieces) = Pieces::of(&answering).await else {
             return;
         };
-        let run_id = answering.run_id.clone();
         let empty = self.body("in_progress", "", None);
         let at = json!({ "item_id": self.item, "output_index": 0, "content_index": 0 });
         let begun = events
@@ -307,33 +303,16 @@ impl Answer {
             && events
                 .say("response.content_part.added", &with(&at, "part", part("")))
                 .await;
-        let (mut written, mut text) = (Written::default(), String::new());
+        let mut text = String::new();
         if !begun {
             return;
         }
         loop {
-            let event = tokio::select! {
-                biased;
-                () = sender.closed() => return,
-                event = stored.next() => event,
-                () = sleep(app.options().heartbeat) => {
-                    if !send(&app, &sender, HEARTBEAT).await {
-                        return;
-                    }
-                    continue;
-                }
+            let piece = match pieces.next(&app, &sender).await {
+                Next::Text(piece) => piece,
+                Next::Over => break,
+                Next::Left => return,
             };
-            let Ok(Some(event)) = event else { break };
-            if event.event().meta.run_id.as_ref() != Some(&run_id) {
-                continue;
-            }
-            if event.event().body.is_terminal() {
-                break;
-            }
-            let piece = written.text(&event);
-            if piece.is_empty() {
-                continue;
-            }
             text.push_str(&piece);
             let delta = with(&at, "delta", piece.into());
             let delta = with(&delta, "logprobs", json!([]));

@@ -1,4 +1,4 @@
-//! The log of `holodeck serve`: what an operator reads there, in both forms, and what nobody does.
+//! The log of `holodeck serve`: the lines that an operator reads, in both forms, and the secrets that are in none.
 
 use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
@@ -27,7 +27,7 @@ const TOKENS: [(&str, &str); 4] = [
 const AUTH: &str =
     "serve: {auth: {tokens: [{user: alice, token_env: ALICE_TOKEN}, {user: bob, token_env: BOB_TOKEN}]}}\n";
 
-/// A model that calls a tool if it is asked to, and says again whatever it is told.
+/// A model that calls a tool if it is asked to, and repeats each message.
 fn parrot() -> ModelServer {
     ModelServer::answering(|request| {
         let asked = request.texts("user").last().unwrap().to_string();

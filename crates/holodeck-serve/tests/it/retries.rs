@@ -58,6 +58,14 @@ async fn calling(
     (World::with(setup, |_| unreachable!()).await, tools)
 }
 
+/// A server whose agent calls its tool and then waits for the gate.
+async fn calling_until(gate: &Gate) -> (Arc<World>, Arc<ScriptedTools>) {
+    let gate = gate.clone();
+    let after = move |turn: ScriptedTurn| turn.and_wait_for(&gate).and_text("done");
+    let (world, tools) = calling(Setup::default(), after).await;
+    (Arc::new(world), tools)
+}
+
 fn body(text: &str) -> Value {
     json!({"model": "helper", "messages": [
         {"role": "user", "content": "before"}, {"role": "assistant", "content": "yes"},
@@ -403,12 +411,7 @@ async fn open_run(world: &World) -> (String, Option<String>) {
 async fn a_run_that_answers_a_key_can_be_stopped_by_its_id() {
     for (path, body) in keyed_requests() {
         let gate = Gate::new();
-        let inner = gate.clone();
-        let (world, tools) = calling(Setup::default(), move |turn| {
-            turn.and_wait_for(&inner).and_text("done")
-        })
-        .await;
-        let world = Arc::new(world);
+        let (world, tools) = calling_until(&gate).await;
         let first = begin(&world, path, &body);
         tools.until_called().await;
         let (_, run_id) = open_run(&world).await;
@@ -427,12 +430,7 @@ async fn a_run_that_answers_a_key_can_be_stopped_by_its_id() {
 async fn a_conversation_that_is_deleted_by_force_ends_the_run_that_answers_a_key_first() {
     for (path, body) in keyed_requests() {
         let gate = Gate::new();
-        let inner = gate.clone();
-        let (world, tools) = calling(Setup::default(), move |turn| {
-            turn.and_wait_for(&inner).and_text("done")
-        })
-        .await;
-        let world = Arc::new(world);
+        let (world, tools) = calling_until(&gate).await;
         let first = begin(&world, path, &body);
         tools.until_called().await;
         let (session_id, _) = open_run(&world).await;
@@ -453,12 +451,7 @@ async fn a_conversation_that_is_deleted_by_force_ends_the_run_that_answers_a_key
 async fn a_key_whose_conversation_was_deleted_elsewhere_runs_nothing_beside_its_first_run() {
     for (path, body) in keyed_requests() {
         let gate = Gate::new();
-        let inner = gate.clone();
-        let (world, tools) = calling(Setup::default(), move |turn| {
-            turn.and_wait_for(&inner).and_text("done")
-        })
-        .await;
-        let world = Arc::new(world);
+        let (world, tools) = calling_until(&gate).await;
         let first = begin(&world, path, &body);
         tools.until_called().await;
         let (session_id, _) = open_run(&world).await;

@@ -198,7 +198,7 @@ impl Writer {
             return;
         };
         let begin = Instant::now();
-        self.checkpoint_itself(false);
+        self.checkpoint_after(0);
         let mut step = self.step(cleaning, rows);
         if matches!(&step, Err(error) if self.gives_reserve(error)) {
             step = self.step(cleaning, rows);
@@ -218,12 +218,13 @@ impl Writer {
             Some(answer) => checkpointer.empty(answer),
             None => checkpointer.move_pages(),
         }
-        self.checkpoint_itself(self.chores.is_empty());
+        if self.chores.is_empty() {
+            self.checkpoint_after(AUTOMATIC_CHECKPOINT);
+        }
     }
 
-    /// Whether a commit moves pages from the log when that is long. During a deletion this is the checkpointer's.
-    fn checkpoint_itself(&self, does: bool) {
-        let pages = if does { AUTOMATIC_CHECKPOINT } else { 0 };
+    /// A commit moves pages when the log has this many; 0: never. During a deletion this is the checkpointer's.
+    fn checkpoint_after(&self, pages: i64) {
         // Only the time of a commit depends on it.
         let _ = self
             .connection
