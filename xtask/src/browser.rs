@@ -1,7 +1,7 @@
 //! A headless Chromium for long runs, driven by the scripts in `xtask/browser` with Playwright.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -13,6 +13,17 @@ const SCRIPTS: [&str; 3] = ["common.mjs", "page.mjs", "report.mjs"];
 
 /// Debian's package and program.
 const CHROMIUM: &str = "chromium";
+
+/// The program that scripts start.
+pub(crate) fn program() -> String {
+    format!("/usr/bin/{CHROMIUM}")
+}
+
+/// Its name and version, as `Chromium 142.0.7444.162`.
+pub(crate) fn version() -> Result<String> {
+    let line = host::first_line(CHROMIUM, &["--version"]).context("`chromium` names no version")?;
+    Ok(line.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
+}
 
 /// Playwright without a browser of its own, and the scripts beside it.
 pub(crate) struct Browser {
@@ -40,10 +51,15 @@ impl Browser {
         Ok(Self { folder })
     }
 
+    /// The folder in which Node finds Playwright.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Runs a script; an error if it fails.
     pub(crate) fn run(&self, script: &str, args: &[&str], mut options: Value) -> Result<()> {
         if let Some(options) = options.as_object_mut() {
-            options.insert("chromium".to_owned(), format!("/usr/bin/{CHROMIUM}").into());
+            options.insert("chromium".to_owned(), program().into());
         }
         let mut node = host::command("node");
         node.arg(self.folder.join(script))

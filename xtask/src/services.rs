@@ -110,6 +110,14 @@ pub(crate) fn python_of_server(package: &str, version: &str) -> Result<PathBuf> 
     python_environment(&folder("field/python").join(&name), &name, &pin)
 }
 
+/// The Python that has this release of a package for clients, with what `xtask/clients` pins beside it.
+pub(crate) fn python_of_client(package: &str, version: &str) -> Result<PathBuf> {
+    let name = format!("{package}-{version}");
+    let pin = format!("clients/{name}.txt");
+    ensure_pins(&pin, &format!("{package}=={version}"))?;
+    python_environment(&folder("clients-python").join(&name), &name, &pin)
+}
+
 /// Fails if the file does not pin what is said of it.
 fn ensure_pins(file: &str, wanted: &str) -> Result<()> {
     ensure!(

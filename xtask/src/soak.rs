@@ -6,8 +6,11 @@ use anyhow::{Result, bail};
 
 use crate::{host, services, smoke};
 
+mod child;
+mod clients;
 mod field;
 pub(crate) mod load;
+mod outcomes;
 mod page;
 mod report;
 
@@ -150,7 +153,7 @@ const RUNS: &[Run] = &[
         ],
     },
     Run {
-        name: "clients",
+        name: "clients-files",
         planned_minutes: 2,
         // Every answer of a client to a question over every route; CI has a sample.
         cargo: &[
@@ -256,6 +259,17 @@ const RUNS: &[Run] = &[
         cargo: &["build", "--locked", "-p", "holodeck-cli"],
     },
     Run {
+        name: "clients-openai",
+        planned_minutes: 4,
+        // Two releases each of OpenAI's libraries in Python, Node and a page.
+        cargo: &["build", "--locked", "-p", "holodeck-cli"],
+    },
+    Run {
+        name: "clients-agui",
+        planned_minutes: 3,
+        cargo: &["build", "--locked", "-p", "holodeck-cli"],
+    },
+    Run {
         name: "page",
         planned_minutes: 3,
         cargo: &["build", "--locked", "-p", "holodeck-cli"],
@@ -326,6 +340,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             "field-logins" => field::logins()?,
             "field-collectors" => field::collectors()?,
             "field-clis" => field::clis()?,
+            "clients-agui" => clients::agui()?,
+            "clients-openai" => clients::openai()?,
             "page" => page::check()?,
             "serve" => load::check()?,
             _ => {}

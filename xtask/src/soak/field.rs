@@ -11,11 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::{host, workspace};
+use super::{
+    child,
+    outcomes::{Outcome, store, version_of},
+};
+use crate::host;
 
-mod child;
 mod clis;
 mod collectors;
 mod logins;
@@ -26,42 +29,6 @@ pub(super) use self::{
     clis::check as clis, collectors::check as collectors, logins::check as logins, models::check as models,
     servers::check as servers,
 };
-
-/// Where the outcomes are kept; the tables of the documentation are made of them.
-const OUTCOMES: &str = "fixtures/compatibility/tried.json";
-
-/// A program that was tried, and what worked with it.
-struct Outcome {
-    program: String,
-    /// The transport between, if it is not the only one.
-    over: &'static str,
-    /// The revision of the protocol that it spoke, if there are several.
-    spoke: String,
-    /// The program that ran it.
-    on: String,
-    works: Vec<String>,
-    adapted: Vec<String>,
-}
-
-/// Replaces the stored outcomes of a part.
-fn store(part: &str, outcomes: &[Outcome]) -> Result<()> {
-    let today = host::first_line("date", &["-u", "+%F"]).context("`date` prints no day")?;
-    let rows: Vec<Value> = outcomes
-        .iter()
-        .map(|outcome| {
-            json!({
-                "program": outcome.program, "over": outcome.over, "spoke": outcome.spoke, "on": outcome.on,
-                "tried": today, "works": outcome.works, "adapted": outcome.adapted,
-            })
-        })
-        .collect();
-    let file = workspace::root().join(OUTCOMES);
-    let mut stored: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
-    stored[part] = rows.into();
-    fs::write(file, serde_json::to_string_pretty(&stored)? + "\n")?;
-    println!("wrote {OUTCOMES}; `cargo xtask codegen` writes the table");
-    Ok(())
-}
 
 /// An agent that was tested.
 struct Tested {
@@ -150,11 +117,6 @@ fn run_file(folder: &Path) -> Option<PathBuf> {
         paths.next()
     };
     only(only(folder.join("results"))?)
-}
-
-/// The first line that a program prints about its version.
-fn version_of(program: &str) -> String {
-    host::first_line(program, &["--version"]).unwrap_or_else(|| program.to_owned())
 }
 
 #[cfg(test)]

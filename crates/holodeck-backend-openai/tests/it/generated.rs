@@ -1,5 +1,5 @@
-//! The tables of `docs/compatibility.md`: they list what the tests of services run and what `cargo xtask soak field` stored, and
-//! nothing else.
+//! The tables of `docs/compatibility.md`: they list what the tests of services run and what `cargo xtask soak field` and
+//! `soak clients` stored, and nothing else.
 
 use std::{fs, path::Path};
 
@@ -11,13 +11,15 @@ use crate::services::{Service, services};
 /// Set by `cargo xtask codegen`: write the table instead of comparing it.
 const WRITE: &str = "HOLODECK_WRITE_GENERATED";
 
-/// The outcomes that `cargo xtask soak field` stored.
+/// The outcomes that `cargo xtask soak field` and `soak clients` stored.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Tried {
     models: Vec<Outcome>,
     servers: Vec<Outcome>,
     clis: Vec<Outcome>,
+    openai: Vec<Outcome>,
+    agui: Vec<Outcome>,
 }
 
 #[derive(Deserialize)]
@@ -39,6 +41,8 @@ struct Outcome {
 type Column = (&'static str, fn(&Outcome) -> String);
 
 const PROGRAM: Column = ("Program", |outcome| outcome.program.clone());
+const CLIENT: Column = ("Client", |outcome| outcome.program.clone());
+const INTERFACE: Column = ("Interface", |outcome| outcome.over.clone());
 const TRANSPORT: Column = ("Transport", |outcome| outcome.over.clone());
 const REVISION: Column = ("Revision", |outcome| outcome.spoke.clone());
 const ON: Column = ("On", |outcome| outcome.on.clone());
@@ -73,6 +77,11 @@ fn the_tables_are_what_the_tests_run_and_what_was_tried() {
     let written = replace(&text, "models", &models);
     let written = replace(&written, "servers", &servers);
     let written = replace(&written, "clis", &clis);
+    let clients = table_of(
+        tried.openai.iter().chain(&tried.agui),
+        &[CLIENT, INTERFACE, ON, TRIED, WORKS],
+    );
+    let written = replace(&written, "clients", &clients);
     let written = replace(&written, "services", &table(&services));
     #[expect(clippy::disallowed_methods, reason = "a test has no `Env` to be handed")]
     let writes = std::env::var_os(WRITE).is_some();
@@ -105,12 +114,12 @@ fn table(services: &[Service]) -> String {
     table
 }
 
-fn table_of(outcomes: &[Outcome], columns: &[Column]) -> String {
+fn table_of<'a>(outcomes: impl IntoIterator<Item = &'a Outcome>, columns: &[Column]) -> String {
     let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let titles = row(columns.iter().map(|(title, _)| (*title).to_owned()).collect());
     let rule = format!("|{}\n", "---|".repeat(columns.len()));
     let rows = outcomes
-        .iter()
+        .into_iter()
         .map(|outcome| row(columns.iter().map(|(_, cell)| cell(outcome)).collect()));
     titles + &rule + &rows.collect::<String>()
 }

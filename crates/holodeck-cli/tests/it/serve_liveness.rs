@@ -32,7 +32,7 @@ const NOTED: &str = "noted.txt";
 
 fn project(model: &ModelServer, events: &str) -> Project {
     Project::with(&format!(
-        "{}tools:\n  - {{type: function, name: note, description: Notes., command: tee {NOTED}, parameters: {{text: \
+        "{}tools:\n  - {{type: function, name: note, description: Notes., command: tee, args: [{NOTED}], parameters: {{text: \
          {{type: string, description: What.}}}}}}\napprovals: {{rules: [{{tools: '*', approver: human}}]}}\n{events}",
         agent(&model.url(), TWO_CASES)
     ))

@@ -1,26 +1,12 @@
 //! The stored outcomes are those of the lists that are run, and a program that ends is noticed at once.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::child::{Listening, free_port};
-use super::{OUTCOMES, models, servers};
+use super::{models, servers};
+use crate::soak::outcomes::stored;
 use crate::{host, smoke};
-
-fn stored(part: &str) -> Vec<(String, String)> {
-    let file = crate::workspace::root().join(OUTCOMES);
-    let stored: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
-    let rows = stored[part].as_array().unwrap().iter();
-    rows.map(|row| {
-        let text = |field: &str| row[field].as_str().unwrap().to_owned();
-        assert!(!row["works"].as_array().unwrap().is_empty(), "{row}");
-        (text("program"), text("over"))
-    })
-    .collect()
-}
 
 #[test]
 fn every_stored_outcome_is_of_something_that_is_run_and_everything_that_is_run_has_one() {
