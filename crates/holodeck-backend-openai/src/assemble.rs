@@ -262,9 +262,7 @@ impl Assembler {
         if let Some(text) = self.halves.text.finish() {
             self.push_text(&text, deltas);
         }
-        for value in self.fields.values_mut() {
-            halves::join_in(value);
-        }
+        halves::join_fields(&mut self.fields);
     }
 
     fn push_message(&mut self, mut message: Message<'_>, deltas: &mut impl Extend<ModelDelta>) {
@@ -332,10 +330,11 @@ fn stop_reason(word: String) -> StopReason {
 
 /// Replaces the value unless the new one is empty.
 fn update(old: &mut Option<String>, new: Option<Cow<'_, str>>) {
-    if let Some(new) = new.filter(|text| !text.is_empty())
-        && old.as_deref() != Some(&*new)
-    {
-        *old = Some(new.into_owned());
+    if let Some(new) = new.filter(|text| !text.is_empty()) {
+        let new = halves::join(&new);
+        if old.as_deref() != Some(&*new) {
+            *old = Some(new.into_owned());
+        }
     }
 }
 

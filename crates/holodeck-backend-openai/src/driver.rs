@@ -7,11 +7,11 @@ mod sent;
 
 use std::{
     num::NonZeroU32,
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use async_stream::{stream, try_stream};
@@ -21,20 +21,20 @@ use holodeck_backend_api::{
     Adaptation, BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream, StopReason,
 };
 use holodeck_http::{
-    Beginning, CallOptions, HttpClient, HttpError, Pacer, Response, Retry, RetryPolicy, SseEvent, decode_sse,
+    Beginning, CallOptions, HttpClient, HttpError, Pacer, Response, RetryPolicy, decode_sse,
 };
 use holodeck_model::{Env, Location, ReasoningInContent, ResolvedAgent};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use self::reading::{Event, Reading, Source, mend_event};
+use self::reading::{Event, Piece, Reading, Source};
 use crate::{
     Endpoint,
     assemble::{Assembler, Tags},
     dialect::{Attempts, Learnt, Refusal},
     failure::{self, ErrorDetails},
+    json::parse_shown,
     parameters,
     wire::{Chunk, Object},
 };
@@ -120,7 +120,7 @@ impl HttpModelCalls {
         let mut assembler = Assembler::new(self.0.reasoning_in_content, false, Tags::default());
         let mut deltas = Vec::new();
         for event in decode_sse(answer) {
-            match self.0.parse_event(&mend_event(event))? {
+            match self.0.parse_event(&Piece::of(event))? {
                 Event::Chunk(chunk) => assembler.push(*chunk, &mut deltas),
                 Event::Nothing => {}
                 Event::Noise => assembler.push_noise(),
@@ -166,143 +166,105 @@ impl ModelCalls for HttpModelCalls {
 }
 
 /// Sends one request and streams its answer. Dropping the stream closes the connection.
+///
+/// The only loop over attempts: whatever an attempt fails of, and wherever, [`Call::after`] decides about the next one.
 fn stream_answer(
     driver: Arc<Driver>,
     request: ModelRequest,
 ) -> impl Stream<Item = Result<ModelDelta, BackendError>> + Send {
     try_stream! {
-        if let Some(pacer) = &driver.pacer {
-            yield ModelDelta::Paused;
-            pacer.wait().await;
-            yield ModelDelta::Resumed;
-        }
         let span = tracing::debug_span!("chat", gen_ai.request.model = request.model);
         let mut call = Call::new(&driver, &request);
-        'attempt: loop {
-            let (listener, mut retries) = mpsc::unbounded_channel();
-            let opening_result = {
-                let mut opening = pin!(driver.open(&call, listener).instrument(span.clone()));
-                loop {
-                    let retry = tokio::select! {
-                        biased;
-                        Some(retry) = retries.recv() => retry,
-                        result = &mut opening => break result,
-                    };
-                    let Retry { cause, wait } = retry;
-                    yield ModelDelta::Retrying { cause, wait };
-                }
-            };
-            let response = match opening_result {
-                Ok(response) => response,
-                Err(error) => {
-                    if let Some(message) = failure::refused_by_filter(&error) {
-                        yield ModelDelta::Refusal(message);
-                        yield ModelDelta::Finish {
-                            stop_reason: StopReason::Refusal,
-                            message_id: None,
-                            model: None,
-                            recorded: None,
-                        };
-                        return;
-                    }
-                    let explained = driver.explain(&error, &call.body);
-                    if call.change(Refusal::of_http(&error), &explained)
-                        || call.fall_back(&driver, &error, &explained)
-                    {
-                        continue 'attempt;
-                    }
-                    Err(call.first_error(explained))?
-                }
-            };
-            let mut reading = driver.read(response, &request).await?;
+        loop {
+            if let Some(pacer) = &driver.pacer {
+                yield ModelDelta::Paused;
+                pacer.wait().await;
+                yield ModelDelta::Resumed;
+            }
             let mut has_begun = false;
             let mut deltas = Vec::new();
-            loop {
-                let more = reading.next(&driver, &mut deltas).await;
-                let more = match more {
-                    Ok(more) => more,
-                    Err(error) if has_begun || !deltas.is_empty() => Err(error)?,
-                    Err(error) => {
-                        if call.change(Refusal::of_answer(&error), &error) {
-                            continue 'attempt;
+            let failed = match driver.open(&call).instrument(span.clone()).await {
+                Err(failed) => failed,
+                Ok(mut reading) => loop {
+                    let more = match reading.next(&driver, &mut deltas).await {
+                        Ok(more) => more,
+                        Err(error) if has_begun || !deltas.is_empty() => Err(error)?,
+                        Err(error) => break Failed::in_answer(error, reading.broken(), &driver),
+                    };
+                    if !(has_begun || deltas.is_empty() && more) {
+                        has_begun = true;
+                        driver.learnt.remember(&call.model, &call.attempts.form);
+                        for adaptation in call.adaptations(&driver.endpoint) {
+                            yield ModelDelta::Adapted(adaptation);
                         }
-                        if let Some(as_status) = failure::as_status(&error, &driver.endpoint) {
-                            if let Some(Retry { cause, wait }) = call.retry_answer(&driver, &as_status, &error) {
-                                yield ModelDelta::Retrying { cause, wait };
-                                tokio::time::sleep(wait).await;
-                                continue 'attempt;
-                            }
-                            if call.fall_back(&driver, &as_status, &error) {
-                                continue 'attempt;
-                            }
-                        }
-                        Err(call.first_error(error))?
                     }
+                    for delta in deltas.drain(..) {
+                        yield call.mark(delta);
+                    }
+                    if !more {
+                        return;
+                    }
+                },
+            };
+            if let Some(message) = failed.refusal_of_filter {
+                yield ModelDelta::Refusal(message);
+                yield ModelDelta::Finish {
+                    stop_reason: StopReason::Refusal,
+                    message_id: None,
+                    model: None,
+                    recorded: None,
                 };
-                if !(has_begun || deltas.is_empty() && more) {
-                    has_begun = true;
-                    driver.learnt.remember(&call.model, &call.attempts.form);
-                    for adaptation in call.adaptations(&driver.endpoint) {
-                        yield ModelDelta::Adapted(adaptation);
-                    }
+                return;
+            }
+            match call.after(&driver, failed) {
+                Next::Attempt => {}
+                Next::AttemptAfter { cause, wait } => {
+                    yield ModelDelta::Retrying { cause, wait };
+                    tokio::time::sleep(wait).await;
                 }
-                for delta in deltas.drain(..) {
-                    yield call.mark(delta);
-                }
-                if !more {
-                    return;
-                }
+                Next::End(error) => Err(*error)?,
             }
         }
     }
 }
 
 impl Driver {
-    /// Sends a request, with retries, until an answer begins.
-    async fn open(&self, call: &Call, listener: mpsc::UnboundedSender<Retry>) -> Result<Response, HttpError> {
-        let form = &call.attempts.form;
-        let may_change = call.may_change();
-        let reached = self.reached.load(Ordering::Relaxed);
-        let retry = if call.is_fallback {
-            RetryPolicy::none()
-        } else {
-            RetryPolicy {
-                listener: Some(listener),
-                never: match (reached, may_change) {
-                    (false, false) => |error| failure::is_no_reason_to_retry(error, false, false),
-                    (false, true) => |error| failure::is_no_reason_to_retry(error, false, true),
-                    (true, false) => |error| failure::is_no_reason_to_retry(error, true, false),
-                    (true, true) => |error| failure::is_no_reason_to_retry(error, true, true),
-                },
-                ..self.retry.clone()
-            }
-        };
+    /// Sends a request once, until an answer begins.
+    async fn open(&self, call: &Call) -> Result<Reading, Failed> {
         let options = CallOptions {
             timeout: None,
-            retry,
+            retry: RetryPolicy::none(),
             pacer: None,
         };
         let (url, headers) = (&self.endpoint.url, &self.endpoint.headers);
-        let sent = sent::text(&call.model, form, &call.body).map_err(|error| HttpError::Request {
-            url: url.clone(),
-            reason: error.to_string(),
+        let failed = |error: HttpError| Failed::before_answer(error, self, &call.body);
+        let sent = sent::text(&call.model, &call.attempts.form, &call.body).map_err(|error| {
+            failed(HttpError::Request {
+                url: url.clone(),
+                reason: error.to_string(),
+            })
         })?;
         let answer = self.client.post_bytes(url, headers, sent.into(), &options).await;
-        if !matches!(answer, Err(HttpError::Connect { .. })) {
-            self.reached.store(true, Ordering::Relaxed);
-        }
-        answer
+        let response = answer.map_err(failed)?;
+        self.reached.store(true, Ordering::Relaxed);
+        self.read(response, &call.body)
+            .await
+            .map_err(|error| Failed::in_answer(error, None, self))
     }
 
     /// Begins to read an answer: its first byte decides whether it is a stream, whatever its content type says.
-    async fn read(&self, response: Response, request: &ModelRequest) -> Result<Reading, BackendError> {
+    async fn read(&self, response: Response, body: &Arc<Value>) -> Result<Reading, BackendError> {
+        let beginning = response.beginning();
         let encoding = response.header("content-encoding").unwrap_or("identity");
-        if !encoding.eq_ignore_ascii_case("identity") {
+        // Some servers write the charset there.
+        if !encoding.eq_ignore_ascii_case("identity") && !begins_as_text(&response) {
             let what = format!(
-                "{} answered with the content-encoding `{encoding}`, which was not asked for",
-                self.endpoint
+                "{} answered with the content-encoding `{}`, which was not asked for\n  it {beginning}",
+                self.endpoint,
+                self.endpoint.excerpt(encoding),
             );
-            return Err(failure::incompatible(&what, &self.endpoint));
+            let error = failure::incompatible(&what, &self.endpoint);
+            return Err(error.with_hint(failure::ENCODING_HINT));
         }
         let first = response
             .first_bytes()
@@ -312,30 +274,26 @@ impl Driver {
             Some(b'{' | b'[') => true,
             Some(_) | None => is_json(&response) && !response.begins_as_events(),
         };
-        let beginning = response.beginning();
         let retry_after = response.retry_after();
         let holds_text = is_whole || self.ends_reasoning_only.load(Ordering::Relaxed);
-        let tags = Tags::of_request(&request.body);
+        let tags = Tags::of_request(body);
         let assembler = Assembler::new(self.reasoning_in_content, holds_text, tags);
         let source = if is_whole {
             Source::Whole(Box::new(response))
         } else {
             let events = response.events().await;
-            Source::Events(Box::pin(
-                events.map_err(|error| self.explain(&error, &request.body))?,
-            ))
+            Source::Events(Box::pin(events.map_err(|error| self.explain(&error, body))?))
         };
-        Ok(Reading {
+        Ok(Reading::new(
             source,
             assembler,
             beginning,
             retry_after,
-            noise: None,
-            body: Arc::clone(&request.body),
-        })
+            Arc::clone(body),
+        ))
     }
 
-    fn parse_event<'a>(&self, event: &'a SseEvent) -> Result<Event<'a>, BackendError> {
+    fn parse_event<'a>(&self, event: &'a Piece) -> Result<Event<'a>, BackendError> {
         let data = event.data.trim();
         if data.is_empty() {
             return Ok(Event::Nothing);
@@ -343,12 +301,12 @@ impl Driver {
         if data == "[DONE]" {
             return Ok(Event::Done);
         }
-        let name = event.event.to_ascii_lowercase();
+        let name = event.name.to_ascii_lowercase();
         if ["error", "exception", "fail", "fault"]
             .iter()
             .any(|word| name.contains(word))
         {
-            let error = serde_json::from_str(data).unwrap_or_else(|_text| Value::from(data));
+            let error = parse_shown(event.sent()).unwrap_or_else(|| Value::from(event.sent()));
             return Err(failure::in_stream(&error, &self.endpoint));
         }
         // What has the form of an object and cannot be read may hide a call.
@@ -358,12 +316,12 @@ impl Driver {
             return Ok(Event::Noise);
         }
         let Ok(Object(chunk)) = serde_json::from_str::<Object<Chunk<'_>>>(data) else {
-            return Err(self.no_chunk(data));
+            return Err(self.no_chunk(event.sent()));
         };
-        let chunk = self.reject_error(chunk, || serde_json::from_str(data))?;
+        let chunk = self.reject_error(chunk, || parse_shown(event.sent()))?;
         if chunk.choices.is_none() {
-            match serde_json::from_str(data) {
-                Ok(value) if is_error(&value) => return Err(failure::in_stream(&value, &self.endpoint)),
+            match parse_shown(event.sent()) {
+                Some(value) if is_error(&value) => return Err(failure::in_stream(&value, &self.endpoint)),
                 _ if chunk.is_unknown_beside_choices() => return Ok(Event::Noise),
                 _ => {}
             }
@@ -373,8 +331,8 @@ impl Driver {
 
     /// The error for a text that is no chunk: the one that it reports, if it is one.
     fn no_chunk(&self, data: &str) -> BackendError {
-        match serde_json::from_str(data) {
-            Ok(value) if is_error(&value) => failure::in_stream(&value, &self.endpoint),
+        match parse_shown(data) {
+            Some(value) if is_error(&value) => failure::in_stream(&value, &self.endpoint),
             _ => self.invalid_chunk(data),
         }
     }
@@ -405,7 +363,7 @@ impl Driver {
                 no_answer()
             });
         };
-        let chunk = self.reject_error(chunk, || Ok(value.clone()))?;
+        let chunk = self.reject_error(chunk, || Some(value.clone()))?;
         if chunk.choices.as_ref().is_none_or(Vec::is_empty) {
             return Err(if is_error(value) {
                 failure::in_stream(value, &self.endpoint)
@@ -416,39 +374,41 @@ impl Driver {
         Ok(chunk)
     }
 
-    /// Returns the chunk unless it is an error, or its `error` or that of a choice is set.
+    /// Returns the chunk unless it is an error, or its `error` or that of a choice is set. `parse` gives the whole of it in the
+    /// form in which it may be shown.
     fn reject_error<'a>(
         &self,
         chunk: Chunk<'a>,
-        parse: impl FnOnce() -> serde_json::Result<Value>,
+        parse: impl FnOnce() -> Option<Value>,
     ) -> Result<Chunk<'a>, BackendError> {
-        if chunk.error.as_ref().is_some_and(|error| !error.is_null()) {
+        let is_set = |error: &Option<Value>| error.as_ref().is_some_and(|error| !error.is_null());
+        let place = if is_set(&chunk.error) || chunk.object.as_deref() == Some("error") {
             // What stands beside it may be its status.
-            let error = parse().ok().or(chunk.error).unwrap_or_default();
-            return Err(failure::in_stream(&error, &self.endpoint));
-        }
-        let mut of_choices = chunk
+            Some(String::new())
+        } else if let Some(at) = chunk
             .choices
             .iter()
             .flatten()
-            .filter_map(|choice| choice.0.error.as_ref());
-        if let Some(error) = of_choices.find(|error| !error.is_null()) {
-            return Err(failure::in_stream(error, &self.endpoint));
-        }
-        if let Some(response) = &chunk.base_resp
-            && response
-                .get("status_code")
-                .and_then(Value::as_i64)
-                .is_some_and(|code| code != 0)
+            .position(|choice| is_set(&choice.0.error))
         {
-            let error = json!({ "base_resp": response });
-            return Err(failure::in_stream(&error, &self.endpoint));
-        }
-        if chunk.object.as_deref() == Some("error") {
-            let error = parse().unwrap_or_default();
-            return Err(failure::in_stream(&error, &self.endpoint));
-        }
-        Ok(chunk)
+            Some(format!("/choices/{at}/error"))
+        } else {
+            let code = chunk
+                .base_resp
+                .as_ref()
+                .and_then(|response| response.get("status_code"));
+            let is_failure = code.and_then(Value::as_i64).is_some_and(|code| code != 0);
+            is_failure.then(|| "/base_resp".to_owned())
+        };
+        let Some(place) = place else { return Ok(chunk) };
+        let value = parse().unwrap_or_default();
+        let error = value.pointer(&place).cloned().unwrap_or_default();
+        let error = if place == "/base_resp" {
+            json!({ "base_resp": error })
+        } else {
+            error
+        };
+        Err(failure::in_stream(&error, &self.endpoint))
     }
 
     fn invalid_chunk(&self, data: &str) -> BackendError {
@@ -470,6 +430,53 @@ fn is_error(value: &Value) -> bool {
     ErrorDetails::of(value).message.is_some()
 }
 
+/// Why an attempt came to no answer, before anything of one was passed on.
+struct Failed {
+    error: BackendError,
+    /// The failure alone, without the next step.
+    cause: String,
+    /// The part of the request that it may be about.
+    refusal: Option<Refusal>,
+    /// The failure as one of the transport, if it may pass or another model may answer.
+    as_transport: Option<HttpError>,
+    /// The words of a filter that refused the request.
+    refusal_of_filter: Option<String>,
+}
+
+impl Failed {
+    /// The failure of an attempt to which no answer began.
+    fn before_answer(error: HttpError, driver: &Driver, body: &Value) -> Self {
+        if !matches!(error, HttpError::Connect { .. }) {
+            driver.reached.store(true, Ordering::Relaxed);
+        }
+        Self {
+            error: driver.explain(&error, body),
+            refusal: Refusal::of_http(&error),
+            refusal_of_filter: failure::refused_by_filter(&error),
+            cause: error.to_string(),
+            as_transport: Some(error),
+        }
+    }
+
+    /// The failure of an answer that began with 200; `broken` is that of its connection.
+    fn in_answer(error: BackendError, broken: Option<HttpError>, driver: &Driver) -> Self {
+        Self {
+            refusal: Refusal::of_answer(&error),
+            as_transport: broken.or_else(|| failure::as_status(&error, &driver.endpoint)),
+            refusal_of_filter: None,
+            cause: error.to_string(),
+            error,
+        }
+    }
+}
+
+/// What follows after an attempt that failed.
+enum Next {
+    Attempt,
+    AttemptAfter { cause: String, wait: Duration },
+    End(Box<BackendError>),
+}
+
 /// One call of a model through its attempts.
 struct Call {
     model: String,
@@ -478,7 +485,7 @@ struct Call {
     /// The error of the first attempt, which is reported if no other form is answered.
     first: Option<BackendError>,
     is_fallback: bool,
-    /// How often an answer that began with 200 was an error that passes.
+    /// How often a failure that passes was waited for, wherever it was.
     retries: u32,
 }
 
@@ -494,9 +501,28 @@ impl Call {
         }
     }
 
-    /// Whether another form of the request is left to be tried where the server does not say what it refuses.
-    fn may_change(&self) -> bool {
-        self.attempts.may_change(&self.body)
+    /// Decides about the next attempt: each other form of the request is tried once, the same one as often as the policy
+    /// says, and the fallback model once.
+    fn after(&mut self, driver: &Driver, failed: Failed) -> Next {
+        if self.change(failed.refusal, &failed.error) {
+            return Next::Attempt;
+        }
+        if let Some(failure) = &failed.as_transport {
+            if let Some(wait) = self.retry(driver, failure) {
+                let cause = failed.cause;
+                tracing::debug!(
+                    error = cause,
+                    retry = self.retries,
+                    wait_ms = wait.as_millis(),
+                    "asking again"
+                );
+                return Next::AttemptAfter { cause, wait };
+            }
+            if self.fall_back(driver, failure, &failed.error) {
+                return Next::Attempt;
+            }
+        }
+        Next::End(Box::new(self.first_error(failed.error)))
     }
 
     /// Changes to the next form after a refusal; returns whether to ask again.
@@ -507,6 +533,19 @@ impl Call {
             self.first.get_or_insert_with(|| error.clone());
         }
         changes
+    }
+
+    /// The wait before the same request is sent again, if its failure may pass.
+    fn retry(&mut self, driver: &Driver, failure: &HttpError) -> Option<Duration> {
+        let reached = driver.reached.load(Ordering::Relaxed);
+        // Whether another form is left to be tried where the server does not say what it refuses.
+        let may_change = self.attempts.may_change(&self.body);
+        if self.is_fallback || failure::is_no_reason_to_retry(failure, reached, may_change) {
+            return None;
+        }
+        let wait = driver.retry.next_wait(self.retries, failure)?;
+        self.retries += 1;
+        Some(wait)
     }
 
     /// Changes to the fallback model if the first one is busy or failed; returns whether to ask it.
@@ -524,22 +563,6 @@ impl Call {
         self.attempts = driver.learnt.attempts(fallback);
         self.model.clone_from(fallback);
         true
-    }
-
-    /// The wait before the request is sent again because its answer, which began with 200, is an error that passes.
-    fn retry_answer(
-        &mut self,
-        driver: &Driver,
-        as_status: &HttpError,
-        error: &BackendError,
-    ) -> Option<Retry> {
-        let policy = (!self.is_fallback).then_some(&driver.retry)?;
-        let wait = policy.wait(self.retries, as_status, 0.5)?;
-        self.retries += 1;
-        Some(Retry {
-            cause: error.to_string(),
-            wait,
-        })
     }
 
     /// The parts of the request in another form.
@@ -567,6 +590,13 @@ impl Call {
         }
         delta
     }
+}
+
+/// Whether an answer begins as JSON or as events, and so is readable whatever its headers say.
+fn begins_as_text(response: &Response) -> bool {
+    let first = response.first_bytes();
+    let is_text = std::str::from_utf8(first).map_or_else(|error| error.error_len().is_none(), |_text| true);
+    is_text && (first.trim_ascii_start().starts_with(b"{") || response.begins_as_events())
 }
 
 fn is_json(response: &Response) -> bool {

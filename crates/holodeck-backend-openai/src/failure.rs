@@ -11,7 +11,7 @@ use holodeck_backend_api::{BackendError, Explanation};
 use holodeck_http::{Beginning, ConnectReason, HttpError, long_wait, retry_delay};
 use serde_json::Value;
 
-use crate::{Endpoint, json::halves};
+use crate::Endpoint;
 
 /// The details of an endpoint's error, which comes in several usual shapes.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -240,13 +240,20 @@ pub(crate) fn as_status(error: &BackendError, endpoint: &Endpoint) -> Option<Htt
         status: Some(status),
         code,
         retry_after,
+        explanation,
         ..
     } = error
     else {
         return None;
     };
-    let text = format!("{error} {}", code.as_deref().unwrap_or_default()).to_lowercase();
-    if is_permanent(&text) {
+    // Its own words: an address has others.
+    let reported = explanation
+        .source
+        .as_ref()
+        .and_then(|source| source.downcast_ref());
+    let words = reported.map_or(&explanation.message, |Reported(words)| words);
+    let body = format!("{words} {}", code.as_deref().unwrap_or_default());
+    if is_permanent(&body.to_lowercase()) {
         return None;
     }
     let status = match (status, retry_after) {
@@ -256,7 +263,7 @@ pub(crate) fn as_status(error: &BackendError, endpoint: &Endpoint) -> Option<Htt
     let as_status = HttpError::Status {
         url: endpoint.url.clone(),
         status,
-        body: format!("{error} {}", code.as_deref().unwrap_or_default()),
+        body,
         retry_after: *retry_after,
     };
     (as_status.retryable() && !is_final(&as_status)).then_some(as_status)
@@ -313,10 +320,12 @@ pub(crate) fn with_beginning(
 /// The error without the secrets of its request, which a server may echo.
 pub(crate) fn masked(error: BackendError, endpoint: &Endpoint) -> BackendError {
     let mut error = change_explanation(error, |explanation| {
-        explanation.message = endpoint.mask(&halves::join(&explanation.message));
+        explanation.message = endpoint.mask(&explanation.message);
     });
-    if let BackendError::Provider { code: Some(code), .. } = &mut error {
-        *code = endpoint.mask(code);
+    if let BackendError::Provider { code, param, .. } = &mut error {
+        for text in [code, param].into_iter().flatten() {
+            *text = endpoint.mask(text);
+        }
     }
     error
 }
@@ -388,6 +397,9 @@ pub(crate) fn refused_by_filter(error: &HttpError) -> Option<String> {
 /// The next step after calls that cannot be read.
 pub(crate) const CALLS_HINT: &str = "does the server read the tool calls of this model? Some need an option for it, such as vLLM's \
                                      `--tool-call-parser` or llama.cpp's `--jinja`";
+
+/// The next step after an answer in an encoding that is not read here.
+pub(crate) const ENCODING_HINT: &str = "switch off the compression of answers at the server, or at the proxy in front of it: requests do not ask for one";
 
 /// The next step after an answer that ended too early.
 pub(crate) const CUT_HINT: &str = "`model.max_tokens` limits the length of an answer";

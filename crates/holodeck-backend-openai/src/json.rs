@@ -55,6 +55,17 @@ pub(crate) fn parse_lenient(json: &[u8]) -> Option<Value> {
         .or_else(|| serde_json::from_str(&tighten_json(std::str::from_utf8(json).ok()?)).ok())
 }
 
+/// Parses JSON of a server to be shown to a person, without any mark of this crate: an unpaired surrogate is U+FFFD, and an
+/// integer that a value cannot hold is the text of its digits.
+pub(crate) fn parse_shown(json: &str) -> Option<Value> {
+    let wrapped = numbers::wrap(json);
+    let mut value = parse_lenient(wrapped.as_deref().unwrap_or(json).as_bytes())?;
+    if wrapped.is_some() {
+        numbers::spell(&mut value);
+    }
+    Some(value)
+}
+
 /// Parses JSON that decides about a verdict, even if it contains unpaired surrogates or raw control characters in a text. A
 /// key that appears twice in an object is an error.
 pub(crate) fn parse_deciding(json: &str) -> serde_json::Result<Value> {

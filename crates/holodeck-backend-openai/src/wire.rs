@@ -10,6 +10,8 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
+use crate::json::{halves, numbers};
+
 mod content;
 mod message;
 mod object;
@@ -95,8 +97,11 @@ pub(crate) struct Reason(pub(crate) String);
 impl<'de> Deserialize<'de> for Reason {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Self(match Value::deserialize(deserializer)? {
-            Value::String(word) => word,
-            other => other.to_string(),
+            Value::String(word) => halves::join(&word).into_owned(),
+            mut other => {
+                halves::join_in(&mut other);
+                numbers::unwrap(&other.to_string()).into_owned()
+            }
         }))
     }
 }
@@ -137,7 +142,8 @@ pub(crate) struct Alternative {
 pub(crate) struct CallFragment {
     #[serde(deserialize_with = "lenient")]
     pub(crate) index: Option<u64>,
-    #[serde(deserialize_with = "lenient")]
+    /// Never in pieces.
+    #[serde(deserialize_with = "whole_text")]
     pub(crate) id: Option<String>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) function: Option<FunctionFragment>,
@@ -159,7 +165,8 @@ impl CallFragment {
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct FunctionFragment {
-    #[serde(deserialize_with = "lenient")]
+    /// Never in pieces.
+    #[serde(deserialize_with = "whole_text")]
     pub(crate) name: Option<String>,
     /// A string of JSON; some servers send the object itself.
     pub(crate) arguments: Value,
@@ -198,6 +205,12 @@ fn function_fragment<'de, D: Deserializer<'de>>(
         Value::Array(list) if list.is_empty() => Ok(None),
         _ => Err(D::Error::custom("`function_call` is not a call")),
     }
+}
+
+/// Reads a text that does not come in pieces, so that no half of a letter in it waits for the other one.
+fn whole_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text: Option<String> = lenient(deserializer)?;
+    Ok(text.map(|text| halves::join(&text).into_owned()))
 }
 
 /// Reads a value; one of another type counts as absent.

@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::{HttpError, Pacer};
@@ -26,17 +25,6 @@ pub struct RetryPolicy {
     pub max_retry_after: Duration,
     /// Errors that look transient but are not, as determined by the caller.
     pub never: fn(&HttpError) -> bool,
-    /// Receives each retry before its wait.
-    pub listener: Option<mpsc::UnboundedSender<Retry>>,
-}
-
-/// A request will be retried.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Retry {
-    /// The error of the last attempt.
-    pub cause: String,
-    /// The wait before the next attempt.
-    pub wait: Duration,
 }
 
 impl Default for RetryPolicy {
@@ -47,7 +35,6 @@ impl Default for RetryPolicy {
             max_wait: Duration::from_secs(20),
             max_retry_after: Duration::from_mins(1),
             never: |_error| false,
-            listener: None,
         }
     }
 }
@@ -73,6 +60,11 @@ impl RetryPolicy {
             return (asked <= self.max_retry_after).then(|| asked + self.first_wait.mul_f64(jitter));
         }
         Some(self.ceiling(retries).mul_f64(jitter))
+    }
+
+    /// As [`wait`](Self::wait), with a random jitter: for a caller that sends one attempt at a time.
+    pub fn next_wait(&self, retries: u32, error: &HttpError) -> Option<Duration> {
+        self.wait(retries, error, random())
     }
 
     /// A random wait before a retry after `retries` earlier ones, whatever failed.
@@ -141,7 +133,7 @@ where
             }
             Err(error) => error,
         };
-        let Some(wait) = options.retry.wait(attempts.count, &error, random()) else {
+        let Some(wait) = options.retry.next_wait(attempts.count, &error) else {
             return Err(error);
         };
         if attempts
@@ -151,13 +143,6 @@ where
             return Err(error);
         }
         attempts.count += 1;
-        if let Some(listener) = &options.retry.listener {
-            // Without a receiver the caller no longer waits.
-            let _ = listener.send(Retry {
-                cause: error.to_string(),
-                wait,
-            });
-        }
         tracing::debug!(%error, retry = attempts.count, wait_ms = wait.as_millis(), "retrying the request");
         tokio::time::sleep(wait).await;
     }

@@ -254,7 +254,7 @@ impl PartialCall {
     /// call then reports the error to the model.
     fn into_call(mut self) -> Result<ToolCall, BackendError> {
         self.arguments = numbers::unwrap(&halves::join(&self.arguments)).into_owned();
-        self.others.values_mut().for_each(halves::join_in);
+        halves::join_fields(&mut self.others);
         if self.name.is_empty() {
             return Err(failure::of_calls("the model called a tool without a name"));
         }

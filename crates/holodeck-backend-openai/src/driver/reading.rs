@@ -8,7 +8,7 @@ use std::{
 
 use futures::StreamExt as _;
 use holodeck_backend_api::{BackendError, ModelDelta};
-use holodeck_http::{Beginning, Response, SseEvent, SseStream};
+use holodeck_http::{Beginning, HttpError, Response, SseEvent, SseStream};
 use holodeck_model::mend_json;
 use serde_json::Value;
 
@@ -22,15 +22,17 @@ use crate::{
 
 /// An answer that is being read.
 pub(super) struct Reading {
-    pub(super) source: Source,
-    pub(super) assembler: Assembler,
+    source: Source,
+    assembler: Assembler,
     /// How it begins, for errors.
-    pub(super) beginning: Beginning,
+    beginning: Beginning,
     /// The wait that the headers ask for, should the answer be an error.
-    pub(super) retry_after: Option<Duration>,
+    retry_after: Option<Duration>,
     /// Data that is no part of an answer, such as a keep-alive.
-    pub(super) noise: Option<String>,
-    pub(super) body: Arc<Value>,
+    noise: Option<String>,
+    body: Arc<Value>,
+    /// Why its connection broke.
+    broken: Option<HttpError>,
 }
 
 /// Where the rest of an answer comes from.
@@ -41,6 +43,37 @@ pub(super) enum Source {
 }
 
 impl Reading {
+    pub(super) fn new(
+        source: Source,
+        assembler: Assembler,
+        beginning: Beginning,
+        retry_after: Option<Duration>,
+        body: Arc<Value>,
+    ) -> Self {
+        Self {
+            source,
+            assembler,
+            beginning,
+            retry_after,
+            noise: None,
+            body,
+            broken: None,
+        }
+    }
+
+    /// Why the connection of the answer broke, if that is why it failed.
+    pub(super) fn broken(self) -> Option<HttpError> {
+        self.broken
+    }
+
+    /// The error of the transport in words.
+    fn lost(&mut self, error: HttpError, driver: &Driver) -> BackendError {
+        let (endpoint, beginning) = (&driver.endpoint, &self.beginning);
+        let explained = failure::of_stream(&error, endpoint, beginning, &self.body);
+        self.broken = Some(error).filter(|error| matches!(error, HttpError::Body { .. }));
+        explained
+    }
+
     /// Reads the next piece and appends its deltas; returns whether more may follow.
     pub(super) async fn next(
         &mut self,
@@ -72,14 +105,17 @@ impl Reading {
                     text = mended;
                     Some(value)
                 });
-                let value = value.await.map_err(|error| driver.explain(&error, &self.body))?;
+                let value = match value.await {
+                    Ok(value) => value,
+                    Err(error) => return Err(self.lost(error, driver)),
+                };
                 let whole = driver.parse_whole(&text, &value, &self.beginning)?;
                 self.assembler.push_whole(whole, deltas);
             }
             Source::Events(mut events) => match (events.next().await, events.foreign_line()) {
                 (Some(Ok(_)) | None, Some(line)) => return Err(driver.foreign_line(line)),
                 (Some(Ok(event)), None) => {
-                    let more = self.push(driver, &mend_event(event), deltas)?;
+                    let more = self.push(driver, &Piece::of(event), deltas)?;
                     if more {
                         self.source = Source::Events(events);
                         return Ok(true);
@@ -88,10 +124,7 @@ impl Reading {
                 (None, None) => {}
                 // The answer is complete; only data after it was lost.
                 (Some(Err(_broken)), _) if self.assembler.is_finished() => {}
-                (Some(Err(error)), _) => {
-                    let (endpoint, beginning) = (&driver.endpoint, &self.beginning);
-                    return Err(failure::of_stream(&error, endpoint, beginning, &self.body));
-                }
+                (Some(Err(error)), _) => return Err(self.lost(error, driver)),
             },
             Source::Ended => {}
         }
@@ -102,7 +135,7 @@ impl Reading {
     fn push(
         &mut self,
         driver: &Driver,
-        event: &SseEvent,
+        event: &Piece,
         deltas: &mut Vec<ModelDelta>,
     ) -> Result<bool, BackendError> {
         match driver.parse_event(event)? {
@@ -111,7 +144,7 @@ impl Reading {
             Event::Noise => {
                 self.assembler.push_noise();
                 self.noise
-                    .get_or_insert_with(|| driver.endpoint.excerpt(&event.data));
+                    .get_or_insert_with(|| driver.endpoint.excerpt(event.sent()));
             }
             Event::Done => {
                 self.assembler.mark_done();
@@ -144,12 +177,15 @@ impl Reading {
     }
 }
 
-/// A whole answer as text that strict parsers accept, and its value.
+/// A whole answer as text that strict parsers accept, and its value as it may be shown.
 fn mend_whole(bytes: &[u8]) -> Option<(String, Value)> {
     let read = |text: String| {
         let text = halves::keep_letters(&text).unwrap_or(text);
         let text = numbers::wrap(&text).unwrap_or(text);
-        serde_json::from_str(&text).ok().map(|value| (text, value))
+        let mut value = serde_json::from_str(&text).ok()?;
+        halves::join_in(&mut value);
+        numbers::spell(&mut value);
+        Some((text, value))
     };
     let as_sent = std::str::from_utf8(bytes).ok();
     as_sent
@@ -158,18 +194,47 @@ fn mend_whole(bytes: &[u8]) -> Option<(String, Value)> {
         .or_else(|| read(tighten_json(as_sent?)))
 }
 
-/// Repairs the event's data so that strict parsers accept it. What the next event may complete stays.
-pub(super) fn mend_event(mut event: SseEvent) -> SseEvent {
-    if let Some(data) = halves::keep(&event.data) {
-        event.data = data;
+/// The data of an event, and the form of it that strict parsers accept.
+///
+/// What goes wrong is told with the data as the server sent it: the other form has marks that are of this crate alone.
+pub(super) struct Piece {
+    /// What the next event may complete stays in it.
+    pub(super) data: String,
+    pub(super) name: String,
+    /// As it was sent, if `data` has another form.
+    sent: Option<String>,
+}
+
+impl Piece {
+    pub(super) fn of(event: SseEvent) -> Self {
+        let SseEvent {
+            event: name,
+            data: sent,
+            ..
+        } = event;
+        let kept = halves::keep(&sent);
+        let data = kept.as_deref().unwrap_or(&sent);
+        let tight = is_loose(data).then(|| tighten_json(data));
+        let data = tight.as_deref().unwrap_or(data);
+        let whole = numbers::wrap(data);
+        match whole.or(tight).or(kept) {
+            Some(data) => Self {
+                data,
+                name,
+                sent: Some(sent),
+            },
+            None => Self {
+                data: sent,
+                name,
+                sent: None,
+            },
+        }
     }
-    if is_loose(&event.data) {
-        event.data = tighten_json(&event.data);
+
+    /// The data as it was sent.
+    pub(super) fn sent(&self) -> &str {
+        self.sent.as_deref().unwrap_or(&self.data).trim()
     }
-    if let Some(data) = numbers::wrap(&event.data) {
-        event.data = data;
-    }
-    event
 }
 
 /// One event of a streamed answer.

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use holodeck_model::mend_json_by;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The letter that replaces the first half.
 const FIRST: u32 = 0xf_a000;
@@ -99,17 +99,20 @@ pub(crate) fn join_in(value: &mut Value) {
             }
         }
         Value::Array(entries) => entries.iter_mut().for_each(join_in),
-        Value::Object(fields) => {
-            if fields.keys().any(|key| matches!(join(key), Cow::Owned(_))) {
-                let entries = std::mem::take(fields).into_iter();
-                *fields = entries
-                    .map(|(key, value)| (join(&key).into_owned(), value))
-                    .collect();
-            }
-            fields.values_mut().for_each(join_in);
-        }
+        Value::Object(fields) => join_fields(fields),
         _ => {}
     }
+}
+
+/// Joins the halves in every text and key of an object.
+pub(crate) fn join_fields(fields: &mut Map<String, Value>) {
+    if fields.keys().any(|key| matches!(join(key), Cow::Owned(_))) {
+        let entries = std::mem::take(fields).into_iter();
+        *fields = entries
+            .map(|(key, value)| (join(&key).into_owned(), value))
+            .collect();
+    }
+    fields.values_mut().for_each(join_in);
 }
 
 /// A text that arrives in pieces, whose last half waits for the other one.

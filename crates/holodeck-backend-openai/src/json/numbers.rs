@@ -71,6 +71,19 @@ pub(crate) fn digits(value: &serde_json::Value) -> Option<&str> {
         .filter(|digits| is_long(digits))
 }
 
+/// Replaces such objects by the texts of their digits.
+pub(crate) fn spell(value: &mut serde_json::Value) {
+    if let Some(digits) = digits(value) {
+        *value = serde_json::Value::from(digits);
+        return;
+    }
+    match value {
+        serde_json::Value::Array(items) => items.iter_mut().for_each(spell),
+        serde_json::Value::Object(fields) => fields.values_mut().for_each(spell),
+        _ => {}
+    }
+}
+
 /// The JSON text in which the integers stand as they came. Inside of a string the objects have other quotes.
 pub(crate) fn unwrap(json: &str) -> Cow<'_, str> {
     if !json.contains(BEGIN) {

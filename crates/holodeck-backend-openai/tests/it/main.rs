@@ -7,6 +7,7 @@
 )]
 
 mod answers;
+mod attempts;
 mod bad_input;
 mod conformance;
 mod contradictions;
@@ -16,6 +17,7 @@ mod driver;
 mod generated;
 mod limits;
 mod long_history;
+mod marks;
 mod number_odds;
 mod pieces;
 mod recorded;

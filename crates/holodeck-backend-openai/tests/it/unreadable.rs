@@ -133,6 +133,62 @@ fn answers() -> Vec<(&'static str, Reply)> {
     answers
 }
 
+/// Answers that are encoded, or say so, though no request asks for it.
+fn encoded() -> Vec<Reply> {
+    let gzip = [
+        0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0xab, 0x56,
+    ];
+    let mut replies = Vec::new();
+    for encoding in ["gzip", "br", "zstd", "deflate", "x-odd", "gzip, br"] {
+        for kind in ["application/json", "text/event-stream", "text/plain"] {
+            let mut body = gzip.to_vec();
+            body.extend(format!("{MARK} {KEY}").into_bytes());
+            let reply = Reply::raw(200, kind, body);
+            replies.push(reply.header("content-encoding", encoding));
+        }
+    }
+    replies
+}
+
+#[tokio::test]
+async fn an_encoding_that_is_not_read_is_named_with_the_first_bytes() {
+    for reply in encoded() {
+        let server = ModelServer::answering(move |_| reply.clone());
+        let model = format!("{}\n  api_key: {KEY}", model_of(&server));
+        let error = ask(&backend(&agent(&model, "")), "hello").await.unwrap_err();
+        let (message, hint) = (error.to_string(), error.explanation().hint.unwrap_or_default());
+        for part in [
+            "content-encoding `",
+            &format!("{}/v1/chat/completions", server.url()),
+            MARK,
+        ] {
+            assert!(message.contains(part), "`{part}` is missing: {message}");
+        }
+        assert!(!message.contains("sk-very"), "{message}");
+        assert!(hint.contains("compression"), "{hint}");
+        assert_eq!(server.finish().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_encoding_that_only_the_header_names_does_not_matter() {
+    let whole = r#"{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}"#;
+    let piece = r#"{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}"#;
+    for encoding in ["utf-8", "UTF-8", "identity", "none", "gzip"] {
+        for reply in [
+            Reply::raw(200, "application/json", whole),
+            Reply::events([piece, "[DONE]"]),
+        ] {
+            let server = ModelServer::replies([reply.header("content-encoding", encoding)]);
+            let result = ask(&backend(&agent(&model_of(&server), "")), "hello")
+                .await
+                .unwrap();
+            assert_eq!(result.response, "hi", "{encoding}");
+            server.finish();
+        }
+    }
+}
+
 #[tokio::test]
 async fn each_error_has_the_server_the_first_bytes_and_the_next_step() {
     for (said, reply) in answers() {
