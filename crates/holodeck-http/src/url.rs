@@ -64,15 +64,10 @@ impl HttpUrl {
         Self(Arc::new(url))
     }
 
-    /// The same URL with `segments` cut from the end of its path, if they are there.
-    pub fn without_end(&self, segments: &str) -> Self {
-        let path = self.0.path().trim_end_matches('/');
-        let Some(rest) = path.strip_suffix(segments).filter(|rest| rest.ends_with('/')) else {
-            return self.clone();
-        };
-        let mut url = Url::clone(&self.0);
-        url.set_path(rest.trim_end_matches('/'));
-        Self(Arc::new(url))
+    /// The same server at another path, with one more query pair unless it has one of that name.
+    pub fn at(&self, path: &str, query: Option<(&str, &str)>) -> Self {
+        let url = self.with_path(path);
+        query.map_or_else(|| url.clone(), |(name, value)| url.with_query(name, value))
     }
 
     /// The target of a `Location` header of this URL.
@@ -222,16 +217,19 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_cut_only_where_it_is() {
+    fn another_path_keeps_the_query_and_a_pair_is_added_once() {
         for (text, expected) in [
-            ("http://h/v1/chat/completions?v=1", "http://h/v1?v=1"),
-            ("http://h/chat/completions/", "http://h/"),
-            ("http://h/v1/xchat/completions", "http://h/v1/xchat/completions"),
-            ("http://h", "http://h/"),
+            ("http://h/v1?k=1", "http://h/a%20b?k=1&v=2"),
+            ("http://h?v=1", "http://h/a%20b?v=1"),
+            ("http://h/", "http://h/a%20b?v=2"),
         ] {
-            let url = HttpUrl::parse(text).unwrap().without_end("chat/completions");
+            let url = HttpUrl::parse(text).unwrap().at("/a b", Some(("v", "2")));
             assert_eq!(url.as_url().as_str(), expected);
         }
+        assert_eq!(
+            HttpUrl::parse("http://h/x").unwrap().at("/y", None).exposed(),
+            "http://h/y"
+        );
     }
 
     #[test]

@@ -52,13 +52,20 @@ pub enum EndpointOrigin {
     Default,
 }
 
-/// The path that a kind of request appends to that of an endpoint.
+/// The path of a kind of request on the server of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointRoute {
-    /// Segments of the path; empty if the endpoint already contains the whole path.
+    /// The whole path.
     pub path: String,
     /// Azure's `api-version`.
     pub api_version: Option<String>,
+}
+
+impl EndpointRoute {
+    /// The pair of the query that it needs.
+    pub fn query(&self) -> Option<(&'static str, &str)> {
+        Some((API_VERSION, self.api_version.as_deref()?))
+    }
 }
 
 /// Why there is no endpoint.
@@ -98,6 +105,9 @@ impl EndpointError {
         }
     }
 }
+
+/// The name of the version of Azure's API in a query.
+const API_VERSION: &str = "api-version";
 
 /// The version of Azure's API for an address of a deployment without one.
 const AZURE_VERSION: &str = "2024-10-21";
@@ -142,90 +152,123 @@ impl ModelEndpoint {
         &self.origin
     }
 
-    /// The path of the server in that of an address, which may be that of another operation than the one asked for.
-    pub fn server_path<'a>(&self, base_path: &'a str, operation: &str) -> &'a str {
-        let path = base_path.trim_end_matches('/');
-        if without_end(path, operation).is_some() {
-            return path;
-        }
-        if self.provider == Provider::Ollama
-            && let Some(rest) = OF_OLLAMA.iter().find_map(|own| without_end(path, own))
-        {
-            return rest;
-        }
-        if let Some(rest) = OPERATIONS.iter().find_map(|other| without_end(path, other)) {
-            return rest;
-        }
-        let mut rests = OF_VERSIONS.iter().filter_map(|other| without_end(path, other));
-        let is_version = |rest: &str| {
-            let mut parts = rest.rsplit('/');
-            let last = parts.next().unwrap_or_default();
-            let number = last.strip_prefix(['v', 'V']).unwrap_or_default();
-            number.starts_with(|digit: char| digit.is_ascii_digit()) || parts.next() == Some("deployments")
-        };
-        rests.find(|rest| is_version(rest)).unwrap_or(path)
-    }
-
-    /// The path that `operation`, such as `chat/completions` or `embeddings`, appends to `base_path`, that of the base
-    /// URL.
+    /// Where `operation`, such as `chat/completions`, `embeddings` or `models`, is on the server of an address with this path. The
+    /// address may be that of the server, of a version or of a deployment of it, or of any operation.
     pub fn route(&self, base_path: &str, operation: &str) -> EndpointRoute {
-        let plain = |path: String| EndpointRoute {
+        let path = base_path.trim_end_matches('/');
+        let (server, found) = self.split(path, operation);
+        let is_whole = found.is_some_and(|found| found.eq_ignore_ascii_case(operation));
+        if self.provider == Provider::AzureOpenai {
+            return self.azure_route(server, found, operation);
+        }
+        let path = match self.provider {
+            _ if is_whole => path.to_owned(),
+            // Ollama's own operations are beside its `/v1`.
+            Provider::Ollama if operation.starts_with("api/") => {
+                let server = without_end(server, "v1").unwrap_or(server);
+                format!("{}/{operation}", without_end(server, "api").unwrap_or(server))
+            }
+            Provider::Ollama if !segments(server).any(is_version) => format!("{server}/v1/{operation}"),
+            _ if server.is_empty() => format!("/v1/{operation}"),
+            _ => format!("{server}/{operation}"),
+        };
+        EndpointRoute {
             path,
             api_version: None,
-        };
-        let path = base_path.trim_end_matches('/');
-        if without_end(path, operation).is_some() {
-            return plain(String::new());
         }
-        if self.provider == Provider::AzureOpenai {
-            return self.azure_route(path, operation);
-        }
-        let v1 = if path.is_empty() { "v1/" } else { "" };
-        plain(format!("{v1}{operation}"))
     }
 
-    /// The same for Azure, whose portal shows addresses of several kinds: what the path has already is not repeated.
-    fn azure_route(&self, path: &str, operation: &str) -> EndpointRoute {
+    /// The path of the server in that of an address, and the operation that the address has beside it.
+    fn split<'a>(&self, path: &'a str, operation: &'a str) -> (&'a str, Option<&'a str>) {
+        let own: &[&str] = match self.provider {
+            Provider::Ollama => &OF_OLLAMA,
+            _ => &[],
+        };
+        let is_after_version = |rest: &str| {
+            let mut parts = rest.rsplit('/');
+            parts.next().is_some_and(is_version) || parts.next().is_some_and(is_deployments)
+        };
+        let anywhere = [operation]
+            .into_iter()
+            .chain(own.iter().chain(&OPERATIONS).copied());
+        let found = anywhere
+            .filter_map(|operation| Some((without_operation(path, operation)?, operation)))
+            .next();
+        let found = found.or_else(|| {
+            let mut found = OF_VERSIONS
+                .into_iter()
+                .filter_map(|operation| Some((without_operation(path, operation)?, operation)));
+            found.find(|(rest, _)| is_after_version(rest))
+        });
+        found.map_or((path, None), |(rest, operation)| (rest, Some(operation)))
+    }
+
+    /// The same for Azure, whose portal shows addresses of several kinds: what the path has already is not repeated. `found` is the
+    /// operation that stood after `server`.
+    fn azure_route(&self, server: &str, found: Option<&str>, operation: &str) -> EndpointRoute {
         let version = self.api_version.as_deref().map(str::trim);
         let version = version.filter(|text| !text.is_empty());
         let versioned = |path: String, default: &str| EndpointRoute {
             path,
             api_version: Some(version.unwrap_or(default).to_owned()),
         };
+        let as_it_is = |path: String| EndpointRoute {
+            path,
+            api_version: version.map(str::to_owned),
+        };
         let name = &self.name;
-        let mut parts = path.rsplit('/');
-        match (parts.next(), parts.next()) {
-            // Here a version is optional.
-            (Some("v1"), Some("openai")) => EndpointRoute {
-                path: operation.to_owned(),
-                api_version: version.map(str::to_owned),
-            },
-            (Some(_), Some("deployments")) => versioned(operation.to_owned(), AZURE_VERSION),
-            (Some("deployments"), _) => versioned(format!("{name}/{operation}"), AZURE_VERSION),
-            (Some("models"), _) => versioned(operation.to_owned(), FOUNDRY_VERSION),
-            (last, _) => {
-                let openai = if last == Some("openai") { "" } else { "openai/" };
-                match version {
-                    Some(_) => versioned(format!("{openai}deployments/{name}/{operation}"), AZURE_VERSION),
-                    None => EndpointRoute {
-                        path: format!("{openai}v1/{operation}"),
-                        api_version: None,
-                    },
-                }
+        let mut parts = server.rsplit('/');
+        let (last, before) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let deployments = if is_deployments(last) {
+            Some(server)
+        } else if is_deployments(before) {
+            server.rsplit_once('/').map(|(deployments, _)| deployments)
+        } else {
+            None
+        };
+        if let Some(deployments) = deployments {
+            if operation == MODELS {
+                // Deployments are not listed where they answer.
+                let openai = deployments.rsplit_once('/').map_or("", |(openai, _)| openai);
+                return versioned(format!("{openai}/{MODELS}"), AZURE_VERSION);
             }
+            // The address of another kind of operation has a deployment of another kind of model.
+            let is_of_another = found.is_some_and(|found| is_of_text(found) != is_of_text(operation));
+            let deployment = if is_deployments(last) || is_of_another {
+                name
+            } else {
+                last
+            };
+            return versioned(format!("{deployments}/{deployment}/{operation}"), AZURE_VERSION);
         }
-    }
-
-    /// The path that the list of the server's models appends to `base_path`. Azure does not list deployments.
-    pub fn models_route(&self, base_path: &str) -> EndpointRoute {
-        let mut route = self.route(base_path, "models");
-        // Deployments are not listed where they answer.
-        if route.path.starts_with("openai/deployments/") {
-            "openai/models".clone_into(&mut route.path);
-        } else if route.path.starts_with("deployments/") {
-            "models".clone_into(&mut route.path);
+        let is_openai = last.eq_ignore_ascii_case("openai");
+        let is_foundry = last.eq_ignore_ascii_case(MODELS);
+        if is_foundry || (operation == MODELS && found == Some(MODELS) && !is_openai && !is_version(last)) {
+            let models = if is_foundry {
+                server.to_owned()
+            } else {
+                format!("{server}/{MODELS}")
+            };
+            let path = if operation == MODELS {
+                models
+            } else {
+                format!("{models}/{operation}")
+            };
+            return versioned(path, FOUNDRY_VERSION);
         }
-        route
+        if found.is_some_and(|found| found.eq_ignore_ascii_case(operation)) || is_version(last) {
+            // Here a version is optional.
+            return as_it_is(format!("{server}/{operation}"));
+        }
+        let openai = if is_openai { "" } else { "/openai" };
+        match version {
+            Some(_) if operation == MODELS => versioned(format!("{server}{openai}/{MODELS}"), AZURE_VERSION),
+            Some(_) => versioned(
+                format!("{server}{openai}/deployments/{name}/{operation}"),
+                AZURE_VERSION,
+            ),
+            None => as_it_is(format!("{server}{openai}/v1/{operation}")),
+        }
     }
 
     /// The header for the key, unless the key is a bearer token.
@@ -317,6 +360,33 @@ const OF_OLLAMA: [&str; 7] = [
     "api",
 ];
 
+/// The operation that lists what a server has.
+const MODELS: &str = "models";
+
+/// Whether an operation is of models that write text.
+fn is_of_text(operation: &str) -> bool {
+    !["embeddings", "rerank", MODELS].contains(&operation)
+}
+
+/// A path without this operation at its end. After `deployments` stands the name of one, whatever it is.
+fn without_operation<'a>(path: &'a str, operation: &str) -> Option<&'a str> {
+    without_end(path, operation).filter(|rest| !segments(rest).next_back().is_some_and(is_deployments))
+}
+
+fn is_deployments(segment: &str) -> bool {
+    segment.eq_ignore_ascii_case("deployments")
+}
+
+/// Whether a segment of a path is a version, such as `v1` or `v1beta`.
+fn is_version(segment: &str) -> bool {
+    let number = segment.strip_prefix(['v', 'V']).unwrap_or_default();
+    number.starts_with(|digit: char| digit.is_ascii_digit())
+}
+
+fn segments(path: &str) -> impl DoubleEndedIterator<Item = &str> {
+    path.split('/').filter(|segment| !segment.is_empty())
+}
+
 /// A path without these segments at its end.
 fn without_end<'a>(path: &'a str, segments: &str) -> Option<&'a str> {
     let (rest, end) = path.split_at_checked(path.len().checked_sub(segments.len())?)?;
@@ -329,7 +399,7 @@ fn version_of(base: &str) -> Option<String> {
     let query = base.split_once('?')?.1;
     let query = query.split('#').next().unwrap_or_default();
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let (_, version) = pairs.find(|(name, _)| *name == "api-version")?;
+    let (_, version) = pairs.find(|(name, _)| *name == API_VERSION)?;
     (!version.is_empty()).then(|| version.to_owned())
 }
 

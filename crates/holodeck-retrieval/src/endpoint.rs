@@ -76,7 +76,8 @@ impl Endpoint {
         })?;
         let base = HttpUrl::parse(served.base())
             .map_err(|error| RetrievalError::setup(format!("{error}\n  {}", served.describe_origin())))?;
-        let url = url(&served, &base, operation);
+        let route = served.route(base.path(), operation);
+        let url = base.at(&route.path, route.query());
         let mut headers = Headers::new();
         if let Some(key) = served.key() {
             match served.key_header() {
@@ -191,33 +192,6 @@ impl Endpoint {
     }
 }
 
-fn url(served: &ModelEndpoint, base: &HttpUrl, operation: &str) -> HttpUrl {
-    // An address of another operation names the server, not this operation.
-    let whole = base.path().trim_end_matches('/');
-    let server = served.server_path(base.path(), operation);
-    let base = match served.provider() {
-        Provider::AzureOpenai if server != whole => base.origin(),
-        Provider::Ollama if operation.starts_with("api/") => {
-            return ollama(&base.with_path(server).without_end("v1"), operation);
-        }
-        _ => base.with_path(server),
-    };
-    let route = served.route(base.path().trim_end_matches('/'), operation);
-    match (route.path.as_str(), &route.api_version) {
-        ("", _) => base,
-        (path, None) => base.join(path),
-        (path, Some(version)) => base.join(path).with_query("api-version", version),
-    }
-}
-
-/// Ollama's own routes are next to its `/v1`.
-fn ollama(base: &HttpUrl, operation: &str) -> HttpUrl {
-    if base.path().trim_end_matches('/').ends_with(operation) {
-        return base.clone();
-    }
-    base.without_end("api").join(operation)
-}
-
 /// Looks like a rate limit but does not pass with time.
 fn quota_is_used_up(error: &HttpError) -> bool {
     let quota = ["insufficient_quota", "billing_hard_limit_reached"];
@@ -297,5 +271,55 @@ mod tests {
             "rerank",
             "https://x.test/v2/rerank",
         );
+    }
+
+    #[test]
+    fn an_address_of_any_operation_names_the_server_of_embeddings() {
+        let chat = [
+            "",
+            "/chat/completions",
+            "/completions",
+            "/responses",
+            "/embeddings",
+        ];
+        for prefix in ["", "/proxy", "/a/b"] {
+            for slash in ["", "/"] {
+                for suffix in [
+                    "",
+                    "/api",
+                    "/api/embed",
+                    "/api/chat",
+                    "/v1",
+                    "/v1/embeddings",
+                    "/v1/models",
+                ] {
+                    let endpoint = format!("http://h:1{prefix}{suffix}{slash}");
+                    let url = format!("http://h:1{prefix}/api/embed");
+                    check(Provider::Ollama, &endpoint, None, "api/embed", &url);
+                }
+                for suffix in chat {
+                    let endpoint = format!("http://h:1{prefix}/v1{suffix}{slash}");
+                    let url = format!("http://h:1{prefix}/v1/embeddings");
+                    check(Provider::Openai, &endpoint, None, "embeddings", &url);
+                    let endpoint = format!("http://h:1{prefix}/openai/v1{suffix}{slash}");
+                    let url = format!("http://h:1{prefix}/openai/v1/embeddings");
+                    check(Provider::AzureOpenai, &endpoint, None, "embeddings", &url);
+                }
+                for deployment in ["chat", "responses", "embeddings", "gpt"] {
+                    let folder = format!("http://h:1{prefix}/openai/deployments");
+                    let own = format!("{folder}/my%20model/embeddings");
+                    // The deployment of a model that writes text does not embed.
+                    for suffix in ["/chat/completions", "/responses"] {
+                        let endpoint = format!("{folder}/{deployment}{suffix}{slash}");
+                        check(Provider::AzureOpenai, &endpoint, Some("v"), "embeddings", &own);
+                    }
+                    for suffix in ["", "/embeddings"] {
+                        let endpoint = format!("{folder}/{deployment}{suffix}{slash}");
+                        let named = format!("{folder}/{deployment}/embeddings");
+                        check(Provider::AzureOpenai, &endpoint, Some("v"), "embeddings", &named);
+                    }
+                }
+            }
+        }
     }
 }
