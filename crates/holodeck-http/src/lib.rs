@@ -39,7 +39,7 @@ pub use options::{HttpOptions, LoopbackProxy, ProxyOptions};
 pub use pacer::Pacer;
 pub use reach::Reach;
 pub use response::{Beginning, Response};
-pub use retry::{CallOptions, RetryPolicy, parse_retry_after, retry_delay};
+pub use retry::{CallOptions, RetryPolicy, retry_delay};
 pub use sse::{SseDecoder, SseEvent, SseStream, decode_sse};
 pub use tls_stream::{Tls, TlsStream};
 pub use upgrade::{Upgrade, Upgraded};

@@ -149,7 +149,7 @@ where
 }
 
 /// Reads a `Retry-After` value: seconds or an HTTP date.
-pub fn parse_retry_after(value: &str, now: Timestamp) -> Option<Duration> {
+pub(crate) fn parse_retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();

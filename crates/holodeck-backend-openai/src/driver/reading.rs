@@ -196,9 +196,9 @@ fn mend_whole(bytes: &[u8]) -> Option<(String, Value)> {
 
 /// The data of an event, and the form of it that strict parsers accept.
 ///
-/// What goes wrong is told with the data as the server sent it: the other form has marks that are of this crate alone.
+/// Errors and notices show the data as the server sent it: the other form has marks that are of this crate alone.
 pub(super) struct Piece {
-    /// What the next event may complete stays in it.
+    /// The half of a letter that the next event may complete stays in it.
     pub(super) data: String,
     pub(super) name: String,
     /// As it was sent, if `data` has another form.

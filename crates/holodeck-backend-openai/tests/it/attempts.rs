@@ -110,7 +110,7 @@ async fn the_fallback_model_gets_one_request_whatever_failed() {
     }
 }
 
-/// What a server refuses, by the field of the request that has it.
+/// The parts that a server refuses, by the field of the request that has them.
 const REFUSED: [&str; 4] = ["stream_options", "response_format", "max_tokens", "stream"];
 
 fn has(request: &ReceivedRequest, field: &str) -> bool {
