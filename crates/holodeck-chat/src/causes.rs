@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use holodeck_backend_api::{BackendError, BackendEvent, EventStream, Explanation};
+use holodeck_backend_api::{BackendError, BackendEvent, EventStream, Explanation, Outcome};
 
 /// Receives the cause of each error that the events of a run only name by its kind.
 pub type CauseSink = Arc<dyn Fn(&BackendError) + Send + Sync>;
@@ -32,6 +32,15 @@ fn hide_in_event(event: BackendEvent) -> BackendEvent {
             cause: NO_ANSWER.to_owned(),
             wait,
         },
+        BackendEvent::End(mut result) => {
+            if let Outcome::ToolFailed {
+                reason: Some(reason), ..
+            } = &mut result.outcome
+            {
+                *reason = without_addresses(reason);
+            }
+            BackendEvent::End(result)
+        }
         BackendEvent::Nested {
             parent_call_id,
             event,

@@ -24,7 +24,7 @@ pub use files::{FileVault, StoredFile, TextEmbedder};
 pub use holodeck_backend_api::Thinking;
 pub use import::PastTurn;
 pub use masking::mask_events;
-pub use request::{Concurrency, FileSearch, LOCAL_USER, RunError, RunRequest};
+pub use request::{Concurrency, FileSearch, LOCAL_USER, RunError, RunRequest, is_own_id, own_id_prefix};
 pub use run::RunHandle;
 pub use service::{AgentRunService, run_graph};
 pub use service_options::ServiceOptions;

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use holodeck_backend_api::{AnswerWishes, HistoryItem, Image, Thinking};
 use holodeck_events::{RecordError, StoreError};
-use holodeck_model::{FileInput, events::AgentExecutionResult};
+use holodeck_model::{FileInput, digest_json, events::AgentExecutionResult};
 
 use crate::file_error::FileError;
 
@@ -140,8 +140,29 @@ const MAX_ID: usize = 128;
 pub(crate) const SESSION_ID_FORM: &str =
     "a session id has 1 to 128 letters, digits, `-`, `_`, `.` or `:`, and is not `.`, `..` or `last`";
 
+/// The beginning of the stored ids of a user's sessions whose own ids another user has taken. No client can choose it.
+pub fn own_id_prefix(user: &str) -> String {
+    let digest = digest_json(&user.into());
+    let digest = digest.trim_start_matches("sha256:");
+    format!("{OWN}{}:", digest.get(..OWN_DIGEST).unwrap_or(digest))
+}
+
+/// Whether an id is, or looks like, one that [`own_id_prefix`] begins.
+pub fn is_own_id(id: &str) -> bool {
+    id.starts_with(OWN)
+}
+
+/// How ids begin that users have for themselves.
+const OWN: &str = "own:";
+/// The length of the digest of the user in them.
+const OWN_DIGEST: usize = 16;
+
 /// Ids appear in paths, headers and terminals.
 pub(crate) fn is_id(id: &str) -> bool {
+    let named = id
+        .strip_prefix(OWN)
+        .and_then(|rest| rest.get(OWN_DIGEST..)?.strip_prefix(':'));
+    let id = named.unwrap_or(id);
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
     // Clients shorten paths with dots, and `last` names the latest session in commands.
     let is_taken = matches!(id, "." | ".." | "last");

@@ -17,6 +17,11 @@ pub(crate) type RunOutcome = Result<AgentExecutionResult, RunError>;
 pub struct RunHandle {
     pub(crate) session_id: String,
     pub(crate) run_id: String,
+    /// The message as it is stored.
+    pub(crate) message: Arc<str>,
+    pub(crate) client_message_id: Option<Arc<str>>,
+    /// Its place in the order in which messages were accepted.
+    pub(crate) number: u64,
     pub(crate) cancel: CancellationToken,
     pub(crate) outcome: watch::Receiver<Option<RunOutcome>>,
 }
@@ -30,6 +35,16 @@ impl RunHandle {
     /// The run.
     pub fn run_id(&self) -> &str {
         &self.run_id
+    }
+
+    /// The message that it answers, as it is stored.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The client's id of the message.
+    pub fn client_message_id(&self) -> Option<&str> {
+        self.client_message_id.as_deref()
     }
 
     /// Stops the run; the text that arrived is kept. Does nothing once the run is over.

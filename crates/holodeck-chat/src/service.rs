@@ -46,6 +46,8 @@ struct Inner {
     live: Arc<LiveSessions>,
     options: ServiceOptions,
     runs: Mutex<HashMap<String, RunHandle>>,
+    /// The number of the next message.
+    next_message: AtomicU64,
     /// The order of the messages of a conversation.
     queues: Mutex<HashMap<String, Queue>>,
     tasks: TaskTracker,
@@ -80,6 +82,7 @@ impl AgentRunService {
             live,
             options,
             runs: Mutex::default(),
+            next_message: AtomicU64::new(0),
             queues: Mutex::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
@@ -207,9 +210,13 @@ impl AgentRunService {
         let new_id = || self.0.options.ids.next().to_string();
         let session_id = request.session_id.clone().unwrap_or_else(new_id);
         let (outcome, ended) = watch::channel(None);
+        let message = self.masked(&request.message);
         let handle = RunHandle {
             session_id: session_id.clone(),
             run_id: new_id(),
+            message: message.as_str().into(),
+            client_message_id: request.client_message_id.as_deref().map(Into::into),
+            number: self.0.next_message.fetch_add(1, Ordering::Relaxed),
             cancel,
             outcome: ended,
         };
@@ -217,7 +224,7 @@ impl AgentRunService {
         let waits = matches!(place, Place::Waiting(_));
         let run = NewRun {
             session_id,
-            message: self.masked(&request.message),
+            message,
             run_id: Some(handle.run_id.clone()),
             user_id: request.user_id,
             client_message_id: request.client_message_id,
@@ -253,13 +260,16 @@ impl AgentRunService {
         self.runs().get(run_id).cloned()
     }
 
-    /// The runs of a conversation that this service runs at present.
+    /// The runs of a conversation that this service runs at present or that wait for their turn, in the order of their
+    /// messages.
     pub fn runs_of(&self, session_id: &str) -> Vec<RunHandle> {
-        let runs = self.runs();
-        runs.values()
-            .filter(|run| run.session_id == session_id)
-            .cloned()
-            .collect()
+        let mut runs: Vec<RunHandle> = {
+            let runs = self.runs();
+            let of_session = runs.values().filter(|run| run.session_id == session_id);
+            of_session.cloned().collect()
+        };
+        runs.sort_by_key(|run| run.number);
+        runs
     }
 
     /// Answers a question to a person. Changed arguments that the tool does not accept are refused, and the question

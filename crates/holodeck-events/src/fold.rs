@@ -234,10 +234,14 @@ fn end_of(body: &EventBody) -> Option<(Outcome, &RunTotals)> {
         }
         EventBody::Error(end) => {
             let mut outcome = Outcome::from_reason(Some(&end.error));
-            if let Outcome::ToolFailed { reason, .. } = &mut outcome {
+            if let Outcome::ToolFailed { name, reason } = &mut outcome {
                 let details = end.details.as_ref();
-                let known = details.and_then(|details| details.get("reason")?.as_str());
-                *reason = known.map(str::to_owned);
+                let known = |field: &str| details.and_then(|details| details.get(field)?.as_str());
+                *reason = known("reason").map(str::to_owned);
+                // The text may say more than the name.
+                if let Some(known) = known("toolName") {
+                    known.clone_into(name);
+                }
             }
             (outcome, &end.totals)
         }

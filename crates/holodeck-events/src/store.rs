@@ -103,6 +103,12 @@ pub trait EventStore: Send + Sync {
         self.session("").await.map(drop)
     }
 
+    /// Whether a session of another user has this id, or had it before it was deleted.
+    async fn is_taken(&self, session_id: &str, user: &str) -> Result<bool, StoreError> {
+        let known = self.session(session_id).await?;
+        Ok(known.is_some_and(|session| session.owner.as_deref() != Some(user)))
+    }
+
     /// A session, unless it does not exist.
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError>;
 
@@ -187,7 +193,7 @@ pub trait EventStore: Send + Sync {
         owner: Option<&str>,
     ) -> Result<SessionInfo, StoreError>;
 
-    /// Deletes a session with all its events. Its id is never used again. With `force`, also while a run is open.
+    /// Deletes a session with all its events. Its id is never used again: that and its owner are kept. With `force`, also while a run is open.
     async fn delete_session(&self, session_id: &str, force: bool) -> Result<(), StoreError>;
 
     /// Deletes what is older than `retention`.

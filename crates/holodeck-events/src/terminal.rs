@@ -36,7 +36,7 @@ pub(crate) fn terminal(
     };
     let Some(completed) = completed else {
         return EventBody::Error(RunError {
-            error: reason.map(Cow::into_owned).unwrap_or_default(),
+            error: with_login(reason.map(Cow::into_owned).unwrap_or_default(), &result.outcome),
             code: code_of(&result.outcome, error).to_owned(),
             details: error.and_then(details).or_else(|| tool_details(&result.outcome)),
             retryable: error.is_some_and(BackendError::is_retryable),
@@ -84,6 +84,23 @@ fn code_of(outcome: &Outcome, error: Option<&BackendError>) -> &'static str {
         (Outcome::SubprocessTerminated, _) => code::TERMINATED,
         (_, Some(error)) if error.is_truncated() => code::TRUNCATED,
         _ => code::BACKEND,
+    }
+}
+
+/// An error text that also says which login is missing, if that is why the tool could not be run.
+fn with_login(error: String, outcome: &Outcome) -> String {
+    const COMMAND: &str = "`holodeck mcp login ";
+    let Outcome::ToolFailed {
+        reason: Some(reason), ..
+    } = outcome
+    else {
+        return error;
+    };
+    let named = reason.split_once(COMMAND).map(|(_, rest)| rest);
+    let named = named.and_then(|rest| rest.split([' ', '`']).next());
+    match named {
+        Some(server) => format!("{error}: MCP server `{server}` needs a login: {COMMAND}{server}`"),
+        None => error,
     }
 }
 

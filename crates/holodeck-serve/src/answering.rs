@@ -11,7 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     App, ServedAgent,
     app::{Place, Unattended},
-    idempotency::{KeyedPlace, RequestKey},
+    idempotency::{KeyedPlace, RequestKey, stop_of},
     messages::wait_for_end,
     problem::{Problem, Result},
 };
@@ -86,7 +86,7 @@ impl Answering {
     ) -> Result<Self> {
         let (mut skip, mut busy) = (0, Busy::default());
         loop {
-            let (session_id, number) = match key.place(&**app.store(), user, skip).await? {
+            let (session_id, number) = match key.place(&**app.store(), agent, user, skip).await? {
                 KeyedPlace::New { session_id, number } => (session_id, number),
                 KeyedPlace::Answered { session_id, run_id } => {
                     return Ok(Self::elsewhere(app, session_id, run_id));
@@ -186,6 +186,12 @@ impl Answering {
             }
             End::Elsewhere => {
                 let result = wait_for_end(&*store, &session_id, &run_id).await?;
+                if !result.success {
+                    let events = store.read_after(&session_id, None).await?;
+                    if let Some(stop) = stop_of(&events, &run_id) {
+                        return Err(stop.problem());
+                    }
+                }
                 let result = if result.success {
                     Ok(result)
                 } else {
@@ -214,10 +220,10 @@ pub(crate) struct Busy(Option<String>);
 impl Busy {
     /// Allows one more look at a conversation that is busy: another request with the key was faster, and is found then, with
     /// its body to compare. If it is not, the run is another one, and the request is refused.
-    pub(crate) fn allow(&mut self, error: RunError, session_id: &str) -> Result<()> {
-        let is_busy = matches!(error, RunError::Store(StoreError::RunInProgress { .. }));
-        if !is_busy || self.0.as_deref() == Some(session_id) {
-            return Err(error.into());
+    pub(crate) fn allow(&mut self, error: impl Into<Problem>, session_id: &str) -> Result<()> {
+        let problem = error.into();
+        if problem.code() != "RUN_IN_PROGRESS" || self.0.as_deref() == Some(session_id) {
+            return Err(problem);
         }
         self.0 = Some(session_id.to_owned());
         Ok(())

@@ -181,8 +181,14 @@ impl App {
         self.agent(session.agent.as_deref())
     }
 
-    /// A conversation of this user.
+    /// The conversation that this user names like this. It may be stored under another id.
     pub(crate) async fn session(&self, session_id: &str, user: &str) -> Result<SessionInfo> {
+        let stored_id = self.stored_id(session_id, user).await?;
+        self.stored_session(&stored_id, user).await
+    }
+
+    /// The conversation of this user that is stored under this id.
+    pub(crate) async fn stored_session(&self, session_id: &str, user: &str) -> Result<SessionInfo> {
         let known = self.0.store.session(session_id).await?;
         known
             .filter(|session| session.owner.as_deref() == Some(user))

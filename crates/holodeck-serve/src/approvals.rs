@@ -25,11 +25,11 @@ pub(crate) async fn list(
     Extension(User(user)): Extension<User>,
     Params(listing): Params<Listing>,
 ) -> Result<axum::Json<Value>> {
-    if let Some(session_id) = &listing.session_id {
-        app.session(session_id, &user).await?;
-    }
-    let session_id = listing.session_id.as_deref();
-    let approvals = app.store().approvals(session_id, Some(&user)).await?;
+    let session_id = match &listing.session_id {
+        Some(session_id) => Some(app.session(session_id, &user).await?.session_id),
+        None => None,
+    };
+    let approvals = app.store().approvals(session_id.as_deref(), Some(&user)).await?;
     Ok(axum::Json(json!({ "approvals": approvals })))
 }
 

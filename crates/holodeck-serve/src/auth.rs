@@ -43,6 +43,11 @@ impl fmt::Debug for Token {
 }
 
 impl Access {
+    /// Whether a text is a token.
+    pub(crate) fn is_token(&self, text: &str) -> bool {
+        matches!(self, Self::Tokens(_)) && self.user_of(Some(text)).is_some()
+    }
+
     /// The user who sends this token, if any.
     pub(crate) fn user_of(&self, token: Option<&str>) -> Option<&str> {
         match self {

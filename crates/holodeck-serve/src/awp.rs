@@ -10,6 +10,8 @@ use holodeck_events::{
     AgUiEvent, AgUiRequest, AgUiRun, ApprovalAnswer, Resolution, RunAgentInput, StoredEvent, Subscription,
 };
 use http::StatusCode;
+use serde::Deserialize as _;
+use serde_json::{Map, Value};
 use tokio::{
     sync::mpsc::{self, Sender},
     time::{sleep, timeout},
@@ -17,9 +19,10 @@ use tokio::{
 
 use crate::{
     App,
-    branch::{Settled, latest, settle},
+    branch::{Sent, Settled, branches, settle},
     extract::Json,
     guard::User,
+    idempotency::{Key, RequestKey, check_key},
     messages::{Message, Started, repeated, start},
     problem::{Problem, Result},
     stream::{HEARTBEAT, frames, send},
@@ -42,8 +45,13 @@ struct Run {
 pub(crate) async fn run(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    Json(input): Json<RunAgentInput>,
+    Key(key): Key,
+    Json(body): Json<Map<String, Value>>,
 ) -> Result<Response> {
+    let body = Value::Object(body);
+    let key = key.map(|key| RequestKey::new("awp", &user, &key, &body));
+    let input = RunAgentInput::deserialize(body)
+        .map_err(|error| Problem::invalid(format!("the body is not what is expected: {error}")))?;
     let request = input.request().map_err(|error| {
         Problem::invalid(error.to_string())
             .with("place", error.place)
@@ -52,8 +60,12 @@ pub(crate) async fn run(
     for warning in &request.warnings {
         tracing::warn!(thread = %input.thread_id, "{warning}");
     }
+    if !input.run_id.is_empty() {
+        check_key("runId", &input.run_id)?;
+        app.refuse_secret("`runId`", &input.run_id)?;
+    }
     let run = if request.answers.is_empty() {
-        begin(&app, &user, &input, request).await?
+        begin(&app, &user, &input, request, key).await?
     } else {
         resume(&app, &user, &input, request.answers).await?
     };
@@ -63,7 +75,13 @@ pub(crate) async fn run(
 }
 
 /// A new message, in the conversation that has the client's history.
-async fn begin(app: &App, user: &str, input: &RunAgentInput, request: AgUiRequest) -> Result<Run> {
+async fn begin(
+    app: &App,
+    user: &str,
+    input: &RunAgentInput,
+    request: AgUiRequest,
+    key: Option<RequestKey>,
+) -> Result<Run> {
     let message = request
         .message
         .ok_or_else(|| Problem::invalid("there is no message to answer"))?;
@@ -72,13 +90,22 @@ async fn begin(app: &App, user: &str, input: &RunAgentInput, request: AgUiReques
     let service = &app.agent(None)?.service;
     let turn = app.threads().lock(user, thread).await;
     // A request that is sent again is the same run.
-    let sent = (input.run_id.as_str(), message.text.as_str());
-    let Settled { session_id, run_id } = settle(service, user, thread, sent, &request.history).await?;
+    let (id, key) = match key.map(|key| key.in_conversation()) {
+        Some((id, key)) => (id, Some(key)),
+        None => (input.run_id.clone(), None),
+    };
+    let sent = Sent {
+        message: &message.text,
+        id: &id,
+        key: key.as_deref(),
+    };
+    let Settled { session_id, run_id } =
+        settle((app, service), user, thread, &sent, &request.history).await?;
     let started = if let Some(run_id) = run_id {
         repeated(app, run_id).await?
     } else {
         let mut message = Message::new(message.text);
-        message.client_message_id = Some(input.run_id.clone());
+        message.client_message_id = Some(id);
         start(app, user, Some(session_id.clone()), None, message).await?
     };
     drop(turn);
@@ -103,11 +130,10 @@ async fn begin(app: &App, user: &str, input: &RunAgentInput, request: AgUiReques
 /// Waits for the end of a run whose client has stopped it, so that its next message is not refused. That the client left
 /// may become known only after its next request.
 async fn wait_for_stop(app: &App, user: &str, thread: &str) -> Result<()> {
-    let latest = latest(&**app.store(), user, thread).await?;
-    let Some((session_id, _)) = latest else {
+    let Some(session_id) = branches(app, user, thread).await?.pop() else {
         return Ok(());
     };
-    let Ok(session) = app.session(&session_id, user).await else {
+    let Ok(session) = app.stored_session(&session_id, user).await else {
         return Ok(());
     };
     let service = &app.agent_of(&session)?.service;
@@ -130,10 +156,8 @@ async fn wait_for_stop(app: &App, user: &str, thread: &str) -> Result<()> {
 /// The answers to an interrupt: the run behind it continues in a new AG-UI run.
 async fn resume(app: &App, user: &str, input: &RunAgentInput, answers: Vec<ApprovalAnswer>) -> Result<Run> {
     let thread = &input.thread_id;
-    let session_id = latest(&**app.store(), user, thread)
-        .await?
-        .map_or_else(|| thread.clone(), |(session_id, _)| session_id);
-    app.session(&session_id, user).await?;
+    let session_id = branches(app, user, thread).await?.pop();
+    let session_id = session_id.ok_or_else(|| Problem::session_not_found(thread))?;
     for answer in &answers {
         let mut own = answer.clone().by(Some(user));
         own.session_id = Some(session_id.clone());

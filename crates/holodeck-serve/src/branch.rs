@@ -2,28 +2,32 @@
 //! begins, so that the model does not see what the client removed. Nothing that is stored is changed.
 
 use holodeck_backend_api::HistoryItem;
-use holodeck_chat::{AgentRunService, RunError};
-use holodeck_events::{EventStore, StoreError, StoredEvent};
+use holodeck_chat::{AgentRunService, Concurrency, RunError, RunHandle};
+use holodeck_events::{StoreError, StoredEvent};
 use holodeck_model::{
     digest_json,
     events::{CompleteReason, EventBody},
 };
 
-use crate::problem::{Problem, Result};
+use crate::{
+    App,
+    idempotency::reused,
+    problem::{Problem, Result},
+};
 
 /// How often the history of a thread can be changed.
 const MAX_BRANCHES: u32 = 10_000;
 /// The length of an id that leaves room for the number of a branch.
 const LONG_ID: usize = 100;
 
-/// A message of the person with the text of its answer, both without white space.
+/// A message of the person with the texts of its answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Exchange {
     message: String,
-    answer: String,
+    answer: Vec<String>,
 }
 
-/// A run as it is stored.
+/// A run as it is stored, or as it waits for its turn.
 #[derive(Debug, Default)]
 struct Past {
     exchange: Exchange,
@@ -60,25 +64,18 @@ fn branch_id(thread: &str, number: u32) -> String {
     }
 }
 
-/// The latest branch of a thread of `user`, and the number of the next one; `None` for an unknown thread. The thread itself
-/// may belong to another user.
-pub(crate) async fn latest(
-    store: &dyn EventStore,
-    user: &str,
-    thread: &str,
-) -> Result<Option<(String, u32)>> {
-    let mut latest = None;
+/// The ids of a thread of `user` and of its branches, as they are stored, the first one first; none for an unknown thread.
+pub(crate) async fn branches(app: &App, user: &str, thread: &str) -> Result<Vec<String>> {
+    let mut branches = Vec::new();
     for number in 0..MAX_BRANCHES {
-        let id = branch_id(thread, number);
-        let Some(session) = store.session(&id).await? else {
-            break;
-        };
         // A stranger can use the name of a branch as an id.
-        if number == 0 || session.owner.as_deref() == Some(user) {
-            latest = Some((id, number + 1));
+        let id = app.stored_id(&branch_id(thread, number), user).await?;
+        if app.store().session(&id).await?.is_none() {
+            break;
         }
+        branches.push(id);
     }
-    Ok(latest)
+    Ok(branches)
 }
 
 /// Where a message is answered.
@@ -97,26 +94,69 @@ impl Settled {
             run_id: None,
         }
     }
+
+    fn answered(session_id: impl Into<String>, run_id: String) -> Self {
+        Self {
+            session_id: session_id.into(),
+            run_id: Some(run_id),
+        }
+    }
+}
+
+/// A message as a client sent it.
+pub(crate) struct Sent<'a> {
+    pub(crate) message: &'a str,
+    /// Its id in the conversation.
+    pub(crate) id: &'a str,
+    /// The beginning of the ids of all messages that were sent with its `Idempotency-Key`.
+    pub(crate) key: Option<&'a str>,
+}
+
+impl Sent<'_> {
+    /// The run that answers it, if it was sent before. An error if another one was sent with its id or its key.
+    fn run_in(&self, past: &[Past], service: &AgentRunService) -> Result<Option<String>> {
+        let is_meant = |run: &&Past| {
+            run.message_id.as_deref().is_some_and(|id| match self.key {
+                Some(key) => id.starts_with(key),
+                None => id == self.id,
+            })
+        };
+        let Some(run) = past.iter().find(is_meant) else {
+            return Ok(None);
+        };
+        if run.message_id.as_deref() != Some(self.id) {
+            return Err(reused());
+        }
+        let run_id = run.run_id.clone().unwrap_or_default();
+        if run.exchange.message != service.masked(self.message) {
+            return Err(StoreError::MessageIdReused { run_id }.into());
+        }
+        Ok(Some(run_id))
+    }
 }
 
 /// The conversation in which a message is answered after this history. Until the message is stored, the caller holds the
 /// [`ThreadLock`](crate::threads::ThreadLock) of the thread: the same request at the same time finds it then.
 pub(crate) async fn settle(
-    service: &AgentRunService,
+    (app, service): (&App, &AgentRunService),
     user: &str,
     thread: &str,
-    (message_id, message): (&str, &str),
+    sent: &Sent<'_>,
     history: &[HistoryItem],
 ) -> Result<Settled> {
     let store = &**service.store();
+    let mut has_recovered = false;
     // The first number that no other process has taken meanwhile.
     let mut free = 0;
     loop {
-        let Some((session_id, next)) = latest(store, user, thread).await? else {
+        let mut earlier = branches(app, user, thread).await?;
+        let next = u32::try_from(earlier.len()).unwrap_or(MAX_BRANCHES);
+        let Some(session_id) = earlier.pop() else {
+            let thread = app.stored_id(thread, user).await?;
             if history.is_empty() {
                 return Ok(Settled::conversation(thread));
             }
-            return match service.import(thread, Some(user), history.to_vec()).await {
+            return match service.import(&thread, Some(user), history.to_vec()).await {
                 // Another request was faster.
                 Ok(()) | Err(RunError::Store(StoreError::SessionExists { .. })) => {
                     Ok(Settled::conversation(thread))
@@ -124,24 +164,33 @@ pub(crate) async fn settle(
                 Err(error) => Err(error.into()),
             };
         };
+        if sent.key.is_some() {
+            // A key counts in the whole thread.
+            for branch in &earlier {
+                let past = past_runs(&store.read_after(branch, None).await?, &service.runs_of(branch));
+                if let Some(run_id) = sent.run_in(&past, service)? {
+                    return Ok(Settled::answered(branch, run_id));
+                }
+            }
+        }
+        // First: one that begins meanwhile is stored.
+        let active = service.runs_of(&session_id);
         let session = store.session(&session_id).await?;
-        let is_own = session
-            .as_ref()
-            .is_none_or(|session| session.owner.as_deref() == Some(user));
-        if !is_own {
-            // Refused.
-            return Ok(Settled::conversation(session_id));
+        let past = past_runs(&store.read_after(&session_id, None).await?, &active);
+        if let Some(run_id) = sent.run_in(&past, service)? {
+            return Ok(Settled::answered(session_id, run_id));
         }
-        let past = past_runs(&store.read_after(&session_id, None).await?);
-        let mut same = past.iter();
-        if let Some(same) = same.find(|run| run.message_id.as_deref() == Some(message_id)) {
-            // The same request again; with another message, it is refused.
-            let is_same = same.exchange.message == squeezed(&service.masked(message));
-            let run_id = same.run_id.clone().filter(|_| is_same);
-            return Ok(Settled { session_id, run_id });
+        let open = session.and_then(|session| session.open_run);
+        if let Some(open) = &open
+            && !has_recovered
+            && active.iter().all(|run| run.run_id() != open)
+        {
+            // Its process may be gone: then it is over.
+            store.recover().await?;
+            has_recovered = true;
+            continue;
         }
-        if session.is_some_and(|session| session.open_run.is_some()) {
-            // As `concurrency` says.
+        if open.is_some() && service.concurrency() == Concurrency::Reject {
             return Ok(Settled::conversation(session_id));
         }
         let relation = compare(&past, &exchanges(service, history));
@@ -154,7 +203,7 @@ pub(crate) async fn settle(
                 "the history of this thread was changed too often; begin another one",
             ));
         }
-        let branch = branch_id(thread, free);
+        let branch = app.stored_id(&branch_id(thread, free), user).await?;
         free += 1;
         let begun = match relation {
             Relation::EndsAfter(Some(end)) => {
@@ -166,7 +215,12 @@ pub(crate) async fn settle(
             _ => service.import(&branch, Some(user), history.to_vec()).await,
         };
         match begun {
-            Ok(()) => return Ok(Settled::conversation(branch)),
+            Ok(()) => {
+                if service.concurrency() == Concurrency::Interrupt {
+                    stop(active).await;
+                }
+                return Ok(Settled::conversation(branch));
+            }
             // Another process was faster: its branch is the latest one now, and may have this very message.
             Err(RunError::Store(StoreError::SessionDeleted { .. } | StoreError::SessionExists { .. })) => {}
             Err(error) => return Err(error.into()),
@@ -174,39 +228,81 @@ pub(crate) async fn settle(
     }
 }
 
-/// The runs of a conversation, also the one in progress.
-fn past_runs(events: &[StoredEvent]) -> Vec<Past> {
+/// Stops what the client has removed: with `interrupt`, a message takes the place of the one before, also in another branch.
+async fn stop(runs: Vec<RunHandle>) {
+    for run in &runs {
+        run.cancel();
+    }
+    for mut run in runs {
+        // However it ended, it is over.
+        let _ = run.finish().await;
+    }
+}
+
+/// The runs of a conversation, also the one in progress, and those that wait for it.
+fn past_runs(events: &[StoredEvent], active: &[RunHandle]) -> Vec<Past> {
     let mut runs: Vec<Past> = Vec::new();
+    // The text of a message that has no end yet.
+    let mut unfinished = String::new();
     for event in events {
         let index = event.index();
         let event = event.event();
         if let EventBody::UserMessageConfirmed(message) = &event.body {
+            unfinished.clear();
             runs.push(Past {
                 exchange: Exchange {
-                    message: squeezed(&message.content),
-                    answer: String::new(),
+                    message: message.content.clone(),
+                    answer: Vec::new(),
                 },
                 message_id: message.client_message_id.clone(),
                 run_id: event.meta.run_id.clone(),
+                // The next turn sees what the one in progress leaves.
+                is_seen: true,
                 ..Past::default()
             });
         }
         let Some(run) = runs.last_mut() else { continue };
         match &event.body {
+            EventBody::MessageChunk(chunk) if event.meta.parent_tool_use_id.is_none() => {
+                unfinished.push_str(&chunk.content);
+            }
             EventBody::Message(message) if event.meta.parent_tool_use_id.is_none() => {
-                run.exchange.answer.push_str(&squeezed(&message.content));
+                unfinished.clear();
+                run.exchange.answer.push(message.content.clone());
             }
             EventBody::Complete(end) => {
+                unfinished.clear();
                 run.end = Some(index);
                 run.is_whole = end.reason == CompleteReason::Success;
                 run.is_seen = end.reason != CompleteReason::Error;
             }
             EventBody::Error(_) => {
+                unfinished.clear();
                 run.end = Some(index);
                 // Of a run whose process ended, the next turn sees what had arrived.
-                run.is_seen = !run.exchange.answer.is_empty();
+                run.is_seen = run.exchange.answer.iter().any(|text| !text.is_empty());
             }
             _ => {}
+        }
+    }
+    if let Some(run) = runs.last_mut() {
+        run.exchange.answer.push(unfinished);
+    }
+    for run in active {
+        if runs
+            .iter()
+            .all(|past| past.run_id.as_deref() != Some(run.run_id()))
+        {
+            runs.push(Past {
+                exchange: Exchange {
+                    message: run.message().to_owned(),
+                    answer: Vec::new(),
+                },
+                message_id: run.client_message_id().map(ToOwned::to_owned),
+                run_id: Some(run.run_id().to_owned()),
+                is_seen: true,
+                ..Past::default()
+            });
         }
     }
     runs
@@ -218,8 +314,8 @@ fn exchanges(service: &AgentRunService, history: &[HistoryItem]) -> Vec<Exchange
     for item in history {
         match item {
             HistoryItem::User { text } => exchanges.push(Exchange {
-                message: squeezed(&service.masked(text)),
-                answer: String::new(),
+                message: service.masked(text),
+                answer: Vec::new(),
             }),
             HistoryItem::Assistant { text } | HistoryItem::Partial { text } => {
                 if exchanges.is_empty() {
@@ -227,7 +323,7 @@ fn exchanges(service: &AgentRunService, history: &[HistoryItem]) -> Vec<Exchange
                     exchanges.push(Exchange::default());
                 }
                 if let Some(exchange) = exchanges.last_mut() {
-                    exchange.answer.push_str(&squeezed(&service.masked(text)));
+                    exchange.answer.push(service.masked(text));
                 }
             }
             _ => {}
@@ -236,23 +332,26 @@ fn exchanges(service: &AgentRunService, history: &[HistoryItem]) -> Vec<Exchange
     exchanges
 }
 
-fn squeezed(text: &str) -> String {
-    text.chars().filter(|c| !c.is_whitespace()).collect()
-}
-
 fn compare(past: &[Past], history: &[Exchange]) -> Relation {
     let mut rest = history;
-    let mut end = None;
+    let mut last: Option<&Past> = None;
     for run in past {
-        match rest.split_first() {
-            Some((exchange, after)) if run.is_like(exchange) => {
-                rest = after;
-                end = run.end;
+        match run.count_in(rest) {
+            Some(count) => {
+                rest = rest.get(count..).unwrap_or_default();
+                last = Some(run);
             }
             // A client may leave out what failed; the model does not see it either.
-            _ if !run.is_seen => {}
-            Some(_) => return Relation::Other,
-            None => return Relation::EndsAfter(end),
+            None if !run.is_seen => {}
+            None if !rest.is_empty() => return Relation::Other,
+            None => {
+                return match last.map(|last| last.end) {
+                    None => Relation::EndsAfter(None),
+                    Some(Some(end)) => Relation::EndsAfter(Some(end)),
+                    // What has no end can't be copied.
+                    Some(None) => Relation::Other,
+                };
+            }
         }
     }
     if rest.is_empty() {
@@ -263,87 +362,89 @@ fn compare(past: &[Past], history: &[Exchange]) -> Relation {
 }
 
 impl Past {
-    /// Whether a client's exchange is this run. Of an answer that was cut off, a client may have another part.
-    fn is_like(&self, exchange: &Exchange) -> bool {
-        let (own, other) = (&self.exchange.answer, &exchange.answer);
-        let is_answer = own == other
-            || !self.is_whole && (own.starts_with(other.as_str()) || other.starts_with(own.as_str()));
-        self.exchange.message == exchange.message && is_answer
+    /// How many of a client's exchanges are this run: messages without an answer are stored as one with the next.
+    fn count_in(&self, exchanges: &[Exchange]) -> Option<usize> {
+        let mut message = Vec::new();
+        for (at, exchange) in exchanges.iter().enumerate() {
+            message.push(exchange.message.as_str());
+            if self.is_message(&message) && self.is_answer(&exchange.answer) {
+                return Some(at + 1);
+            }
+            if !exchange.answer.is_empty() {
+                break;
+            }
+        }
+        None
     }
+
+    fn is_message(&self, message: &[&str]) -> bool {
+        let own = self.exchange.message.as_str();
+        match message {
+            [one] => plain(own).trim_end() == plain(one).trim_end(),
+            several => match_texts(&[own], several) == Match::Same,
+        }
+    }
+
+    /// Of an answer that was cut off, a client may have another part.
+    fn is_answer(&self, answer: &[String]) -> bool {
+        match match_texts(&self.exchange.answer, answer) {
+            Match::Same => true,
+            Match::Begins => !self.is_whole,
+            Match::Differs => false,
+        }
+    }
+}
+
+/// How the texts of two messages relate.
+#[derive(Debug, PartialEq, Eq)]
+enum Match {
+    Same,
+    /// One is the beginning of the other.
+    Begins,
+    Differs,
+}
+
+/// Compares texts that follow each other. Clients join or trim messages: white space where a text begins or ends makes no
+/// difference, any other does.
+fn match_texts(own: &[impl AsRef<str>], other: &[impl AsRef<str>]) -> Match {
+    let texts = |texts: &[String]| -> Vec<String> {
+        texts
+            .iter()
+            .map(|text| text.trim().to_owned())
+            .filter(|text| !text.is_empty())
+            .collect()
+    };
+    let own: Vec<String> = own.iter().map(|text| plain(text.as_ref())).collect();
+    let other: Vec<String> = other.iter().map(|text| plain(text.as_ref())).collect();
+    let (own, other) = (texts(&own), texts(&other));
+    let (mut own, mut other) = (own.iter(), other.iter());
+    let (mut left, mut right) = ("", "");
+    loop {
+        if left.is_empty() {
+            left = own.next().map_or("", String::as_str);
+        }
+        if right.is_empty() {
+            right = other.next().map_or("", String::as_str);
+        }
+        match (left.is_empty(), right.is_empty()) {
+            (true, true) => return Match::Same,
+            (true, false) | (false, true) => return Match::Begins,
+            (false, false) => {}
+        }
+        if let Some(rest) = left.strip_prefix(right) {
+            (left, right) = (rest.trim_start(), "");
+        } else if let Some(rest) = right.strip_prefix(left) {
+            (left, right) = ("", rest.trim_start());
+        } else {
+            return Match::Differs;
+        }
+    }
+}
+
+/// A text with the line ends that are stored by most clients.
+fn plain(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\r', "\n")
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn exchange(text: &str) -> Exchange {
-        let (message, answer) = text.split_once(' ').unwrap();
-        Exchange {
-            message: message.to_owned(),
-            answer: answer.to_owned(),
-        }
-    }
-
-    /// Runs that end with the events 0, 1, …; `~` begins one that was stopped, `!` one that failed.
-    fn past(runs: &[&str]) -> Vec<Past> {
-        let runs = runs.iter().enumerate();
-        runs.map(|(index, text)| Past {
-            exchange: exchange(text.trim_start_matches(['~', '!'])),
-            message_id: None,
-            run_id: None,
-            end: Some(index as u64),
-            is_whole: !text.starts_with(['~', '!']),
-            is_seen: !text.starts_with('!'),
-        })
-        .collect()
-    }
-
-    #[test]
-    fn a_history_is_the_same_ends_earlier_or_has_other_texts() {
-        use Relation::{EndsAfter, Other, Same};
-        for (stored, sent, expected) in [
-            (&[][..], &[][..], Same),
-            (&["a 1", "b 2"], &["a 1", "b 2"], Same),
-            // The last answer again, an earlier message changed, all of them removed.
-            (&["a 1", "b 2"], &["a 1"], EndsAfter(Some(0))),
-            (&["a 1", "b 2", "c 3"], &["a 1"], EndsAfter(Some(0))),
-            (&["a 1", "b 2"], &[], EndsAfter(None)),
-            // Texts of the client's own.
-            (&["a 1", "b 2"], &["a 1", "b 3"], Other),
-            (&["a 1", "b 2"], &["a 9", "b 2"], Other),
-            (&["a 1", "b 2"], &["b 2"], Other),
-            (&["a 1"], &["a 1", "b 2"], Other),
-            (&["a 1"], &["a "], Other),
-            // Of what was stopped, the client has more or less.
-            (&["a 1", "~b 23"], &["a 1", "b 2"], Same),
-            (&["a 1", "~b 2"], &["a 1", "b 23"], Same),
-            (&["a 1", "~b 2"], &["a 1", "b "], Same),
-            (&["a 1", "~b 2"], &["a 1"], EndsAfter(Some(0))),
-            (&["a 1", "~b 2"], &["a 1", "b 9"], Other),
-            // What failed may be left out or not.
-            (&["a 1", "!b ", "c 3"], &["a 1", "c 3"], Same),
-            (&["a 1", "!b ", "c 3"], &["a 1", "b ", "c 3"], Same),
-            (&["!b ", "c 3"], &[], EndsAfter(None)),
-            (&["a 1", "!b "], &["a 1"], Same),
-            (&["!a "], &[], Same),
-        ] {
-            let sent: Vec<Exchange> = sent.iter().map(|text| exchange(text)).collect();
-            assert_eq!(compare(&past(stored), &sent), expected, "{stored:?} {sent:?}");
-        }
-    }
-
-    #[test]
-    fn every_branch_has_an_id_that_fits() {
-        let long = "t".repeat(128);
-        for thread in ["t", &long] {
-            assert_eq!(branch_id(thread, 0), thread);
-            for number in [1, 2, MAX_BRANCHES] {
-                let id = branch_id(thread, number);
-                assert!(
-                    id.len() <= 128 && id.ends_with(&format!("branch-{number}")),
-                    "{id}"
-                );
-            }
-        }
-    }
-}
+mod tests;

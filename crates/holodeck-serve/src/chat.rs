@@ -11,18 +11,20 @@ use holodeck_model::events::{AgentExecutionResult, EventBody};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio::{
     sync::mpsc::{self, Sender},
     time::sleep,
 };
-use uuid::Uuid;
 
 use crate::{
     App,
+    answering::{Busy, wait_for_runs},
     extract::{Json, Segment},
     files::{Form, UploadedFile, remove_all, store_all},
     guard::User,
-    messages::{Message, Started, start},
+    idempotency::{Key, KeyedPlace, RequestKey},
+    messages::{Message, Started, repeated, start},
     problem::{Problem, Result},
     stream::{HEARTBEAT, frames, send},
 };
@@ -51,6 +53,7 @@ struct Answer {
 }
 
 /// A 0.7.1 chat request, from JSON or a form.
+#[derive(Clone)]
 struct Asked {
     message: String,
     session_id: Option<String>,
@@ -86,15 +89,27 @@ impl Form {
     }
 }
 
-async fn begin(app: &App, user: &str, agent: &str, request: Asked) -> Result<Answer> {
-    let service = &app.agent(Some(agent))?.service;
-    let ids = store_all(service, user, request.files).await?;
-    let message = Message::new(request.message).with_attachments(ids.clone());
-    let started = match start(app, user, request.session_id, Some(agent), message).await {
-        Ok(started) => started,
-        Err(problem) => {
-            remove_all(service, user, &ids).await;
-            return Err(problem);
+impl Asked {
+    /// The content of the request, which another one with the same key must have, too.
+    fn digest(&self) -> Value {
+        let files = self.files.iter().map(|file| {
+            let hash = Sha256::digest(&file.bytes);
+            json!([file.name, hash.as_slice()])
+        });
+        json!({ "message": self.message, "files": files.collect::<Vec<_>>() })
+    }
+}
+
+async fn begin(app: &App, user: &str, agent: &str, mut asked: Asked, key: Option<String>) -> Result<Answer> {
+    app.agent(Some(agent))?;
+    let session_id = app.stored_id_of(asked.session_id.take(), user).await?;
+    let started = match (session_id, key) {
+        // As a message that has a client's id.
+        (Some(session_id), key) => begin_in(app, user, agent, asked, Some(session_id), key).await?,
+        (None, None) => begin_in(app, user, agent, asked, None, None).await?,
+        (None, Some(key)) => {
+            let key = RequestKey::new("chat", user, &format!("{agent} {key}"), &asked.digest());
+            begin_keyed(app, user, agent, asked, &key).await?
         }
     };
     let run = app.store().run(&started.run_id).await?;
@@ -106,9 +121,51 @@ async fn begin(app: &App, user: &str, agent: &str, request: Asked) -> Result<Ans
     let before = run.map_or(head, |run| run.first_index.checked_sub(1));
     Ok(Answer {
         events: app.store().subscribe(&started.session_id, before).await?,
+        message_id: started.run_id.clone(),
         started,
-        message_id: Uuid::now_v7().to_string(),
     })
+}
+
+/// The answer to a request with a key and without a conversation: that of the first one, or a new one in the key's own.
+async fn begin_keyed(app: &App, user: &str, agent: &str, asked: Asked, key: &RequestKey) -> Result<Started> {
+    let (mut skip, mut busy) = (0, Busy::default());
+    let served = app.agent(Some(agent))?;
+    loop {
+        let (session_id, number) = match key.place(&**app.store(), served, user, skip).await? {
+            KeyedPlace::New { session_id, number } => (session_id, number),
+            KeyedPlace::Answered { run_id, .. } => return repeated(app, run_id).await,
+        };
+        let id = Some(key.message_id.clone());
+        match begin_in(app, user, agent, asked.clone(), Some(session_id.clone()), id).await {
+            Ok(started) => return Ok(started),
+            Err(problem) if problem.code() == "SESSION_DELETED" => {
+                wait_for_runs(app, &session_id).await;
+                skip = number + 1;
+            }
+            Err(problem) => busy.allow(problem, &session_id)?,
+        }
+    }
+}
+
+/// Begins the answer in this conversation, or in a new one. With an id, a message that was sent before is answered by the
+/// same run.
+async fn begin_in(
+    app: &App,
+    user: &str,
+    agent: &str,
+    asked: Asked,
+    session_id: Option<String>,
+    id: Option<String>,
+) -> Result<Started> {
+    let service = &app.agent(Some(agent))?.service;
+    let ids = store_all(service, user, asked.files).await?;
+    let mut message = Message::new(asked.message).with_attachments(ids.clone());
+    message.client_message_id = id;
+    let started = start(app, user, session_id, Some(agent), message).await;
+    if !matches!(&started, Ok(started) if started.handle.is_some()) {
+        remove_all(service, user, &ids).await;
+    }
+    started
 }
 
 impl Answer {
@@ -147,9 +204,10 @@ pub(crate) async fn chat(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
     Segment(agent): Segment,
+    Key(key): Key,
     Json(request): Json<ChatRequest>,
 ) -> Result<axum::Json<Value>> {
-    answer_whole(&app, &user, &agent, request.into_asked()?).await
+    answer_whole(&app, &user, &agent, request.into_asked()?, key).await
 }
 
 /// As [`chat`], with files in a form.
@@ -157,13 +215,20 @@ pub(crate) async fn chat_form(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
     Segment(agent): Segment,
+    Key(key): Key,
     form: Form,
 ) -> Result<axum::Json<Value>> {
-    answer_whole(&app, &user, &agent, form.into_asked()?).await
+    answer_whole(&app, &user, &agent, form.into_asked()?, key).await
 }
 
-async fn answer_whole(app: &App, user: &str, agent: &str, asked: Asked) -> Result<axum::Json<Value>> {
-    let mut answer = begin(app, user, agent, asked).await?;
+async fn answer_whole(
+    app: &App,
+    user: &str,
+    agent: &str,
+    asked: Asked,
+    key: Option<String>,
+) -> Result<axum::Json<Value>> {
+    let mut answer = begin(app, user, agent, asked, key).await?;
     let mut calls: Vec<Value> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     while let Some(event) = answer.next().await? {
@@ -200,9 +265,10 @@ pub(crate) async fn stream(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
     Segment(agent): Segment,
+    Key(key): Key,
     Json(request): Json<ChatRequest>,
 ) -> Result<Response> {
-    answer_in_pieces(&app, &user, &agent, request.into_asked()?).await
+    answer_in_pieces(&app, &user, &agent, request.into_asked()?, key).await
 }
 
 /// As [`stream`], with files in a form.
@@ -210,13 +276,20 @@ pub(crate) async fn stream_form(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
     Segment(agent): Segment,
+    Key(key): Key,
     form: Form,
 ) -> Result<Response> {
-    answer_in_pieces(&app, &user, &agent, form.into_asked()?).await
+    answer_in_pieces(&app, &user, &agent, form.into_asked()?, key).await
 }
 
-async fn answer_in_pieces(app: &App, user: &str, agent: &str, asked: Asked) -> Result<Response> {
-    let answer = begin(app, user, agent, asked).await?;
+async fn answer_in_pieces(
+    app: &App,
+    user: &str,
+    agent: &str,
+    asked: Asked,
+    key: Option<String>,
+) -> Result<Response> {
+    let answer = begin(app, user, agent, asked, key).await?;
     let (sender, receiver) = mpsc::channel(2);
     app.tasks().spawn(produce(app.clone(), answer, sender));
     Ok(frames(receiver))

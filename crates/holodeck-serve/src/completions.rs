@@ -9,7 +9,6 @@ use axum::{
 use bytes::Bytes;
 use holodeck_chat::RunRequest;
 use holodeck_model::events::AgentExecutionResult;
-use http::HeaderMap;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::{self, Sender};
 
@@ -20,7 +19,7 @@ use crate::{
     completion_request::{Wanted, check_wishes},
     extract::{Json, Segment},
     guard::User,
-    idempotency::{RequestKey, key_in},
+    idempotency::{Key, RequestKey},
     openai_errors::error_body,
     pieces::{Next, Pieces},
     problem::{Problem, Result},
@@ -34,11 +33,10 @@ const SESSION: &str = "completion";
 pub(crate) async fn complete(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    headers: HeaderMap,
+    Key(key): Key,
     Json(body): Json<Map<String, Value>>,
 ) -> Result<Response> {
-    let key =
-        key_in(&headers)?.map(|key| RequestKey::new(SESSION, &user, &key, &Value::Object(body.clone())));
+    let key = key.map(|key| RequestKey::new(SESSION, &user, &key, &Value::Object(body.clone())));
     let names_limit = |name: &str| body.get(name).is_some_and(|limit| !limit.is_null());
     let limit = if names_limit("max_completion_tokens") {
         "max_completion_tokens"

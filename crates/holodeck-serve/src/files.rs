@@ -43,6 +43,7 @@ pub(crate) struct Form {
 }
 
 /// A file that arrived.
+#[derive(Clone)]
 pub(crate) struct UploadedFile {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,

@@ -77,7 +77,7 @@ fn authenticate(access: &Access, request: &Request) -> Result<Option<User>, Prob
 }
 
 /// The token of a request, from its header or from the subprotocols of a WebSocket.
-fn token(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
     if let Some(value) = headers.get(header::AUTHORIZATION) {
         let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
         return scheme.eq_ignore_ascii_case("bearer").then_some(token.trim());

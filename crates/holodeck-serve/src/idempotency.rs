@@ -3,12 +3,23 @@
 
 use std::time::Duration;
 
+use axum::{
+    extract::{FromRequestParts, Request},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
 use holodeck_events::{EventStore, SessionInfo, StoredEvent};
-use holodeck_model::{digest_json, events::EventBody};
-use http::{HeaderMap, StatusCode};
+use holodeck_model::{
+    digest_json,
+    events::{CompleteReason, EventBody},
+};
+use http::{HeaderMap, Method, StatusCode, request::Parts};
 use serde_json::{Value, json};
 
-use crate::problem::{Problem, Result};
+use crate::{
+    App, ServedAgent,
+    problem::{Problem, Result},
+};
 
 /// How long a key counts.
 const LIFETIME: Duration = Duration::from_hours(24);
@@ -33,21 +44,65 @@ pub(crate) enum KeyedPlace {
     Answered { session_id: String, run_id: String },
 }
 
+/// The header with the key.
+const HEADER: &str = "Idempotency-Key";
+/// The longest key.
+const MAX_KEY: usize = 255;
+
+/// The key of a request, if it has one.
+pub(crate) struct Key(pub(crate) Option<String>);
+
+impl FromRequestParts<App> for Key {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let key = key_in(&parts.headers)?;
+        if let Some(key) = &key {
+            app.refuse_secret("`Idempotency-Key`", key)?;
+        }
+        Ok(Self(key))
+    }
+}
+
+/// Refuses a request whose key can't be one, on every address.
+pub(crate) async fn check_header(request: Request, next: Next) -> Response {
+    if request.method() == Method::POST
+        && let Err(problem) = key_in(request.headers())
+    {
+        return problem.into_response();
+    }
+    next.run(request).await
+}
+
 /// The key in the head of a request.
-pub(crate) fn key_in(headers: &HeaderMap) -> Result<Option<String>> {
-    let mut keys = headers.get_all("idempotency-key").iter();
+fn key_in(headers: &HeaderMap) -> Result<Option<String>> {
+    let mut keys = headers.get_all(HEADER).iter();
     let Some(key) = keys.next() else { return Ok(None) };
-    let refuse =
-        |why: &str| Err(Problem::invalid(format!("`Idempotency-Key` {why}")).about("Idempotency-Key"));
     if keys.next().is_some() {
-        return refuse("is named twice");
+        return Err(Problem::invalid(format!("`{HEADER}` is named twice")).about(HEADER));
     }
-    match key.to_str().map(str::trim) {
-        Err(_) => refuse("is not text"),
-        Ok("") => refuse("is empty"),
-        Ok(key) if key.len() > 255 => refuse("is longer than 255 characters"),
-        Ok(key) => Ok(Some(key.to_owned())),
+    // Other bytes are no text that every client and proxy reads in the same way.
+    let Some(key) = key.to_str().ok().filter(|key| key.is_ascii()) else {
+        let detail = format!("`{HEADER}` has characters that are not printable ASCII");
+        return Err(Problem::invalid(detail).about(HEADER));
+    };
+    check_key(HEADER, key)?;
+    Ok(Some(key.to_owned()))
+}
+
+/// Checks a key or a client's id of a message, wherever it is named.
+pub(crate) fn check_key(name: &str, key: &str) -> Result<()> {
+    let refuse = |why: &str| Err(Problem::invalid(format!("`{name}` {why}")).about(name));
+    if key.trim().is_empty() {
+        return refuse("is empty");
     }
+    if key.chars().count() > MAX_KEY {
+        return refuse(&format!("is longer than {MAX_KEY} characters"));
+    }
+    if key.chars().any(char::is_control) {
+        return refuse("has control characters");
+    }
+    Ok(())
 }
 
 impl RequestKey {
@@ -60,8 +115,22 @@ impl RequestKey {
         }
     }
 
-    /// Where the request is answered. `skip` of its conversations can't be used, for instance because they were deleted.
-    pub(crate) async fn place(&self, store: &dyn EventStore, user: &str, skip: u32) -> Result<KeyedPlace> {
+    /// The id of the message in a conversation that the key does not choose, and the beginning that all ids have of requests
+    /// with the key.
+    pub(crate) fn in_conversation(&self) -> (String, String) {
+        let beginning = format!("{}:", self.session);
+        (format!("{beginning}{}", self.message_id), beginning)
+    }
+
+    /// Where the request to this agent is answered. `skip` of its conversations can't be used, for instance because they were
+    /// deleted.
+    pub(crate) async fn place(
+        &self,
+        store: &dyn EventStore,
+        agent: &ServedAgent,
+        user: &str,
+        skip: u32,
+    ) -> Result<KeyedPlace> {
         for number in skip..MAX_USES {
             let session_id = self.session_id(number);
             let Some(session) = store.session(&session_id).await? else {
@@ -70,18 +139,18 @@ impl RequestKey {
             if is_over(&session) || session.owner.as_deref() != Some(user) {
                 continue;
             }
-            let mut runs = store.read_after(&session_id, None).await?.into_iter();
-            return match runs.find_map(|event| keyed_run(&event)) {
+            let events = store.read_after(&session_id, None).await?;
+            return match events.iter().find_map(keyed_run) {
                 // A process ended before it began.
                 None => Ok(KeyedPlace::New { session_id, number }),
+                // It was stopped before it did anything.
                 Some((run_id, message_id)) if message_id == self.message_id => {
-                    Ok(KeyedPlace::Answered { session_id, run_id })
+                    match stop_of(&events, &run_id) {
+                        Some(stop) if stop.is_without_effect(agent) => continue,
+                        _ => Ok(KeyedPlace::Answered { session_id, run_id }),
+                    }
                 }
-                Some(_) => {
-                    let detail = "`Idempotency-Key` was sent before with another request";
-                    let status = StatusCode::UNPROCESSABLE_ENTITY;
-                    Err(Problem::new(status, "MESSAGE_ID_REUSED", detail).about("Idempotency-Key"))
-                }
+                Some(_) => Err(reused()),
             };
         }
         Err(Problem::invalid(
@@ -94,6 +163,75 @@ impl RequestKey {
             0 => self.session.clone(),
             number => format!("{}.{number}", self.session),
         }
+    }
+}
+
+/// The refusal of another request with a key.
+pub(crate) fn reused() -> Problem {
+    let detail = format!("`{HEADER}` was sent before with another request");
+    let status = StatusCode::UNPROCESSABLE_ENTITY;
+    Problem::new(status, "MESSAGE_ID_REUSED", detail).about(HEADER)
+}
+
+/// How a run ended that was stopped from outside: by a person or with its server.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stop {
+    /// The tools that it had called.
+    calls: Vec<String>,
+    /// Whether its process ended, so that not all of its calls may be stored.
+    is_lost: bool,
+}
+
+/// How a run was stopped, by its events; `None` if it continues or ended by itself.
+pub(crate) fn stop_of(events: &[StoredEvent], run_id: &str) -> Option<Stop> {
+    let mut stop = Stop {
+        calls: Vec::new(),
+        is_lost: false,
+    };
+    let mut is_stopped = false;
+    let events = events.iter().map(StoredEvent::event);
+    for event in events.filter(|event| event.meta.run_id.as_deref() == Some(run_id)) {
+        match &event.body {
+            EventBody::ToolUse(call) if !stop.calls.contains(&call.tool_name) => {
+                stop.calls.push(call.tool_name.clone());
+            }
+            EventBody::Complete(end) => is_stopped = end.reason == CompleteReason::UserCancelled,
+            EventBody::Error(error) => {
+                stop.is_lost = error.code == INTERRUPTED;
+                is_stopped = stop.is_lost;
+            }
+            _ => {}
+        }
+    }
+    is_stopped.then_some(stop)
+}
+
+/// The code of the end of a run whose process ended.
+const INTERRUPTED: &str = "RUN_INTERRUPTED";
+
+impl Stop {
+    /// Whether it is known that nothing was done. The tools of these agents run only after their calls are stored.
+    fn is_without_effect(&self, agent: &ServedAgent) -> bool {
+        agent.answers.follows_wishes && self.calls.is_empty() && !self.is_lost
+    }
+
+    /// The answer to a request whose run was stopped: it is not run again.
+    pub(crate) fn problem(&self) -> Problem {
+        let calls: Vec<_> = self.calls.iter().map(|name| format!("`{name}`")).collect();
+        let what = match (self.is_lost, calls.is_empty()) {
+            (false, true) => "the run was stopped, and no call of a tool is stored".to_owned(),
+            (false, false) => format!("the run was stopped after it called {}", calls.join(", ")),
+            (true, true) => {
+                "the process ended during the run; no call of a tool is stored, and one may have begun"
+                    .to_owned()
+            }
+            (true, false) => format!(
+                "the process ended during the run, which had called {}",
+                calls.join(", ")
+            ),
+        };
+        let detail = format!("{what}; it is not run again: send another `{HEADER}` for that");
+        Problem::new(StatusCode::BAD_GATEWAY, "RUN_STOPPED", detail).after_effect()
     }
 }
 

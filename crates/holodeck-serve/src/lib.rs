@@ -23,6 +23,7 @@ mod openai_errors;
 mod openai_fields;
 mod operation;
 mod options;
+mod own_ids;
 mod page;
 mod picture;
 mod pieces;

@@ -8,7 +8,7 @@ use axum::{
 use holodeck_chat::{FileSearch, RunError, RunHandle, RunRequest, Thinking};
 use holodeck_events::{EventStore, StoreError, StoredEvent, agent_execution_result};
 use holodeck_model::events::AgentExecutionResult;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -16,6 +16,7 @@ use crate::{
     App,
     extract::{Json, Params, Segment},
     guard::User,
+    idempotency::{Key, check_key},
     problem::{Problem, Result},
     runs,
 };
@@ -53,13 +54,14 @@ pub(crate) async fn send(
     Extension(User(user)): Extension<User>,
     Segment(session_id): Segment,
     Params(answering): Params<Answering>,
-    headers: HeaderMap,
+    Key(key): Key,
     Json(mut message): Json<Message>,
 ) -> Result<Response> {
     if answering.stream && answering.wait {
         return Err(Problem::invalid("`stream` and `wait` exclude each other"));
     }
-    message.take_key(headers.get("idempotency-key"))?;
+    message.take_key(key)?;
+    let session_id = app.stored_id(&session_id, &user).await?;
     let started = start(&app, &user, Some(session_id), None, message).await?;
     let (session_id, run_id) = (started.session_id.clone(), started.run_id.clone());
     let mut response = if answering.stream {
@@ -127,6 +129,9 @@ pub(crate) async fn start(
         }
         (None, named) => app.agent(named)?,
     };
+    if let Some(id) = &message.client_message_id {
+        app.refuse_secret("`clientMessageId`", id)?;
+    }
     let request = message.into_request(session_id, user)?;
     let place = app.admit(agent)?;
     let handle = match agent.service.start(request, None).await {
@@ -150,12 +155,18 @@ pub(crate) async fn start(
 
 /// The run of a message that was sent before.
 pub(crate) async fn repeated(app: &App, run_id: String) -> Result<Started> {
+    // One that waits for its turn is not stored yet.
+    let handle = app.run(&run_id);
     let run = app.store().run(&run_id).await?;
-    let run = run.ok_or_else(|| Problem::run_not_found(&run_id))?;
+    let (session_id, handle) = match (run, handle) {
+        (Some(run), _) => (run.session_id, None),
+        (None, Some(handle)) => (handle.session_id().to_owned(), Some(handle)),
+        (None, None) => return Err(Problem::run_not_found(&run_id)),
+    };
     Ok(Started {
-        session_id: run.session_id,
+        session_id,
         run_id,
-        handle: None,
+        handle,
     })
 }
 
@@ -219,23 +230,23 @@ impl Message {
     }
 
     /// Takes the client's id of the message from the header that is made for it.
-    fn take_key(&mut self, key: Option<&HeaderValue>) -> Result<()> {
+    fn take_key(&mut self, key: Option<String>) -> Result<()> {
         let Some(key) = key else { return Ok(()) };
-        let key = key
-            .to_str()
-            .map_err(|_| Problem::invalid("`Idempotency-Key` is not text"))?;
         match &self.client_message_id {
-            Some(id) if id != key => Err(Problem::invalid(
+            Some(id) if *id != key => Err(Problem::invalid(
                 "`Idempotency-Key` and `clientMessageId` name different messages",
             )),
             _ => {
-                self.client_message_id = Some(key.to_owned());
+                self.client_message_id = Some(key);
                 Ok(())
             }
         }
     }
 
     fn into_request(self, session_id: Option<String>, user: &str) -> Result<RunRequest> {
+        if let Some(id) = &self.client_message_id {
+            check_key("clientMessageId", id)?;
+        }
         let search = match (
             self.enable_auto_semantic_search,
             self.semantic_threshold,

@@ -8,7 +8,7 @@ use axum::{
 use bytes::Bytes;
 use holodeck_chat::{RunError, RunRequest};
 use holodeck_events::{RunInfo, StoreError, StoredEvent, history};
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::{self, Sender};
 use uuid::Uuid;
@@ -19,7 +19,7 @@ use crate::{
     completion_request::check_wishes,
     extract::{Json, Segment},
     guard::User,
-    idempotency::{KeyedPlace, RequestKey, key_in},
+    idempotency::{Key, KeyedPlace, RequestKey},
     pieces::{Next, Pieces},
     problem::{Problem, Result},
     response_request::Wanted,
@@ -32,10 +32,9 @@ const ID: &str = "resp_";
 pub(crate) async fn create(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-    headers: HeaderMap,
+    Key(key): Key,
     Json(body): Json<Map<String, Value>>,
 ) -> Result<Response> {
-    let key = key_in(&headers)?;
     let key = key.map(|key| RequestKey::new("responses", &user, &key, &Value::Object(body.clone())));
     let mut wanted = Wanted::read(body)?;
     let agent = app.agent(Some(&wanted.model));
@@ -69,7 +68,7 @@ pub(crate) async fn show(
     let run = find(&app, &user, &id)
         .await
         .map_err(|problem| problem.about("response_id"))?;
-    let session = app.session(&run.session_id, &user).await?;
+    let session = app.stored_session(&run.session_id, &user).await?;
     let agent = app.agent_of(&session)?;
     let answer = Answer {
         id,
@@ -109,6 +108,12 @@ async fn begin(
     wanted: &mut Wanted,
     key: Option<RequestKey>,
 ) -> Result<Answering> {
+    // First: the answer to the same request stays, also where what it continued is gone.
+    if let Some(key) = &key
+        && let KeyedPlace::Answered { session_id, run_id } = key.place(&**app.store(), agent, user, 0).await?
+    {
+        return Ok(Answering::elsewhere(app, session_id, run_id));
+    }
     let previous = match &wanted.previous {
         Some(id) => Some(continued(app, user, agent, id).await?),
         None => None,
@@ -123,7 +128,7 @@ async fn begin(
     loop {
         let session_id = match &key {
             None => Uuid::now_v7().to_string(),
-            Some(key) => match key.place(&**app.store(), user, skip).await? {
+            Some(key) => match key.place(&**app.store(), agent, user, skip).await? {
                 KeyedPlace::Answered { session_id, run_id } => {
                     return Ok(Answering::elsewhere(app, session_id, run_id));
                 }
@@ -202,7 +207,7 @@ async fn continued(app: &App, user: &str, agent: &ServedAgent, id: &str) -> Resu
             .about(NAME)
             .retry_after(1));
     }
-    let session = app.session(&run.session_id, user).await?;
+    let session = app.stored_session(&run.session_id, user).await?;
     if app.agent_of(&session)?.name != agent.name {
         return Err(Problem::invalid("`previous_response_id` is an answer of another model").about(NAME));
     }

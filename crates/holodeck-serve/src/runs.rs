@@ -110,7 +110,7 @@ async fn find(app: &App, run_id: &str, user: &str) -> Result<(String, Option<Run
     }
     // It waits for its turn in a conversation that exists.
     let handle = handle.ok_or_else(not_found)?;
-    let session = app.session(handle.session_id(), user).await;
+    let session = app.stored_session(handle.session_id(), user).await;
     let session = session.map_err(|_| not_found())?;
     Ok((session.session_id, None, Some(handle)))
 }

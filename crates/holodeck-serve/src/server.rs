@@ -23,9 +23,9 @@ use tokio::{
 };
 
 use crate::{
-    App, approvals, awp, chat, completions, files, guard,
+    App, approvals, awp, chat, completions, files, guard, idempotency,
     log::log_request,
-    markdown, messages, openai_errors, operation, page,
+    markdown, messages, openai_errors, operation, own_ids, page,
     problem::Problem,
     repeats::{Kind, Peer},
     responses, runs, sessions, socket,
@@ -154,7 +154,7 @@ fn probe_routes() -> Router<App> {
 fn probes(app: &App) -> Router {
     probe_routes()
         .fallback(too_many_connections)
-        .layer(middleware::from_fn(log_request))
+        .layer(middleware::from_fn_with_state(app.clone(), log_request))
         .with_state(app.clone())
 }
 
@@ -212,9 +212,11 @@ fn router(app: &App) -> Router {
     router
         .fallback(not_found)
         .method_not_allowed_fallback(not_allowed)
+        .layer(middleware::from_fn(idempotency::check_header))
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
         .layer(middleware::from_fn(openai_errors::translate))
-        .layer(middleware::from_fn(log_request))
+        .layer(middleware::from_fn(own_ids::reveal))
+        .layer(middleware::from_fn_with_state(app.clone(), log_request))
         .with_state(app.clone())
 }
 

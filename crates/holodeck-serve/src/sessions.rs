@@ -36,7 +36,8 @@ pub(crate) async fn create(
     Json(new): Json<NewSession>,
 ) -> Result<Response> {
     let agent = app.agent(new.agent.as_deref())?;
-    let session_id = agent.service.open_session(new.session_id, Some(&user)).await?;
+    let session_id = app.stored_id_of(new.session_id, &user).await?;
+    let session_id = agent.service.open_session(session_id, Some(&user)).await?;
     let body = json!({ "sessionId": session_id, "agent": agent.name });
     Ok((StatusCode::CREATED, axum::Json(body)).into_response())
 }
@@ -55,7 +56,13 @@ pub(crate) async fn list(
     Params(listing): Params<Listing>,
 ) -> Result<axum::Json<Value>> {
     let limit = listing.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
-    let after = listing.after.as_deref().map(read_cursor).transpose()?;
+    let after = match listing.after.as_deref().map(read_cursor).transpose()? {
+        Some(mut after) => {
+            after.session_id = app.stored_id(&after.session_id, &user).await?;
+            Some(after)
+        }
+        None => None,
+    };
     let sessions = app
         .store()
         .sessions_page(Some(&user), after.as_ref(), limit)
@@ -89,7 +96,10 @@ pub(crate) async fn show(
     Segment(session_id): Segment,
 ) -> Result<axum::Json<Value>> {
     let session = app.session(&session_id, &user).await?;
-    let pending = app.store().approvals(Some(&session_id), Some(&user)).await?;
+    let pending = app
+        .store()
+        .approvals(Some(&session.session_id), Some(&user))
+        .await?;
     let mut body = serde_json::to_value(session).unwrap_or_default();
     if let Some(body) = body.as_object_mut() {
         let pending = serde_json::to_value(pending).unwrap_or_default();
@@ -141,7 +151,7 @@ pub(crate) async fn fork(
     Segment(session_id): Segment,
     Json(fork): Json<Fork>,
 ) -> Result<Response> {
-    app.session(&session_id, &user).await?;
+    let session_id = app.session(&session_id, &user).await?.session_id;
     let copy = Uuid::new_v4().to_string();
     let forked = app
         .store()
@@ -169,13 +179,13 @@ pub(crate) async fn events(
     let after = cursor(headers.get("last-event-id"), following.after.as_deref())?;
     let session = app.session(&session_id, &user).await?;
     let feed = Feed {
-        events: app.store().subscribe(&session_id, after).await?,
+        events: app.store().subscribe(&session.session_id, after).await?,
         until: if following.follow {
             Until::Deleted
         } else {
             Until::Index(session.head)
         },
-        session_id,
+        session_id: session.session_id,
         run: None,
     };
     Ok(feed.respond(&app))

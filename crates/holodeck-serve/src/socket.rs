@@ -1,6 +1,13 @@
 //! WebSockets: a connection follows any number of conversations, sends messages and answers questions.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{
     Extension,
@@ -26,6 +33,7 @@ use crate::{
     guard::User,
     messages::{Message, start},
     metrics::OpenStream,
+    own_ids::reveal_text,
     problem::{Problem, Result},
     runs::is_over,
 };
@@ -96,16 +104,20 @@ struct Stop {
 struct Client {
     app: App,
     user: String,
-    rooms: HashMap<String, AbortHandle>,
+    rooms: HashMap<String, Followed>,
     frames: Sender<String>,
 }
 
-impl Drop for Client {
+/// A conversation that is followed. Dropping it ends that.
+struct Followed {
+    task: AbortHandle,
+    /// Whether the conversation ended, for instance because it was deleted. Its place is free then.
+    is_over: Arc<AtomicBool>,
+}
+
+impl Drop for Followed {
     fn drop(&mut self) {
-        #[expect(clippy::iter_over_hash_type, reason = "all of them end")]
-        for room in self.rooms.values() {
-            room.abort();
-        }
+        self.task.abort();
     }
 }
 
@@ -141,14 +153,14 @@ async fn exchange(
     socket: &mut WebSocket,
     mut frames: Receiver<String>,
 ) -> Option<(u16, &'static str)> {
+    let reveal = |text: String, user: &str| Frame::Text(reveal_text(text, user).into());
     loop {
         let frame = tokio::select! {
             biased;
             received = socket.recv() => match received {
                 Some(Ok(Frame::Text(text))) => match client.handle(&text).await {
-                    Ok(Some(reply)) => Frame::Text(reply.into()),
+                    Ok(Some(reply)) | Err(reply) => reveal(reply, &client.user),
                     Ok(None) => continue,
-                    Err(error) => Frame::Text(error.into()),
                 },
                 Some(Ok(Frame::Binary(_))) => {
                     let problem = Problem::invalid("frames are text");
@@ -160,7 +172,7 @@ async fn exchange(
                 }
                 Some(Ok(Frame::Close(_)) | Err(_)) | None => return None,
             },
-            Some(frame) = frames.recv() => Frame::Text(frame.into()),
+            Some(frame) = frames.recv() => reveal(frame, &client.user),
             () = app.closing().cancelled() => return Some((AWAY, "the server is stopping")),
             () = sleep(app.options().heartbeat) => Frame::Ping(Vec::new().into()),
         };
@@ -209,17 +221,18 @@ impl Client {
     }
 
     async fn execute(&mut self, request: Request) -> Result<Option<String>> {
+        self.rooms.retain(|_, room| !room.is_over.load(Ordering::SeqCst));
         match request.event.as_str() {
             "session:join" => {
                 let join: Join = read(request.data)?;
                 let after = join.last_event_index.and_then(|index| u64::try_from(index).ok());
-                self.join(&join.session_id, after).await.map(Some)
+                let session_id = self.app.stored_id(&join.session_id, &self.user).await?;
+                self.join(&session_id, after).await.map(Some)
             }
             "session:leave" => {
                 let leave: Leave = read(request.data)?;
-                if let Some(room) = self.rooms.remove(&leave.session_id) {
-                    room.abort();
-                }
+                let session_id = self.app.stored_id(&leave.session_id, &self.user).await?;
+                self.rooms.remove(&session_id);
                 Ok(Some(frame(
                     "session:left",
                     &json!({ "sessionId": leave.session_id }),
@@ -250,7 +263,7 @@ impl Client {
     async fn stop(&self, stop: &Stop) -> Result<()> {
         let session = self.app.session(&stop.session_id, &self.user).await?;
         let is_meant = |run_id: &str| stop.run_id.as_deref().is_none_or(|id| id == run_id);
-        let runs = self.app.runs_of(&stop.session_id);
+        let runs = self.app.runs_of(&session.session_id);
         for run in &runs {
             if is_meant(run.run_id()) {
                 run.cancel();
@@ -277,23 +290,24 @@ impl Client {
         Err(Problem::new(status, "TOO_MANY_ROOMS", detail))
     }
 
-    /// Follows a conversation from after this event.
+    /// Follows the conversation that is stored under this id, from after this event.
     async fn join(&mut self, session_id: &str, after: Option<u64>) -> Result<String> {
-        let session = self.app.session(session_id, &self.user).await?;
+        let session = self.app.stored_session(session_id, &self.user).await?;
         self.check_room(Some(session_id))?;
         let events = self.app.store().subscribe(session_id, after).await?;
+        let is_over = Arc::<AtomicBool>::default();
         let room = Room {
             session_id: session_id.to_owned(),
             events,
             head: session.head,
             frames: self.frames.clone(),
+            is_over: Arc::clone(&is_over),
             _follower: self.app.follow(session_id),
             _open: self.app.metrics().open_stream(),
         };
         let task = self.app.tasks().spawn(room.follow()).abort_handle();
-        if let Some(before) = self.rooms.insert(session_id.to_owned(), task) {
-            before.abort();
-        }
+        self.rooms
+            .insert(session_id.to_owned(), Followed { task, is_over });
         let joined = json!({ "sessionId": session_id, "headIndex": session.head });
         Ok(frame("session:joined", &joined))
     }
@@ -305,7 +319,7 @@ impl Client {
             .and_then(|data| data.shift_remove("sessionId"));
         let session_id = match session_id {
             None | Some(Value::Null) => None,
-            Some(Value::String(id)) => Some(id),
+            Some(Value::String(id)) => Some(self.app.stored_id(&id, &self.user).await?),
             Some(_) => return Err(Problem::invalid("`sessionId` must be a text")),
         };
         let message: Message = read(data)?;
@@ -328,6 +342,7 @@ struct Room {
     /// The last event when the connection joined.
     head: Option<u64>,
     frames: Sender<String>,
+    is_over: Arc<AtomicBool>,
     _follower: Follower,
     _open: OpenStream,
 }
@@ -352,6 +367,10 @@ impl Room {
                 }
             };
             let is_event = text.starts_with(r#"{"event":"agent:event""#);
+            if !is_event {
+                // Before the client knows: it may need the place at once.
+                self.is_over.store(true, Ordering::SeqCst);
+            }
             if self.frames.send(text).await.is_err() || !is_event {
                 return;
             }

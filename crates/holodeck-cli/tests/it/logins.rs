@@ -257,6 +257,15 @@ fn a_first_login_reaches_a_serve_that_runs() {
         before.contains("tool execution failed: mcp__tickets__read"),
         "{before}"
     );
+    // A web client learns what is missing, and no address.
+    assert!(
+        before.contains("MCP server `tickets` needs a login: `holodeck mcp login tickets`"),
+        "{before}"
+    );
+    let stored = serving.ask("GET", "/v1/sessions/s/events", "", "");
+    for text in [&before, &stored] {
+        assert!(!text.contains("://") && !text.contains(".yaml"), "{text}");
+    }
     log_in(&project, agree).exits(0);
     let token = server.access_token().unwrap();
     let after = say();

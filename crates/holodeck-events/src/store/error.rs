@@ -146,12 +146,14 @@ fn by_user(user: Option<&str>) -> String {
 
 /// Why a message is refused whose client's id is that of `sent`, which `run_id` answers.
 pub(super) fn repeated(sent: &UserMessage, again: &UserMessage, run_id: String) -> StoreError {
-    // Each attempt to send a message has its own id.
-    let again = UserMessage {
-        message_id: sent.message_id.clone(),
-        ..again.clone()
+    // Each attempt to send a message has its own id, and so has each copy of a file.
+    let content = |message: &UserMessage| {
+        let mut message = message.clone();
+        message.message_id.clear();
+        message.attachments.iter_mut().for_each(|file| file.id.clear());
+        message
     };
-    if *sent == again {
+    if content(sent) == content(again) {
         StoreError::AlreadySent { run_id }
     } else {
         StoreError::MessageIdReused { run_id }

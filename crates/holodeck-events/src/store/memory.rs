@@ -42,7 +42,8 @@ struct State {
     sessions: BTreeMap<String, Session>,
     /// The session of each run.
     runs: HashMap<String, String>,
-    deleted: HashSet<String>,
+    /// The owners of deleted sessions, by id.
+    deleted: HashMap<String, Option<String>>,
     /// Tools that are always approved, by owner and agent.
     always: HashMap<(Option<String>, String), BTreeSet<String>>,
 }
@@ -68,9 +69,10 @@ impl MemoryStore {
     }
 
     fn delete(&self, state: &mut State, session_id: &str) {
-        state.sessions.remove(session_id);
+        let deleted = state.sessions.remove(session_id);
         state.runs.retain(|_, session| session != session_id);
-        state.deleted.insert(session_id.to_owned());
+        let owner = deleted.and_then(|session| session.owner);
+        state.deleted.insert(session_id.to_owned(), owner);
         self.0.hub.close(session_id);
     }
 
@@ -102,7 +104,7 @@ impl fmt::Debug for MemoryStore {
 impl State {
     /// A session, created if it does not exist.
     fn session(&mut self, session_id: &str) -> Result<&mut Session, StoreError> {
-        if self.deleted.contains(session_id) {
+        if self.deleted.contains_key(session_id) {
             return Err(deleted(session_id));
         }
         Ok(self.sessions.entry(session_id.to_owned()).or_default())
@@ -238,6 +240,13 @@ impl EventStore for MemoryStore {
         check_cursor(after, session.head())?;
         let store = Arc::new(self.clone());
         Ok(self.0.hub.subscribe(store, session_id, after))
+    }
+
+    async fn is_taken(&self, session_id: &str, user: &str) -> Result<bool, StoreError> {
+        let state = self.state();
+        let known = state.sessions.get(session_id).map(|session| &session.owner);
+        let owner = known.or_else(|| state.deleted.get(session_id));
+        Ok(owner.is_some_and(|owner| owner.as_deref() != Some(user)))
     }
 
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError> {
@@ -419,7 +428,7 @@ impl EventStore for MemoryStore {
         owner: Option<&str>,
     ) -> Result<SessionInfo, StoreError> {
         let mut state = self.state();
-        if state.deleted.contains(session_id) {
+        if state.deleted.contains_key(session_id) {
             return Err(deleted(session_id));
         }
         if state.sessions.contains_key(session_id) {

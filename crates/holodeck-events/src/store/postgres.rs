@@ -361,6 +361,12 @@ impl EventStore for PostgresStore {
         written
     }
 
+    async fn is_taken(&self, session_id: &str, user: &str) -> Result<bool, StoreError> {
+        self.shared
+            .read(&|db| Box::pin(async move { rows::is_taken(&db, session_id, user).await }))
+            .await
+    }
+
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError> {
         self.shared
             .read(&|db| Box::pin(async move { rows::session_info(&db, session_id).await }))

@@ -283,6 +283,15 @@ impl EventStore for SqliteStore {
         self.request(Request::Check).await.map(drop)
     }
 
+    async fn is_taken(&self, session_id: &str, user: &str) -> Result<bool, StoreError> {
+        let (session_id, user) = (session_id.to_owned(), user.to_owned());
+        self.read(move |tables| {
+            let taken = tables.first(sql::TAKEN, [session_id, user], |row| Ok(row.get::<_, bool>(0)?))?;
+            Ok(taken.unwrap_or_default())
+        })
+        .await
+    }
+
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError> {
         let session_id = session_id.to_owned();
         self.read(move |tables| rows::session_info(tables, &session_id))

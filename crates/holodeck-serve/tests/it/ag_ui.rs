@@ -224,6 +224,146 @@ async fn a_client_that_leaves_has_stopped_the_run_and_its_next_message_is_answer
     assert!(stored.contains(r#""reason":"user_cancelled""#), "{stored}");
 }
 
+/// A server whose agent waits at the gate after the first words to a message that begins with `slow`, and lists all that the
+/// model sees at the end.
+async fn slow(concurrency: Concurrency, gate: &Gate) -> World {
+    let gate = gate.clone();
+    let setup = Setup {
+        service: ServiceOptions {
+            concurrency,
+            ..ServiceOptions::default()
+        },
+        ..Setup::default()
+    };
+    World::with(setup, move |asked| {
+        let history: Vec<_> = asked.history.iter().filter_map(|item| item.text()).collect();
+        let all = [&history[..], &[asked.message.as_str()]].concat().join(",");
+        if asked.message.starts_with("slow") {
+            return ScriptedTurn::nothing()
+                .and_text("so far")
+                .and_wait_for(&gate)
+                .and_text("[end]");
+        }
+        ScriptedTurn::text(&format!("[{all}]"))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_history_that_leaves_out_the_run_in_progress_continues_without_it() {
+    for concurrency in [Concurrency::Interrupt, Concurrency::Enqueue] {
+        for (history, seen) in [
+            // The message in progress was changed, or its answer is asked for again.
+            (&["a", "[a]"][..], "[a,[a],next]"),
+            // An earlier one was changed, which removes all that follows.
+            (&[], "[next]"),
+            (&["A", "[a]"], "[A,[a],next]"),
+            (&["a", "mine"], "[a,mine,next]"),
+            // The one in progress has another text.
+            (&["a", "[a]", "slower", "so far"], "[a,[a],slower,so far,next]"),
+        ] {
+            let gate = Gate::new();
+            let world = slow(concurrency, &gate).await;
+            assert_eq!(answer(&world, "r1", &["a"]).await, "[a]");
+            let open = input("r2", &messages(&["a", "[a]", "slow"])).to_string();
+            let mut open = world.open(Method::POST, "/awp", &[], &open).await;
+            open.wait_for("TEXT_MESSAGE_CONTENT").await;
+            let next = [history, &["next"]].concat();
+            assert_eq!(
+                answer(&world, "r3", &next).await,
+                seen,
+                "{concurrency:?} {next:?}"
+            );
+            // The same request again is the same run.
+            assert_eq!(
+                answer(&world, "r3", &next).await,
+                seen,
+                "{concurrency:?} {next:?}"
+            );
+            gate.open();
+            // With `interrupt`, the message took the place of the other one.
+            let rest = open.rest().await;
+            let text: String = rest
+                .iter()
+                .filter_map(|frame| frame.json()["delta"].as_str().map(str::to_owned))
+                .collect();
+            assert_eq!(
+                text.contains("[end]"),
+                concurrency == Concurrency::Enqueue,
+                "{text}"
+            );
+            let of_thread = world.get("/v1/sessions/t-1").await.json();
+            assert_eq!(of_thread["runs"], 2, "{of_thread}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_history_with_the_run_in_progress_continues_as_the_concurrency_says() {
+    for history in [&["a", "[a]", "slow", "so far"][..], &["a", "[a]", "slow", "so"]] {
+        let gate = Gate::new();
+        let world = slow(Concurrency::Interrupt, &gate).await;
+        answer(&world, "r1", &["a"]).await;
+        let open = input("r2", &messages(&["a", "[a]", "slow"])).to_string();
+        let mut open = world.open(Method::POST, "/awp", &[], &open).await;
+        open.wait_for("TEXT_MESSAGE_CONTENT").await;
+        let next = [history, &["next"]].concat();
+        assert_eq!(answer(&world, "r3", &next).await, "[a,[a],slow,so far,next]");
+        assert_eq!(world.get("/v1/sessions/t-1:branch-1").await.status, 404);
+
+        // The next two wait, and the client knows of both.
+        let gate = Gate::new();
+        let world = slow(Concurrency::Enqueue, &gate).await;
+        answer(&world, "r1", &["a"]).await;
+        let open = input("r2", &messages(&["a", "[a]", "slow"])).to_string();
+        let mut open = world.open(Method::POST, "/awp", &[], &open).await;
+        open.wait_for("TEXT_MESSAGE_CONTENT").await;
+        let mut waiting = Vec::new();
+        let second = [history, &["next"]].concat();
+        let third = [&second[..], &["", "last"]].concat();
+        for (run_id, texts) in [("r3", &second), ("r3", &second), ("r4", &third)] {
+            let body = input(run_id, &messages(texts)).to_string();
+            // Accepted: it begins when it is its turn.
+            waiting.push(world.open(Method::POST, "/awp", &[], &body).await);
+        }
+        gate.open();
+        for (stream, seen) in waiting.into_iter().zip(["next]", "next]", "last]"]) {
+            let rest = stream.rest().await;
+            let text: String = rest
+                .iter()
+                .filter_map(|frame| frame.json()["delta"].as_str().map(str::to_owned))
+                .collect();
+            assert!(
+                text.starts_with("[a,[a],slow,so far[end],next") && text.ends_with(seen),
+                "{text}"
+            );
+        }
+        let of_thread = world.get("/v1/sessions/t-1").await.json();
+        assert_eq!(of_thread["runs"], 4, "{of_thread}");
+        assert_eq!(world.get("/v1/sessions/t-1:branch-1").await.status, 404);
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_differs_in_white_space_only_is_another_one() {
+    let world = repeating().await;
+    answer(&world, "r1", &["if x:\n    y()"]).await;
+    let stored = "[if x:\n    y()]";
+    // As a browser has it after an edit in a field: other line ends, and no line end at the end.
+    let same = ["if x:\r\n    y()\n", stored, "b"];
+    assert_eq!(
+        answer(&world, "r2", &same).await,
+        format!("[if x:\n    y(),{stored},b]")
+    );
+    assert_eq!(world.get("/v1/sessions/t-1:branch-1").await.status, 404);
+    // The answer to `b` is removed, and the message before it is changed.
+    let changed = ["if x:\n  y()", stored, "b"];
+    assert_eq!(
+        answer(&world, "r3", &changed).await,
+        format!("[if x:\n  y(),{stored},b]")
+    );
+}
+
 #[tokio::test]
 async fn the_ids_of_thread_and_run_are_required_by_name() {
     let world = repeating().await;

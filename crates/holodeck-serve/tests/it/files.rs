@@ -251,11 +251,11 @@ async fn clients_of_0_7_send_files_in_both_forms() {
     // The files of a message that is refused are removed.
     let foreign: [Part<'_>; 3] = [
         ("message", None, "what is it?"),
-        ("session_id", None, "s-form"),
+        ("session_id", None, "no id"),
         ("files", Some("other.txt"), "text"),
     ];
     let refused = send_form(&world, "bob", "/agent/helper/chat/multipart", &foreign).await;
-    assert_eq!(refused.problem(), (404, "SESSION_NOT_FOUND".to_owned()));
+    assert_eq!(refused.problem(), (400, "INVALID_REQUEST".to_owned()));
     assert!(names(&world, "bob").await.is_empty());
     assert_eq!(names(&world, "alice").await, before);
 }

@@ -232,9 +232,13 @@ async fn questions_are_answered_and_only_by_their_user() {
         bob.error().await,
         ("agent:error".to_owned(), "APPROVAL_NOT_FOUND".to_owned())
     );
+    // For him the id is free, and names a conversation of his own.
     bob.send("chat:message", json!({"sessionId": "s", "message": "hi"}))
         .await;
-    assert_eq!(bob.error().await.1, "SESSION_NOT_FOUND");
+    for event in bob.events_until("approval_requested").await {
+        assert_eq!(event["sessionId"], "s", "{event}");
+        assert_ne!(event["approvalId"], id);
+    }
     assert_eq!(tools.called().len(), 0);
     alice
         .send(
@@ -415,6 +419,42 @@ async fn the_end_of_the_server_is_said() {
     world.stop();
     assert_eq!(socket.close_code().await, Some(1001));
     world.ended.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_conversation_that_ended_leaves_its_room() {
+    let world = World::new(|_| ScriptedTurn::text("x")).await;
+    let mut socket = Socket::new(&world).await;
+    let join = async |socket: &mut Socket, id: &str| {
+        world.post("/v1/sessions", json!({"sessionId": id})).await;
+        socket.send("session:join", json!({"sessionId": id})).await;
+        loop {
+            let (event, data) = socket.next().await;
+            assert!(!event.ends_with(":error"), "{id}: {data}");
+            if event == "session:ready" && data["sessionId"] == id {
+                break;
+            }
+        }
+    };
+    // Three times as many as there are rooms, all of which are in use each time.
+    for round in 0..3 {
+        for number in 0..64 {
+            join(&mut socket, &format!("s-{round}-{number}")).await;
+        }
+        for number in 0..64 {
+            let path = format!("/v1/sessions/s-{round}-{number}");
+            let deleted = world.send(http::Method::DELETE, &path, &[], "").await;
+            assert_eq!(deleted.status, 204);
+            while socket.next().await.0 != "session:left" {}
+        }
+    }
+    // A message in a conversation that ended is refused, and one in a new one is followed.
+    socket
+        .send("chat:message", json!({"sessionId": "s-0-0", "message": "hi"}))
+        .await;
+    assert_eq!(socket.error().await.1, "SESSION_DELETED");
+    socket.send("chat:message", json!({"message": "hi"})).await;
+    socket.events_until("complete").await;
 }
 
 #[tokio::test]

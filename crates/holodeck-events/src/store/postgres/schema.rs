@@ -12,7 +12,7 @@ const LOCK: i64 = 0x4844_6576;
 /// Migrations from each version of the tables to the next. Only ever append.
 const MIGRATIONS: &[&str] = &[
     "
-    -- A deleted session keeps its row without its owner, so that its id and numbers are never used again.
+    -- A deleted session keeps its row with its owner, so that its id and numbers are never used again.
     CREATE TABLE holodeck_sessions (
         number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         session_id TEXT COLLATE \"C\" NOT NULL UNIQUE,

@@ -68,6 +68,8 @@ statements! {
          FROM holodeck_sessions WHERE session_id = $1 FOR UPDATE"
     );
     SESSION_EXISTS = "SELECT deleted FROM holodeck_sessions WHERE session_id = $1";
+    /// Whether another user's session has or had the id.
+    TAKEN = "SELECT owner IS DISTINCT FROM $2 FROM holodeck_sessions WHERE session_id = $1";
     SESSION_INFO = session_info!("AND session_id = $1");
     SESSIONS = session_info!(
         "AND last_at <= $1 AND (last_at < $1 OR session_id > $2) ORDER BY last_at DESC, session_id LIMIT $3"
@@ -209,7 +211,7 @@ statements! {
         AND coalesce(always.owner, '') = coalesce(sessions.owner, '')
         AND always.owner IS NOT DISTINCT FROM sessions.owner AND tool = $2";
 
-    DELETE_SESSION = "UPDATE holodeck_sessions SET deleted = true, leftovers = true, owner = NULL, agent = NULL
+    DELETE_SESSION = "UPDATE holodeck_sessions SET deleted = true, leftovers = true, agent = NULL
         WHERE number = $1";
     LEFTOVERS = "SELECT number FROM holodeck_sessions WHERE leftovers LIMIT 1";
     DELETE_EVENTS = "DELETE FROM holodeck_events WHERE session = $1 AND event_index = ANY(ARRAY(

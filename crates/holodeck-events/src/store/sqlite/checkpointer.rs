@@ -1,10 +1,11 @@
 //! The thread that moves what is deleted from the log of the file to the file, so that no writer waits for the disk.
 //!
-//! It must not answer a deletion before its text is gone from the log, unless readers hold it for too long.
+//! It must not answer a deletion before its text is gone from the log, unless readers hold it: then it continues after the
+//! answer.
 
 use std::{
     path::{Path, PathBuf},
-    sync::mpsc::{self, Receiver, Sender},
+    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -14,7 +15,9 @@ use rusqlite::Connection;
 use super::database;
 use crate::store::cleaning::Answer;
 
-/// How long readers may keep what is deleted in the log.
+/// How long a deletion waits for readers before it is answered.
+const ANSWER: Duration = Duration::from_millis(200);
+/// How long readers may keep what is deleted in the log before the next deletion or commit removes it.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long writers may wait for readers at a time, and the time between two tries.
 const TRY: Duration = Duration::from_millis(10);
@@ -79,9 +82,20 @@ impl Drop for Checkpointer {
 
 fn work(path: &Path, errands: &Receiver<Errand>) {
     let mut connection = None;
-    while let Ok(errand) = errands.recv() {
+    // Until when the log is to be emptied, if readers held it.
+    let mut trying: Option<Instant> = None;
+    loop {
+        let next = match trying {
+            None => errands.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(_) => errands.recv_timeout(PAUSE),
+        };
+        let first = match next {
+            Ok(errand) => Some(errand),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
         let mut answers = Vec::new();
-        for errand in std::iter::once(errand).chain(errands.try_iter()) {
+        for errand in first.into_iter().chain(errands.try_iter()) {
             if let Errand::Empty(answer) = errand {
                 answers.push(answer);
             }
@@ -93,20 +107,32 @@ fn work(path: &Path, errands: &Receiver<Errand>) {
             // An error leaves the pages to the next one.
             let _ = checkpoint(connection, "PASSIVE");
             if !answers.is_empty() {
-                empty(connection);
+                let now = Instant::now();
+                let is_empty = empty(connection, now + ANSWER);
+                trying = (!is_empty).then_some(now + PATIENCE);
+            } else if let Some(end) = trying
+                && (empty(connection, Instant::now()) || Instant::now() >= end)
+            {
+                trying = None;
             }
         }
         answers.into_iter().for_each(Answer::send);
     }
 }
 
-/// Empties the log. Readers may delay this; writers wait for them only for short times.
-fn empty(connection: &Connection) {
+/// Tries to empty the log, once or until `end`. Readers may delay this; writers wait for them only for short times. Returns
+/// whether it is empty.
+fn empty(connection: &Connection, end: Instant) -> bool {
     if connection.busy_timeout(TRY).is_err() {
-        return;
+        return false;
     }
-    let end = Instant::now() + PATIENCE;
-    while !checkpoint(connection, "TRUNCATE").unwrap_or(false) && Instant::now() < end {
+    loop {
+        if checkpoint(connection, "TRUNCATE").unwrap_or(false) {
+            return true;
+        }
+        if Instant::now() >= end {
+            return false;
+        }
         thread::sleep(PAUSE);
         let _ = checkpoint(connection, "PASSIVE");
     }

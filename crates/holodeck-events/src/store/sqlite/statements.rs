@@ -36,6 +36,8 @@ macro_rules! approval {
 statements! {
     SESSION = "SELECT number, owner, next_index, next_sequence, ceiling, last_at, 0, deleted
         FROM sessions WHERE session_id = ?";
+    /// Whether another user's session has or had the id.
+    TAKEN = "SELECT owner IS NOT ?2 FROM sessions WHERE session_id = ?1";
     SESSION_INFO = session_info!("AND session_id = ?");
     SESSIONS = session_info!(
         "AND last_at <= ?1 AND (last_at < ?1 OR session_id > ?2) ORDER BY last_at DESC, session_id LIMIT ?3"
@@ -129,7 +131,7 @@ statements! {
         WHERE agent = (SELECT agent FROM sessions WHERE session_id = ?1)
         AND owner IS (SELECT owner FROM sessions WHERE session_id = ?1) AND tool = ?2";
 
-    DELETE_SESSION = "UPDATE sessions SET deleted = 1, leftovers = 1, owner = NULL, agent = NULL WHERE number = ?";
+    DELETE_SESSION = "UPDATE sessions SET deleted = 1, leftovers = 1, agent = NULL WHERE number = ?";
     LEFTOVERS = "SELECT number FROM sessions WHERE leftovers = 1 LIMIT 1";
     DELETE_EVENTS = "DELETE FROM events WHERE session = ?1 AND event_index IN (
         SELECT event_index FROM events WHERE session = ?1 ORDER BY event_index LIMIT ?2)";
