@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holodeck_chat::{RunError, RunHandle, RunRequest};
-use holodeck_events::{EventStore, MemoryStore, StoreError};
+use holodeck_events::{EventStore, MemoryStore, StoreError, Subscription};
 use holodeck_model::events::{AgentExecutionResult, EventBody, StopFamily, StopReason};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -11,7 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     App, ServedAgent,
     app::{Place, Unattended},
-    idempotency::{KeyedPlace, RequestKey, stop_of},
+    idempotency::{KeyedPlace, RequestKey, end_of, stop_of},
     messages::wait_for_end,
     problem::{Problem, Result},
 };
@@ -20,6 +20,7 @@ use crate::{
 pub(crate) struct Answering {
     pub(crate) session_id: String,
     pub(crate) run_id: String,
+    app: App,
     /// Where its events are.
     pub(crate) store: Arc<dyn EventStore>,
     end: End,
@@ -113,11 +114,18 @@ impl Answering {
         }
     }
 
+    /// The events of its conversation after this index, or all.
+    pub(crate) async fn subscribe(&self, after: Option<u64>) -> Result<Subscription, StoreError> {
+        let events = self.store.subscribe(&self.session_id, after).await?;
+        Ok(events.with_reads(self.app.reads()))
+    }
+
     /// The answer of a run that is stored.
     pub(crate) fn elsewhere(app: &App, session_id: String, run_id: String) -> Self {
         Self {
             session_id,
             run_id,
+            app: app.clone(),
             store: Arc::clone(app.store()),
             end: End::Elsewhere,
         }
@@ -130,6 +138,7 @@ impl Answering {
         let answering = Self {
             session_id: run.session_id().to_owned(),
             run_id: run.run_id().to_owned(),
+            app: app.clone(),
             store: Arc::clone(service.service.store()),
             end: End::Here {
                 ended,
@@ -160,7 +169,7 @@ impl Answering {
             app.metrics()
                 .count_violations(service.service.contract_violations());
             let store = Arc::clone(service.service.store());
-            let ended = conclude(&*store, run.session_id(), run.run_id(), result).await;
+            let ended = conclude(&*store, run.run_id(), result).await;
             service.service.close().await;
             // The client may have left.
             let _ = sender.send(ended);
@@ -176,6 +185,7 @@ impl Answering {
             run_id,
             store,
             end,
+            app,
         } = self;
         match end {
             End::Here { ended, stop } => {
@@ -185,19 +195,18 @@ impl Answering {
                 ended.map_err(|problem| if is_kept { problem.after_effect() } else { problem })
             }
             End::Elsewhere => {
-                let result = wait_for_end(&*store, &session_id, &run_id).await?;
-                if !result.success {
-                    let events = store.read_after(&session_id, None).await?;
-                    if let Some(stop) = stop_of(&events, &run_id) {
-                        return Err(stop.problem());
-                    }
+                let result = wait_for_end(&app, &session_id, &run_id).await?;
+                if !result.success
+                    && let Some(stop) = stop_of(&*store, &run_id).await?
+                {
+                    return Err(stop.problem());
                 }
                 let result = if result.success {
                     Ok(result)
                 } else {
                     Err(RunError::Execution(Box::new(result)))
                 };
-                let ended = conclude(&*store, &session_id, &run_id, result).await;
+                let ended = conclude(&*store, &run_id, result).await;
                 // Another try gets the same answer.
                 ended.map_err(Problem::after_effect)
             }
@@ -233,20 +242,13 @@ impl Busy {
 /// An answer that the model ended by its own limit or filter is an answer.
 async fn conclude(
     store: &dyn EventStore,
-    session_id: &str,
     run_id: &str,
     result: Result<AgentExecutionResult, RunError>,
 ) -> Ended {
-    let events = store.read_after(session_id, None).await;
-    let family = events.iter().flatten().find_map(|event| {
-        let EventBody::Complete(end) = &event.event().body else {
-            return None;
-        };
-        let is_of_run = event.event().meta.run_id.as_deref() == Some(run_id);
-        end.stop_reason
-            .as_ref()
-            .filter(|_| is_of_run)
-            .map(StopReason::family)
+    let end = end_of(store, run_id).await.ok().flatten();
+    let family = end.as_ref().and_then(|(_, end)| match &end.event().body {
+        EventBody::Complete(end) => end.stop_reason.as_ref().map(StopReason::family),
+        _ => None,
     });
     match (result, family) {
         (Ok(result), family) => Ok(Finished { result, family }),

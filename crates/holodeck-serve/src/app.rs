@@ -11,7 +11,7 @@ use std::{
 
 use futures::future::join_all;
 use holodeck_chat::{AgentRunService, RunHandle};
-use holodeck_events::{ApprovalAnswer, EventStore, SessionInfo, StoreError, StoredEvent};
+use holodeck_events::{ApprovalAnswer, EventStore, SessionInfo, StoreError, StoredEvent, Subscription};
 use tokio::{
     sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout},
@@ -33,6 +33,9 @@ use crate::{
 /// How long the store may take to answer the question whether it is there.
 const STORE_LIMIT: Duration = Duration::from_secs(2);
 
+/// Readers for which the store is read at a time. What they read and do not send yet is not among the bytes of readers.
+const READS: usize = 2;
+
 /// Agents and the store of their conversations, as a server offers them. Cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Inner>);
@@ -45,6 +48,7 @@ struct Inner {
     capacity: Arc<Semaphore>,
     metrics: Arc<Metrics>,
     reader_bytes: ReaderBytes,
+    reads: Arc<Semaphore>,
     repeats: Repeats,
     /// The last answer to the question whether events can be stored, and when it was looked for.
     stores: AsyncMutex<Option<(Instant, bool)>>,
@@ -103,6 +107,7 @@ impl App {
             options,
             metrics: Arc::default(),
             reader_bytes: ReaderBytes::default(),
+            reads: Arc::new(Semaphore::new(READS)),
             repeats: Repeats::default(),
             stores: AsyncMutex::default(),
             followers: Mutex::default(),
@@ -126,6 +131,17 @@ impl App {
 
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         &self.0.metrics
+    }
+
+    /// The events of a conversation after this index, or all, for a client.
+    pub(crate) async fn subscribe(&self, session_id: &str, after: Option<u64>) -> Result<Subscription> {
+        let events = self.0.store.subscribe(session_id, after).await?;
+        Ok(events.with_reads(&self.0.reads))
+    }
+
+    /// The permits to read events for clients.
+    pub(crate) fn reads(&self) -> &Arc<Semaphore> {
+        &self.0.reads
     }
 
     /// The bytes that wait for readers.

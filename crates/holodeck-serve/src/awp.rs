@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::{Extension, extract::State, response::Response};
-use bytes::Bytes;
 use futures::FutureExt as _;
 use holodeck_chat::{Concurrency, RunError};
 use holodeck_events::{
@@ -12,10 +11,7 @@ use holodeck_events::{
 use http::StatusCode;
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
-use tokio::{
-    sync::mpsc::{self, Sender},
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 
 use crate::{
     App,
@@ -24,14 +20,17 @@ use crate::{
     guard::User,
     idempotency::{Key, RequestKey, check_key},
     messages::{Message, Started, repeated, start},
+    outlet::Outlet,
     problem::{Problem, Result},
-    stream::{HEARTBEAT, frames, send},
 };
 
 /// How long a message waits for the end of a run that was stopped.
 const STOP_LIMIT: Duration = Duration::from_secs(6);
 /// How long a message waits for the run before it, whose client may have left a moment ago.
 const NOTICE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Bytes of stored events that are translated together, unless one is larger.
+const BATCH: usize = 16 << 10;
 
 /// An AG-UI run, its first events, and what follows them.
 struct Run {
@@ -69,9 +68,9 @@ pub(crate) async fn run(
     } else {
         resume(&app, &user, &input, request.answers).await?
     };
-    let (sender, receiver) = mpsc::channel(2);
-    app.tasks().spawn(produce(app.clone(), run, sender));
-    Ok(frames(receiver))
+    let (outlet, response) = Outlet::open(&app);
+    app.tasks().spawn(produce(run, outlet));
+    Ok(response)
 }
 
 /// A new message, in the conversation that has the client's history.
@@ -99,8 +98,10 @@ async fn begin(
         id: &id,
         key: key.as_deref(),
     };
+    let reading = app.reads().acquire().await;
     let Settled { session_id, run_id } =
         settle((app, service), user, thread, &sent, &request.history).await?;
+    drop(reading);
     let started = if let Some(run_id) = run_id {
         repeated(app, run_id).await?
     } else {
@@ -121,7 +122,7 @@ async fn begin(
     Ok(Run {
         projection,
         first: Vec::new(),
-        events: app.store().subscribe(&session_id, before).await?,
+        events: app.subscribe(&session_id, before).await?,
         session_id,
         started: Some(started),
     })
@@ -169,6 +170,7 @@ async fn resume(app: &App, user: &str, input: &RunAgentInput, answers: Vec<Appro
             Err(problem) => return Err(problem),
         }
     }
+    let reading = app.reads().acquire().await;
     let recorded = app.store().read_after(&session_id, None).await?;
     let last = recorded.last().map(StoredEvent::index);
     let events = recorded.iter().map(StoredEvent::event);
@@ -177,19 +179,22 @@ async fn resume(app: &App, user: &str, input: &RunAgentInput, answers: Vec<Appro
         let detail = "there is no run that waits for these answers";
         Problem::new(StatusCode::CONFLICT, "NOT_INTERRUPTED", detail)
     })?;
+    drop(recorded);
+    drop(reading);
     Ok(Run {
         projection,
         first,
-        events: app.store().subscribe(&session_id, last).await?,
+        events: app.subscribe(&session_id, last).await?,
         session_id,
         started: None,
     })
 }
 
 /// Sends the run to its client. A client of this protocol that leaves has stopped the run: it can't come back to it.
-async fn produce(app: App, mut run: Run, sender: Sender<Bytes>) {
+async fn produce(mut run: Run, mut outlet: Outlet) {
+    let app = outlet.app().clone();
     let follower = app.follow(&run.session_id);
-    deliver(&app, &mut run, &sender).await;
+    deliver(&app, &mut run, &mut outlet).await;
     drop(follower);
     if !run.projection.is_over() && !app.is_followed(&run.session_id) && !app.closing().is_cancelled() {
         for agent in app.agents() {
@@ -200,26 +205,28 @@ async fn produce(app: App, mut run: Run, sender: Sender<Bytes>) {
     }
 }
 
-async fn deliver(app: &App, run: &mut Run, sender: &Sender<Bytes>) {
+async fn deliver(app: &App, run: &mut Run, outlet: &mut Outlet) {
     let mut events = std::mem::take(&mut run.first);
     loop {
         for event in events {
             let Ok(json) = serde_json::to_string(&event) else {
                 return;
             };
-            if !send(app, sender, format!("data: {json}\n\n").into()).await {
+            if !outlet.send(format!("data: {json}\n\n").into()).await {
                 return;
             }
         }
+        run.events.release();
         if run.projection.is_over() {
             return;
         }
+        outlet.ready().await;
         events = tokio::select! {
             biased;
-            () = sender.closed() => return,
+            () = outlet.closed() => return,
             events = next(app, run) => events,
             () = sleep(app.options().heartbeat) => {
-                if !send(app, sender, HEARTBEAT).await {
+                if !outlet.heartbeat().await {
                     return;
                 }
                 Vec::new()
@@ -266,7 +273,11 @@ async fn next(app: &App, run: &mut Run) -> Vec<AgUiEvent> {
             return run.projection.fail(problem.detail(), problem.code());
         }
     };
-    while let Some(Ok(Some(event))) = run.events.next().now_or_never() {
+    let mut bytes = batch.iter().map(|event| event.json().len()).sum::<usize>();
+    while bytes < BATCH
+        && let Some(Ok(Some(event))) = run.events.next().now_or_never()
+    {
+        bytes += event.json().len();
         batch.push(event);
     }
     run.projection.project_all(batch.iter().map(StoredEvent::event))

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use axum::{Extension, extract::State, response::Response};
 use base64::Engine as _;
-use bytes::Bytes;
 use holodeck_chat::RunError;
 use holodeck_events::{StoredEvent, Subscription};
 use holodeck_model::events::{AgentExecutionResult, EventBody};
@@ -12,10 +11,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tokio::{
-    sync::mpsc::{self, Sender},
-    time::sleep,
-};
+use tokio::time::sleep;
 
 use crate::{
     App,
@@ -25,8 +21,9 @@ use crate::{
     guard::User,
     idempotency::{Key, KeyedPlace, RequestKey},
     messages::{Message, Started, repeated, start},
+    outlet::Outlet,
+    pieces::RESULT,
     problem::{Problem, Result},
-    stream::{HEARTBEAT, frames, send},
 };
 
 #[derive(Debug, Deserialize)]
@@ -120,7 +117,7 @@ async fn begin(app: &App, user: &str, agent: &str, mut asked: Asked, key: Option
         .and_then(|session| session.head);
     let before = run.map_or(head, |run| run.first_index.checked_sub(1));
     Ok(Answer {
-        events: app.store().subscribe(&started.session_id, before).await?,
+        events: app.subscribe(&started.session_id, before).await?,
         message_id: started.run_id.clone(),
         started,
     })
@@ -290,28 +287,28 @@ async fn answer_in_pieces(
     key: Option<String>,
 ) -> Result<Response> {
     let answer = begin(app, user, agent, asked, key).await?;
-    let (sender, receiver) = mpsc::channel(2);
-    app.tasks().spawn(produce(app.clone(), answer, sender));
-    Ok(frames(receiver))
+    let (outlet, response) = Outlet::open(app);
+    app.tasks().spawn(produce(answer, outlet));
+    Ok(response)
 }
 
-async fn produce(app: App, mut answer: Answer, sender: Sender<Bytes>) {
+async fn produce(mut answer: Answer, mut outlet: Outlet) {
+    let app = outlet.app().clone();
     // The last client that leaves may end the run.
     let _follower = app.follow(&answer.started.session_id);
-    let say = async |event: &str, data: Value| {
-        let frame = format!("event: {event}\ndata: {data}\n\n");
-        send(&app, &sender, frame.into()).await
-    };
+    let mut bytes: usize = 0;
     let message_id = answer.message_id.clone();
     let ids = json!({ "session_id": answer.started.session_id, "message_id": message_id });
-    let mut is_open = say("stream_start", ids).await;
+    let mut is_open = outlet.named("stream_start", &ids).await;
     while is_open {
+        outlet.ready().await;
+        answer.events.release();
         let event = tokio::select! {
             biased;
-            () = sender.closed() => return,
+            () = outlet.closed() => return,
             event = answer.next() => event,
             () = sleep(app.options().heartbeat) => {
-                is_open = send(&app, &sender, HEARTBEAT).await;
+                is_open = outlet.heartbeat().await;
                 continue;
             }
         };
@@ -319,22 +316,25 @@ async fn produce(app: App, mut answer: Answer, sender: Sender<Bytes>) {
         match &event.event().body {
             EventBody::MessageChunk(chunk) => {
                 let delta = json!({ "delta": chunk.content, "message_id": message_id });
-                is_open = say("message_delta", delta).await;
+                bytes += chunk.content.len();
+                is_open = outlet.named("message_delta", &delta).await;
             }
             EventBody::ToolUse(call) => {
                 let id = &call.tool_use_id;
                 let begin = json!({ "tool_call_id": id, "name": call.tool_name, "message_id": message_id });
                 let args = json!({ "tool_call_id": id, "args_delta": call.args.to_string() });
-                is_open = say("tool_call_start", begin).await && say("tool_call_args", args).await;
+                is_open = outlet.named("tool_call_start", &begin).await
+                    && outlet.named("tool_call_args", &args).await;
             }
             EventBody::ToolResult(result) => {
                 let end = json!({ "tool_call_id": result.tool_use_id, "status": status(result.success) });
-                is_open = say("tool_call_end", end).await;
+                is_open = outlet.named("tool_call_end", &end).await;
             }
             _ => {}
         }
     }
-    if !is_open {
+    drop(answer.events);
+    if !is_open || !outlet.reserve(bytes.saturating_mul(RESULT)).await {
         return;
     }
     match answer.started.finish(&app).await {
@@ -344,7 +344,7 @@ async fn produce(app: App, mut answer: Answer, sender: Sender<Bytes>) {
                 "tokens_used": tokens(&result),
                 "execution_time_ms": result.duration_ms.unwrap_or_default(),
             });
-            say("stream_end", end).await;
+            outlet.named("stream_end", &end).await;
         }
         Err(problem) => {
             let error = json!({
@@ -353,7 +353,7 @@ async fn produce(app: App, mut answer: Answer, sender: Sender<Bytes>) {
                 "status": problem.status().as_u16(),
                 "detail": problem.detail(),
             });
-            say("error", error).await;
+            outlet.named("error", &error).await;
         }
     }
 }

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use holodeck_chat::RunRequest;
 use holodeck_model::events::AgentExecutionResult;
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc::{self, Sender};
 
 use crate::{
     App, ServedAgent,
@@ -21,9 +20,9 @@ use crate::{
     guard::User,
     idempotency::{Key, RequestKey},
     openai_errors::error_body,
-    pieces::{Next, Pieces},
+    outlet::Outlet,
+    pieces::{Next, Pieces, RESULT},
     problem::{Problem, Result},
-    stream::{frames, send},
 };
 
 /// The conversation of an answer of which nothing is stored.
@@ -71,10 +70,9 @@ pub(crate) async fn complete(
         None => Answering::unstored(&app, agent, request).await?,
     };
     if stream {
-        let (sender, receiver) = mpsc::channel(2);
-        app.tasks()
-            .spawn(answer.stream(app.clone(), answering, with_usage, sender));
-        return Ok(frames(receiver));
+        let (outlet, response) = Outlet::open(&app);
+        app.tasks().spawn(answer.stream(answering, with_usage, outlet));
+        return Ok(response);
     }
     let id = format!("chatcmpl-{}", answering.run_id);
     let finished = answering.finish().await?;
@@ -116,19 +114,24 @@ impl Answer {
     }
 
     /// Sends the text while it arrives; messages before the last one, too.
-    async fn stream(self, app: App, answering: Answering, with_usage: bool, sender: Sender<Bytes>) {
+    async fn stream(self, answering: Answering, with_usage: bool, mut outlet: Outlet) {
         let id = format!("chatcmpl-{}", answering.run_id);
-        let say = async |value: Value| send(&app, &sender, format!("data: {value}\n\n").into()).await;
+        let mut bytes = 0;
         let Some(mut pieces) = Pieces::of(&answering).await else {
             return;
         };
-        if !say(self.chunk(&id, &json!({ "role": "assistant", "content": "" }), None)).await {
+        let begin = self.chunk(&id, &json!({ "role": "assistant", "content": "" }), None);
+        if !outlet.data(&begin).await {
             return;
         }
         loop {
-            match pieces.next(&app, &sender).await {
+            match pieces.next(&mut outlet).await {
                 Next::Text(text) => {
-                    if !say(self.chunk(&id, &json!({ "content": text }), None)).await {
+                    bytes += text.len();
+                    if !outlet
+                        .data(&self.chunk(&id, &json!({ "content": text }), None))
+                        .await
+                    {
                         return;
                     }
                 }
@@ -136,25 +139,28 @@ impl Answer {
                 Next::Left => return,
             }
         }
+        if !outlet.reserve(bytes.saturating_mul(RESULT)).await {
+            return;
+        }
         let finished = match answering.finish().await {
             Ok(finished) => finished,
             Err(problem) => {
-                say(error_body(&problem)).await;
+                outlet.data(&error_body(&problem)).await;
                 return;
             }
         };
         let reason = finished.reason();
-        let mut is_open = say(self.chunk(&id, &json!({}), Some(reason))).await;
+        let mut is_open = outlet.data(&self.chunk(&id, &json!({}), Some(reason))).await;
         if with_usage && is_open {
             let mut last = self.chunk(&id, &json!({}), None);
             if let Some(last) = last.as_object_mut() {
                 last.insert("choices".to_owned(), json!([]));
                 last.insert("usage".to_owned(), tokens(&finished.result));
             }
-            is_open = say(last).await;
+            is_open = outlet.data(&last).await;
         }
         if is_open {
-            send(&app, &sender, Bytes::from_static(b"data: [DONE]\n\n")).await;
+            outlet.send(Bytes::from_static(b"data: [DONE]\n\n")).await;
         }
     }
 }

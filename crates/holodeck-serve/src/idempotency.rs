@@ -8,7 +8,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use holodeck_events::{EventStore, SessionInfo, StoredEvent};
+use holodeck_events::{EventStore, RunInfo, SessionInfo, StoredEvent};
 use holodeck_model::{
     digest_json,
     events::{CompleteReason, EventBody},
@@ -23,6 +23,8 @@ use crate::{
 
 /// How long a key counts.
 const LIFETIME: Duration = Duration::from_hours(24);
+/// Events that are read at once.
+const PAGE: usize = 16;
 /// How often a key can be used again after that.
 const MAX_USES: u32 = 10_000;
 
@@ -139,13 +141,12 @@ impl RequestKey {
             if is_over(&session) || session.owner.as_deref() != Some(user) {
                 continue;
             }
-            let events = store.read_after(&session_id, None).await?;
-            return match events.iter().find_map(keyed_run) {
+            return match find_keyed_run(store, &session_id).await? {
                 // A process ended before it began.
                 None => Ok(KeyedPlace::New { session_id, number }),
                 // It was stopped before it did anything.
                 Some((run_id, message_id)) if message_id == self.message_id => {
-                    match stop_of(&events, &run_id) {
+                    match stop_of(store, &run_id).await? {
                         Some(stop) if stop.is_without_effect(agent) => continue,
                         _ => Ok(KeyedPlace::Answered { session_id, run_id }),
                     }
@@ -182,28 +183,44 @@ pub(crate) struct Stop {
     is_lost: bool,
 }
 
-/// How a run was stopped, by its events; `None` if it continues or ended by itself.
-pub(crate) fn stop_of(events: &[StoredEvent], run_id: &str) -> Option<Stop> {
-    let mut stop = Stop {
-        calls: Vec::new(),
-        is_lost: false,
+/// How a run was stopped; `None` if it continues or ended by itself.
+pub(crate) async fn stop_of(store: &dyn EventStore, run_id: &str) -> Result<Option<Stop>> {
+    let Some((run, last)) = end_of(store, run_id).await? else {
+        return Ok(None);
     };
-    let mut is_stopped = false;
-    let events = events.iter().map(StoredEvent::event);
-    for event in events.filter(|event| event.meta.run_id.as_deref() == Some(run_id)) {
-        match &event.body {
-            EventBody::ToolUse(call) if !stop.calls.contains(&call.tool_name) => {
-                stop.calls.push(call.tool_name.clone());
+    let is_lost = match &last.event().body {
+        EventBody::Complete(end) if end.reason == CompleteReason::UserCancelled => false,
+        EventBody::Error(error) if error.code == INTERRUPTED => true,
+        _ => return Ok(None),
+    };
+    let mut calls = Vec::new();
+    let mut after = run.first_index.checked_sub(1);
+    while after < run.last_index {
+        let page = store.read_page(&run.session_id, after, PAGE).await?;
+        let Some(end) = page.last() else { break };
+        after = Some(end.index());
+        let events = page.iter().map(StoredEvent::event);
+        for event in events.filter(|event| event.meta.run_id.as_deref() == Some(run_id)) {
+            if let EventBody::ToolUse(call) = &event.body
+                && !calls.contains(&call.tool_name)
+            {
+                calls.push(call.tool_name.clone());
             }
-            EventBody::Complete(end) => is_stopped = end.reason == CompleteReason::UserCancelled,
-            EventBody::Error(error) => {
-                stop.is_lost = error.code == INTERRUPTED;
-                is_stopped = stop.is_lost;
-            }
-            _ => {}
         }
     }
-    is_stopped.then_some(stop)
+    Ok(Some(Stop { calls, is_lost }))
+}
+
+/// A run that is over, and its last event.
+pub(crate) async fn end_of(store: &dyn EventStore, run_id: &str) -> Result<Option<(RunInfo, StoredEvent)>> {
+    let Some(run) = store.run(run_id).await? else {
+        return Ok(None);
+    };
+    let Some(last) = run.last_index else {
+        return Ok(None);
+    };
+    let page = store.read_page(&run.session_id, last.checked_sub(1), 1).await?;
+    Ok(page.into_iter().next().map(|last| (run, last)))
 }
 
 /// The code of the end of a run whose process ended.
@@ -239,6 +256,19 @@ impl Stop {
 fn is_over(session: &SessionInfo) -> bool {
     let age = jiff::Timestamp::now().duration_since(session.created_at);
     age.as_millis() >= i128::try_from(LIFETIME.as_millis()).unwrap_or(i128::MAX)
+}
+
+/// The first run of a conversation whose message has a client's id, and that id.
+async fn find_keyed_run(store: &dyn EventStore, session_id: &str) -> Result<Option<(String, String)>> {
+    let mut after = None;
+    loop {
+        let page = store.read_page(session_id, after, PAGE).await?;
+        let Some(last) = page.last() else { return Ok(None) };
+        after = Some(last.index());
+        if let Some(found) = page.iter().find_map(keyed_run) {
+            return Ok(Some(found));
+        }
+    }
 }
 
 /// The run of a message that has a client's id, and that id.

@@ -23,6 +23,7 @@ mod openai_errors;
 mod openai_fields;
 mod operation;
 mod options;
+mod outlet;
 mod own_ids;
 mod page;
 mod picture;
@@ -38,6 +39,7 @@ mod sessions;
 mod socket;
 mod stream;
 mod threads;
+mod whole;
 
 pub use app::App;
 pub use auth::{Access, Token};

@@ -6,7 +6,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use holodeck_chat::{FileSearch, RunError, RunHandle, RunRequest, Thinking};
-use holodeck_events::{EventStore, StoreError, StoredEvent, agent_execution_result};
+use holodeck_events::{StoreError, StoredEvent, agent_execution_result};
 use holodeck_model::events::AgentExecutionResult;
 use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
@@ -179,7 +179,7 @@ impl Started {
                 Err(RunError::Execution(result)) => *result,
                 Err(error) => return Err(error.into()),
             },
-            None => wait_for_end(&**app.store(), &self.session_id, &self.run_id).await?,
+            None => wait_for_end(app, &self.session_id, &self.run_id).await?,
         };
         if result.success {
             Ok(result)
@@ -189,30 +189,28 @@ impl Started {
     }
 }
 
-/// The result of a run that any process runs.
-pub(crate) async fn wait_for_end(
-    store: &dyn EventStore,
-    session_id: &str,
-    run_id: &str,
-) -> Result<AgentExecutionResult> {
+/// The result of a run of a stored conversation that any process runs.
+pub(crate) async fn wait_for_end(app: &App, session_id: &str, run_id: &str) -> Result<AgentExecutionResult> {
     let gone = || Problem::run_not_found(run_id);
-    let run = store.run(run_id).await?.ok_or_else(gone)?;
-    let mut events = store
-        .subscribe(session_id, run.first_index.checked_sub(1))
-        .await?;
-    let mut of_run: Vec<StoredEvent> = Vec::new();
-    loop {
-        let event = events.next().await?.ok_or_else(gone)?;
-        if event.event().meta.run_id.as_deref() != Some(run_id) {
-            continue;
-        }
-        let is_over = event.event().body.is_terminal();
-        of_run.push(event);
-        if is_over {
-            let result = agent_execution_result(of_run.iter().map(StoredEvent::event));
-            return result.ok_or_else(gone);
+    let is_of_run = |event: &StoredEvent| event.event().meta.run_id.as_deref() == Some(run_id);
+    let run = app.store().run(run_id).await?.ok_or_else(gone)?;
+    let before = run.first_index.checked_sub(1);
+    if run.last_index.is_none() {
+        let mut events = app.subscribe(session_id, before).await?;
+        loop {
+            let event = events.next().await?.ok_or_else(gone)?;
+            if is_of_run(&event) && event.event().body.is_terminal() {
+                break;
+            }
+            drop(event);
+            events.release();
         }
     }
+    // Few at a time: it is as large as the answer.
+    let _reading = app.reads().acquire().await;
+    let mut of_run = app.store().read_after(session_id, before).await?;
+    of_run.retain(is_of_run);
+    agent_execution_result(of_run.iter().map(StoredEvent::event)).ok_or_else(gone)
 }
 
 impl Message {

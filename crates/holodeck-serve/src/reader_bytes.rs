@@ -8,7 +8,7 @@ use std::sync::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of all frames that connections have not taken yet.
-const LIMIT: usize = 64 << 20;
+const LIMIT: usize = 32 << 20;
 
 /// The size of a permit.
 const UNIT: usize = 1 << 10;

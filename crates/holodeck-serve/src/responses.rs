@@ -5,12 +5,10 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use bytes::Bytes;
 use holodeck_chat::{RunError, RunRequest};
 use holodeck_events::{RunInfo, StoreError, StoredEvent, history};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc::{self, Sender};
 use uuid::Uuid;
 
 use crate::{
@@ -20,10 +18,10 @@ use crate::{
     extract::{Json, Segment},
     guard::User,
     idempotency::{Key, KeyedPlace, RequestKey},
-    pieces::{Next, Pieces},
+    outlet::Outlet,
+    pieces::{Next, Pieces, RESULT},
     problem::{Problem, Result},
     response_request::Wanted,
-    stream::{frames, send},
 };
 
 /// The beginning of the ids of responses; the rest is the id of the run.
@@ -50,9 +48,9 @@ pub(crate) async fn create(
         store: wanted.store,
     };
     if wanted.stream {
-        let (sender, receiver) = mpsc::channel(2);
-        app.tasks().spawn(answer.stream(app.clone(), answering, sender));
-        return Ok(frames(receiver));
+        let (outlet, response) = Outlet::open(&app);
+        app.tasks().spawn(answer.stream(answering, outlet));
+        return Ok(response);
     }
     let finished = answering.finish().await?;
     let text = finished.result.response.clone();
@@ -242,7 +240,7 @@ impl Answer {
             "output_tokens_details": { "reasoning_tokens": 0 },
             "total_tokens": usage.total_tokens,
         });
-        with(&body, "usage", usage)
+        with(body, "usage", usage)
     }
 
     fn body(&self, status: &str, text: &str, reason: Option<&str>) -> Value {
@@ -282,57 +280,59 @@ impl Answer {
     }
 
     /// Sends the text while it arrives; messages before the last one, too.
-    async fn stream(self, app: App, answering: Answering, sender: Sender<Bytes>) {
-        let mut events = Frames {
-            app: &app,
-            sender: &sender,
-            number: 0,
-        };
+    async fn stream(self, answering: Answering, outlet: Outlet) {
+        let mut events = Frames { outlet, number: 0 };
         let Some(mut pieces) = Pieces::of(&answering).await else {
             return;
         };
         let empty = self.body("in_progress", "", None);
         let at = json!({ "item_id": self.item, "output_index": 0, "content_index": 0 });
-        let begun = events
-            .say("response.created", &json!({ "response": empty }))
-            .await
+        let begun = events.say("response.created", json!({ "response": empty })).await
             && events
-                .say("response.in_progress", &json!({ "response": empty }))
+                .say("response.in_progress", json!({ "response": empty }))
                 .await
             && events
                 .say(
                     "response.output_item.added",
-                    &json!({ "output_index": 0, "item": self.message("in_progress", None) }),
+                    json!({ "output_index": 0, "item": self.message("in_progress", None) }),
                 )
                 .await
             && events
-                .say("response.content_part.added", &with(&at, "part", part("")))
+                .say("response.content_part.added", with(at.clone(), "part", part("")))
                 .await;
-        let mut text = String::new();
+        let mut bytes = 0;
         if !begun {
             return;
         }
         loop {
-            let piece = match pieces.next(&app, &sender).await {
+            let piece = match pieces.next(&mut events.outlet).await {
                 Next::Text(piece) => piece,
                 Next::Over => break,
                 Next::Left => return,
             };
-            text.push_str(&piece);
-            let delta = with(&at, "delta", piece.into());
-            let delta = with(&delta, "logprobs", json!([]));
-            if !events.say("response.output_text.delta", &delta).await {
+            bytes += piece.len();
+            let delta = with(at.clone(), "delta", piece.into());
+            let delta = with(delta, "logprobs", json!([]));
+            if !events.say("response.output_text.delta", delta).await {
                 return;
             }
         }
+        drop(pieces);
+        if !events.outlet.reserve(bytes.saturating_mul(RESULT)).await {
+            return;
+        }
+        let text = Pieces::text_of(&answering).await;
         let finished = match answering.finish().await {
             Ok(finished) => finished,
             Err(problem) => {
-                let error = json!({ "code": "server_error", "message": problem.detail() });
-                let body = with(&self.body("failed", &text, None), "error", error);
-                events.say("response.failed", &json!({ "response": body })).await;
+                self.fail(&mut events, &text.unwrap_or_default(), &problem).await;
                 return;
             }
+        };
+        let Some(text) = text else {
+            let problem = Problem::session_not_found(&finished.result.session_id);
+            self.fail(&mut events, "", &problem).await;
+            return;
         };
         let body = self.finished(&finished, &text);
         let status = body
@@ -341,21 +341,27 @@ impl Answer {
             .unwrap_or_default()
             .to_owned();
         let item = self.message(&status, Some(&text));
-        let done = with(&at, "text", text.as_str().into());
-        let done = with(&done, "logprobs", json!([]));
-        let _ = events.say("response.output_text.done", &done).await
+        let done = with(at.clone(), "text", text.as_str().into());
+        let done = with(done, "logprobs", json!([]));
+        let _ = events.say("response.output_text.done", done).await
             && events
-                .say("response.content_part.done", &with(&at, "part", part(&text)))
+                .say("response.content_part.done", with(at, "part", part(&text)))
                 .await
             && events
                 .say(
                     "response.output_item.done",
-                    &json!({ "output_index": 0, "item": item }),
+                    json!({ "output_index": 0, "item": item }),
                 )
                 .await
             && events
-                .say(&format!("response.{status}"), &json!({ "response": body }))
+                .say(&format!("response.{status}"), json!({ "response": body }))
                 .await;
+    }
+
+    async fn fail(&self, events: &mut Frames, text: &str, problem: &Problem) {
+        let error = json!({ "code": "server_error", "message": problem.detail() });
+        let body = with(self.body("failed", text, None), "error", error);
+        events.say("response.failed", json!({ "response": body })).await;
     }
 }
 
@@ -363,8 +369,7 @@ fn part(text: &str) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [] })
 }
 
-fn with(fields: &Value, name: &str, value: Value) -> Value {
-    let mut fields = fields.clone();
+fn with(mut fields: Value, name: &str, value: Value) -> Value {
     if let Some(fields) = fields.as_object_mut() {
         fields.insert(name.to_owned(), value);
     }
@@ -372,18 +377,16 @@ fn with(fields: &Value, name: &str, value: Value) -> Value {
 }
 
 /// The events of a stream, which are numbered.
-struct Frames<'a> {
-    app: &'a App,
-    sender: &'a Sender<Bytes>,
+struct Frames {
+    outlet: Outlet,
     number: u64,
 }
 
-impl Frames<'_> {
-    async fn say(&mut self, name: &str, fields: &Value) -> bool {
+impl Frames {
+    async fn say(&mut self, name: &str, fields: Value) -> bool {
         let fields = with(fields, "type", name.into());
-        let fields = with(&fields, "sequence_number", self.number.into());
+        let fields = with(fields, "sequence_number", self.number.into());
         self.number += 1;
-        let frame = format!("event: {name}\ndata: {fields}\n\n");
-        send(self.app, self.sender, frame.into()).await
+        self.outlet.named(name, &fields).await
     }
 }

@@ -55,7 +55,7 @@ pub(crate) async fn stream(
     let before = run.as_ref().map_or(head, |run| run.first_index.checked_sub(1));
     let after = after.max(before);
     let feed = Feed {
-        events: app.store().subscribe(session_id, after).await?,
+        events: app.subscribe(session_id, after).await?,
         until: match run.and_then(|run| run.last_index) {
             // A client that has the end gets nothing more.
             Some(last) if Some(last) <= after => Until::Index(None),

@@ -28,7 +28,7 @@ use crate::{
     markdown, messages, openai_errors, operation, own_ids, page,
     problem::Problem,
     repeats::{Kind, Peer},
-    responses, runs, sessions, socket,
+    responses, runs, sessions, socket, whole,
 };
 
 /// Time limit for connections to end after the streams on them have.
@@ -213,6 +213,7 @@ fn router(app: &App) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn(idempotency::check_header))
+        .layer(middleware::from_fn_with_state(app.clone(), whole::count))
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
         .layer(middleware::from_fn(openai_errors::translate))
         .layer(middleware::from_fn(own_ids::reveal))

@@ -179,7 +179,7 @@ pub(crate) async fn events(
     let after = cursor(headers.get("last-event-id"), following.after.as_deref())?;
     let session = app.session(&session_id, &user).await?;
     let feed = Feed {
-        events: app.store().subscribe(&session.session_id, after).await?,
+        events: app.subscribe(&session.session_id, after).await?,
         until: if following.follow {
             Until::Deleted
         } else {

@@ -21,9 +21,12 @@ use holodeck_events::Subscription;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::{
-    sync::mpsc::{self, Receiver, Sender},
+    sync::{
+        OwnedSemaphorePermit,
+        mpsc::{self, Receiver, Sender},
+    },
     task::AbortHandle,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -105,7 +108,13 @@ struct Client {
     app: App,
     user: String,
     rooms: HashMap<String, Followed>,
-    frames: Sender<String>,
+    frames: Sender<Held>,
+}
+
+/// A frame of a conversation, with its place among the bytes of all readers.
+struct Held {
+    text: String,
+    place: Option<OwnedSemaphorePermit>,
 }
 
 /// A conversation that is followed. Dropping it ends that.
@@ -151,10 +160,11 @@ async fn exchange(
     app: &App,
     mut client: Client,
     socket: &mut WebSocket,
-    mut frames: Receiver<String>,
+    mut frames: Receiver<Held>,
 ) -> Option<(u16, &'static str)> {
     let reveal = |text: String, user: &str| Frame::Text(reveal_text(text, user).into());
     loop {
+        let mut place = None;
         let frame = tokio::select! {
             biased;
             received = socket.recv() => match received {
@@ -172,14 +182,19 @@ async fn exchange(
                 }
                 Some(Ok(Frame::Close(_)) | Err(_)) | None => return None,
             },
-            Some(frame) = frames.recv() => reveal(frame, &client.user),
+            Some(held) = frames.recv() => {
+                place = held.place;
+                reveal(held.text, &client.user)
+            }
             () = app.closing().cancelled() => return Some((AWAY, "the server is stopping")),
             () = sleep(app.options().heartbeat) => Frame::Ping(Vec::new().into()),
         };
-        match timeout(app.options().slow_consumer, socket.send(frame)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return None,
-            Err(_) => {
+        let sent = app.in_time(Instant::now(), socket.send(frame)).await;
+        drop(place);
+        match sent {
+            Some(Ok(())) => {}
+            Some(Err(_)) => return None,
+            None => {
                 app.count_slow_consumer();
                 return Some((SLOW, "the client takes no data; resume with `lastEventIndex`"));
             }
@@ -294,7 +309,7 @@ impl Client {
     async fn join(&mut self, session_id: &str, after: Option<u64>) -> Result<String> {
         let session = self.app.stored_session(session_id, &self.user).await?;
         self.check_room(Some(session_id))?;
-        let events = self.app.store().subscribe(session_id, after).await?;
+        let events = self.app.subscribe(session_id, after).await?;
         let is_over = Arc::<AtomicBool>::default();
         let room = Room {
             session_id: session_id.to_owned(),
@@ -302,6 +317,7 @@ impl Client {
             head: session.head,
             frames: self.frames.clone(),
             is_over: Arc::clone(&is_over),
+            app: self.app.clone(),
             _follower: self.app.follow(session_id),
             _open: self.app.metrics().open_stream(),
         };
@@ -341,7 +357,8 @@ struct Room {
     events: Subscription,
     /// The last event when the connection joined.
     head: Option<u64>,
-    frames: Sender<String>,
+    frames: Sender<Held>,
+    app: App,
     is_over: Arc<AtomicBool>,
     _follower: Follower,
     _open: OpenStream,
@@ -354,9 +371,13 @@ impl Room {
             if !is_ready && self.events.position() >= self.head {
                 is_ready = true;
                 let ready = json!({ "sessionId": self.session_id, "headIndex": self.head });
-                if self.frames.send(frame("session:ready", &ready)).await.is_err() {
+                if !self.send(frame("session:ready", &ready)).await {
                     return;
                 }
+            }
+            // What is read holds memory: its place in the queue first.
+            if self.frames.reserve().await.is_err() {
+                return;
             }
             let text = match self.events.next().await {
                 Ok(Some(event)) => format!(r#"{{"event":"agent:event","data":{}}}"#, event.json()),
@@ -371,10 +392,17 @@ impl Room {
                 // Before the client knows: it may need the place at once.
                 self.is_over.store(true, Ordering::SeqCst);
             }
-            if self.frames.send(text).await.is_err() || !is_event {
+            if !self.send(text).await || !is_event {
                 return;
             }
+            self.events.release();
         }
+    }
+
+    /// Sends a frame. Whether the connection is open.
+    async fn send(&self, text: String) -> bool {
+        let place = self.app.reader_bytes().take(text.len()).await;
+        self.frames.send(Held { text, place }).await.is_ok()
     }
 }
 

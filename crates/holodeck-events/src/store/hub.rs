@@ -5,9 +5,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::{
+    OwnedSemaphorePermit, Semaphore,
+    broadcast::{self, error::RecvError},
+};
 
-use super::{EventStore, StoreError, StoredEvent, log, next_limit};
+use super::{EventStore, PAGE_BYTES, StoreError, StoredEvent, log, next_limit};
 
 /// Events that a subscriber may be behind before it reads them from the store again.
 const RING: usize = 256;
@@ -118,6 +121,8 @@ impl Hub {
             page: VecDeque::new(),
             page_limit: FIRST_PAGE,
             state: State::Behind,
+            reads: None,
+            reading: None,
         }
     }
 
@@ -154,6 +159,10 @@ pub struct Subscription {
     /// The events to read at once: as many as fitted into the last page, twice.
     page_limit: usize,
     state: State,
+    /// The permits to read the store, if they are limited.
+    reads: Option<Arc<Semaphore>>,
+    /// That of a page which is larger than others.
+    reading: Option<OwnedSemaphorePermit>,
     live: broadcast::Receiver<Signal>,
 }
 
@@ -168,6 +177,19 @@ enum State {
 }
 
 impl Subscription {
+    /// Reads the store only with one of these permits. It is kept with a page that is larger than others, until the reader
+    /// says that it no longer holds its event.
+    #[must_use]
+    pub fn with_reads(mut self, reads: &Arc<Semaphore>) -> Self {
+        self.reads = Some(Arc::clone(reads));
+        self
+    }
+
+    /// Says that the reader no longer holds the event that was returned last.
+    pub fn release(&mut self) {
+        self.reading = None;
+    }
+
     /// The index of the last event it returned, or the one it began after.
     pub fn position(&self) -> Option<u64> {
         self.after
@@ -181,10 +203,18 @@ impl Subscription {
                 return Ok(Some(event));
             }
             if self.state != State::Live {
+                self.release();
+                let permit = match &self.reads {
+                    Some(reads) => Arc::clone(reads).acquire_owned().await.ok(),
+                    None => None,
+                };
                 let page = self
                     .store
                     .read_page(&self.session_id, self.after, self.page_limit)
                     .await?;
+                if page.first().is_some_and(|event| event.json().len() > PAGE_BYTES) {
+                    self.reading = permit;
+                }
                 self.page_limit = next_limit(page.len());
                 if page.is_empty() {
                     if self.state == State::Changed && self.store.session(&self.session_id).await?.is_none() {
