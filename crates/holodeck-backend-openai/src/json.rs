@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
+pub(crate) use holodeck_model::long_integers as numbers;
 use holodeck_model::{mend_json, parse_json_strictly};
 use serde_json::Value;
 
 pub(crate) mod halves;
-pub(crate) mod numbers;
 
 /// Whether a text may have what some servers write and JSON does not allow.
 pub(crate) fn is_loose(text: &str) -> bool {

@@ -29,6 +29,7 @@ mod json_depth;
 mod json_mend;
 mod json_strict;
 mod label;
+pub mod long_integers;
 mod number_format;
 mod occasion;
 mod origin;

@@ -1,8 +1,10 @@
 //! Converts a server's answers for the model.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use holodeck_backend_api::{Image, Passage, ToolOutput};
+use holodeck_model::long_integers;
 use rmcp::model::{
     CallToolResult, ContentBlock, GetPromptResult, PromptMessage, Resource, ResourceContents, Role,
 };
@@ -74,7 +76,8 @@ pub(crate) fn of_call(result: CallToolResult) -> ToolOutput {
     if let Some(structured) = result.structured_content {
         // Servers repeat structured content as text for older clients; it is included once.
         if !restates(&structured, &parts.text) {
-            parts.text.push(structured.to_string());
+            let text = structured.to_string();
+            parts.text.push(long_integers::unwrap(&text).into_owned());
         }
     }
     // Retrieved passages are texts, the best first.
@@ -91,7 +94,10 @@ pub(crate) fn of_call(result: CallToolResult) -> ToolOutput {
 fn restates(structured: &Value, texts: &[String]) -> bool {
     let same = |value: &Value, text: &String| match value {
         Value::String(string) => string == text,
-        value => serde_json::from_str::<Value>(text).is_ok_and(|parsed| parsed == *value),
+        value => {
+            let text = long_integers::wrap(text).map_or(Cow::Borrowed(text.as_str()), Cow::Owned);
+            serde_json::from_str::<Value>(&text).is_ok_and(|parsed| parsed == *value)
+        }
     };
     let all = |value: &Value| match value {
         Value::Array(items) if items.len() == texts.len() => {

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use crate::client::attentive::Attentive;
 use crate::client::caller::{CallError, Caller};
 use crate::client::plan::{AtClose, Login, Remote};
-use crate::client::reader::Reader;
+use crate::client::reader::{Frame, Reader};
 
 const SESSION: &str = "mcp-session-id";
 const LAST_EVENT: &str = "last-event-id";
@@ -113,13 +113,14 @@ impl OurClient {
         self.caller.remote()
     }
 
-    fn events(&self, answer: Exchange) -> Events {
+    /// The events of an answer to a request, or of a stream of its own.
+    fn events(&self, answer: Exchange, to: Option<RequestId>) -> Events {
         let events = Attentive::new(answer.events(), self.remote().url.clone(), self.remote().silence);
         let reader = self.reader.clone();
         events
             .flat_map(move |event| {
                 let events = match event {
-                    Ok(event) => mended(&reader, event).into_iter().map(Ok).collect(),
+                    Ok(event) => mended(&reader, event, to.as_ref()).into_iter().map(Ok).collect(),
                     Err(error) => vec![Err(SseError::Body(Box::new(error)))],
                 };
                 iter(events)
@@ -177,16 +178,23 @@ impl StreamableHttpClient for OurClient {
                 .await;
         }
         if answer.is_event_stream() {
-            return Ok(StreamableHttpPostResponse::Sse(self.events(answer), new_session));
+            return Ok(StreamableHttpPostResponse::Sse(
+                self.events(answer, id_of(&message).cloned()),
+                new_session,
+            ));
         }
         let url = self.remote().url.clone();
         let body = answer.bytes().await.map_err(client)?;
-        match self.reader.answer(&body, id_of(&message)) {
+        match self.reader.answer(&body, Frame::Message, id_of(&message)) {
             Some(answer) => Ok(StreamableHttpPostResponse::Json(answer, new_session)),
             // A notification gets no answer.
             None if id_of(&message).is_none() => Ok(StreamableHttpPostResponse::Accepted),
             None => Err(StreamableHttpError::UnexpectedServerResponse(
-                format!("{url} answered with something other than an MCP message").into(),
+                format!(
+                    "{url} answered with something other than an MCP message, which begins with `{}`",
+                    self.reader.excerpt(&body)
+                )
+                .into(),
             )),
         }
     }
@@ -236,7 +244,7 @@ impl StreamableHttpClient for OurClient {
             let kind = answer.header("content-type").map(str::to_owned);
             return Err(StreamableHttpError::UnexpectedContentType(kind));
         }
-        Ok(self.events(answer))
+        Ok(self.events(answer, None))
     }
 }
 
@@ -266,7 +274,8 @@ impl OurClient {
         }
         if !matches!(status, 401 | 403)
             && let Some(error @ JsonRpcMessage::Error(_)) =
-                self.reader.answer(body.as_bytes(), id_of(message))
+                self.reader
+                    .answer(body.as_bytes(), Frame::Refusal, id_of(message))
         {
             return Ok(StreamableHttpPostResponse::Json(error, new_session));
         }
@@ -279,10 +288,10 @@ fn client(error: HttpError) -> Failure {
 }
 
 /// An event of a stream with a message that can be read, or one for each if it has several. Others are passed on as they are.
-fn mended(reader: &Reader, event: SseEvent) -> Vec<Sse> {
+fn mended(reader: &Reader, event: SseEvent, to: Option<&RequestId>) -> Vec<Sse> {
     let name = Some(event.event).filter(|name| !name.is_empty());
     let retry = event.retry.and_then(|wait| u64::try_from(wait.as_millis()).ok());
-    let mut texts = reader.texts(event.data.as_bytes());
+    let mut texts = reader.texts(event.data.as_bytes(), Frame::Message, to);
     if texts.is_empty() {
         texts.push(event.data);
     }

@@ -31,7 +31,7 @@ use crate::client::{ConnectError, McpOptions, ServerInfo, words};
 pub(crate) struct Server {
     /// Its name in the YAML.
     name: String,
-    plan: Plan,
+    plan: Arc<Plan>,
     offer: Offer,
     options: McpOptions,
     surroundings: Surroundings,
@@ -86,7 +86,7 @@ impl Server {
     ) -> Arc<Self> {
         Arc::new(Self {
             name,
-            plan,
+            plan: Arc::new(plan),
             offer,
             options,
             surroundings,
@@ -271,7 +271,7 @@ impl Server {
             elicitation: self.options.elicitation.clone(),
             roots: self.options.roots.clone(),
         };
-        let connection = Connection::open(&self.plan.reach, handler, &self.surroundings).await?;
+        let connection = Connection::open(&self.plan, handler, &self.surroundings).await?;
         if let Err(error) = self.list(&connection).await {
             let words = connection.last_words().await;
             return Err(ConnectError::Handshake {

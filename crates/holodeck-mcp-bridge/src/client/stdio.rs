@@ -13,7 +13,7 @@ use tokio_util::codec::{AnyDelimiterCodec, FramedRead};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::ConnectError;
-use crate::client::reader::Reader;
+use crate::client::reader::{Frame, Reader};
 
 /// How long a server may take to exit after its input is closed, and again after it is signalled.
 const GRACE: Duration = Duration::from_secs(2);
@@ -75,7 +75,8 @@ impl Process {
     }
 }
 
-/// Passes the messages of a server on in a form that can be read. Lines that are no messages, such as a log, are dropped.
+/// Passes the messages of a server on in a form that can be read. Lines that are no messages, such as a log, are dropped; a broken one
+/// that may be an answer is the error of who waits for it.
 async fn pass_on(stdout: ChildStdout, mut to: DuplexStream, reader: Reader) {
     let codec = AnyDelimiterCodec::new_with_max_length(b"\n".to_vec(), Vec::new(), MAX_LINE);
     let mut lines = FramedRead::new(stdout, codec);
@@ -86,19 +87,31 @@ async fn pass_on(stdout: ChildStdout, mut to: DuplexStream, reader: Reader) {
             Some(Err(error)) => {
                 tracing::error!(%error, "a message of an MCP server is too long and is dropped");
                 was_too_long = true;
+                let reason = format!("it is longer than {} MB", MAX_LINE / (1024 * 1024));
+                if !send(&mut to, reader.lost(&reason)).await {
+                    return;
+                }
                 continue;
             }
             // After an error the stream pauses once.
             None if std::mem::take(&mut was_too_long) => continue,
             None => return,
         };
-        for message in reader.texts(&line) {
-            let line = message + "\n";
-            if to.write_all(line.as_bytes()).await.is_err() {
-                return;
-            }
+        if !send(&mut to, reader.texts(&line, Frame::Line, None)).await {
+            return;
         }
     }
+}
+
+/// Passes messages on; returns whether somebody still reads them.
+async fn send(to: &mut DuplexStream, messages: Vec<String>) -> bool {
+    for message in messages {
+        let line = message + "\n";
+        if to.write_all(line.as_bytes()).await.is_err() {
+            return false;
+        }
+    }
+    true
 }
 
 fn with_cause(error: &ProcessError) -> String {

@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use crate::setup::{call, connect, env, names, options, text, tool, workspace};
 
 /// A server that follows a script.
-struct Scripted {
+pub(crate) struct Scripted {
     folder: TempDir,
     _child: Option<ChildProcess>,
     tool: McpTool,
@@ -28,7 +28,7 @@ impl Scripted {
         Self::with(serde_json::from_str(&script).unwrap(), "").await
     }
 
-    async fn with(script: Value, more: &str) -> Self {
+    pub(crate) async fn with(script: Value, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("script.json");
         std::fs::write(&path, script.to_string()).unwrap();
@@ -70,7 +70,7 @@ impl Scripted {
         options(self.folder.path())
     }
 
-    async fn connect(&self) -> McpServer {
+    pub(crate) async fn connect(&self) -> McpServer {
         connect(&self.tool, &self.options()).await
     }
 
@@ -81,7 +81,7 @@ impl Scripted {
     }
 }
 
-fn rules(transport: &str, rules: impl Into<Value>) -> Value {
+pub(crate) fn rules(transport: &str, rules: impl Into<Value>) -> Value {
     let rules: Value = rules.into();
     json!({ "transport": transport, "rules": rules })
 }

@@ -6,6 +6,7 @@
     reason = "tests"
 )]
 
+mod broken;
 mod changes;
 mod conformance;
 mod everything;

@@ -92,7 +92,11 @@ fn paths(value: &Value, at: &str, found: &mut Vec<String>) {
 
 fn read(asked: Asked, text: &str) -> (ServerJsonRpcMessage, Vec<String>) {
     let reported = Reported::default();
-    let reader = Reader::new("demo", std::sync::Arc::clone(&reported));
+    let reader = Reader::new(
+        "demo",
+        std::sync::Arc::clone(&reported),
+        std::sync::Arc::new(str::to_owned),
+    );
     reader.note(&request(asked));
     let messages = reader.messages(text.as_bytes());
     let [message] = messages.as_slice() else {
@@ -438,13 +442,21 @@ fn the_order_of_fields_and_a_field_that_comes_twice_change_nothing() {
 
 #[test]
 fn a_list_of_messages_is_each_of_them_and_what_is_none_is_dropped() {
-    let reader = Reader::new("demo", Reported::default());
+    let reader = Reader::new("demo", Reported::default(), std::sync::Arc::new(str::to_owned));
     let both = json!([answer(Asked::Tools), { "jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": null, "id": null }]);
     reader.note(&request(Asked::Tools));
-    let texts = reader.texts(both.to_string().as_bytes());
+    let texts = reader.texts(
+        both.to_string().as_bytes(),
+        crate::client::reader::Frame::Line,
+        None,
+    );
     assert_eq!(texts.len(), 2);
     assert!(!texts[1].contains("null"), "{}", texts[1]);
     for log in ["starting…", "[info] ready", "42", "null", "", "{\"level\":"] {
-        assert_eq!(reader.texts(log.as_bytes()), Vec::<String>::new(), "{log}");
+        assert_eq!(
+            reader.texts(log.as_bytes(), crate::client::reader::Frame::Line, None),
+            Vec::<String>::new(),
+            "{log}"
+        );
     }
 }

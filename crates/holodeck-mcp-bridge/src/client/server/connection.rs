@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::handler::Handler;
-use crate::client::plan::{Reach, Remote};
-use crate::client::reader::{Reader, Reported};
+use crate::client::plan::{Plan, Reach, Remote};
+use crate::client::reader::{Mask, Reader, Reported};
 use crate::client::sse::SseTransport;
 use crate::client::stdio::Process;
 use crate::client::watched::{Stale, Watched};
@@ -63,19 +63,19 @@ impl Surroundings {
 
 impl Connection {
     pub(crate) async fn open(
-        reach: &Reach,
+        plan: &Arc<Plan>,
         handler: Handler,
         surroundings: &Surroundings,
     ) -> Result<Self, ConnectError> {
         let name = handler.server_name.clone();
-        let mut opening = Box::pin(Self::open_silently(reach, handler, surroundings));
+        let mut opening = Box::pin(Self::open_silently(plan, handler, surroundings));
         if let Ok(opened) = tokio::time::timeout(SAID_AFTER, &mut opening).await {
             return opened;
         }
         tracing::warn!(
             server = name,
             "waiting for an MCP server to {}, for {:.0} s at most",
-            match reach {
+            match plan.reach {
                 Reach::Stdio(_) => "start and answer its handshake",
                 _ => "answer its handshake",
             },
@@ -85,7 +85,7 @@ impl Connection {
     }
 
     async fn open_silently(
-        reach: &Reach,
+        plan: &Arc<Plan>,
         handler: Handler,
         surroundings: &Surroundings,
     ) -> Result<Self, ConnectError> {
@@ -94,8 +94,13 @@ impl Connection {
             after: surroundings.startup,
             probe: PROBE.min(surroundings.request / 3).min(surroundings.startup / 3),
         };
-        let reader = || Reader::new(&handler.server_name, Arc::clone(&surroundings.reported));
-        match reach {
+        let masking = Arc::clone(plan);
+        let mask: Mask = Arc::new(move |text| masking.redacted(text));
+        let reader = || {
+            let reported = Arc::clone(&surroundings.reported);
+            Reader::new(&handler.server_name, reported, Arc::clone(&mask))
+        };
+        match &plan.reach {
             Reach::Stdio(spec) => Self::to_child(spec, handler.clone(), limit, reader).await,
             Reach::Http(remote) => {
                 let client = surroundings.http()?;

@@ -1,5 +1,5 @@
-//! Integers with more digits than a value holds. They would become floating-point numbers, so they stand in an object of their
-//! own until they are sent back.
+//! Integers of JSON with more digits than a value holds. They would become floating-point numbers, so they stand in an object of
+//! their own until they are sent on or shown.
 
 use std::borrow::Cow;
 
@@ -49,7 +49,7 @@ fn is_long(word: &str) -> bool {
 }
 
 /// A JSON text with its long integers in objects; `None` if it has none.
-pub(crate) fn wrap(json: &str) -> Option<String> {
+pub fn wrap(json: &str) -> Option<String> {
     let numbers = long_integers(json);
     let mut wrapped = String::new();
     let mut end = 0;
@@ -63,7 +63,7 @@ pub(crate) fn wrap(json: &str) -> Option<String> {
 }
 
 /// The digits of such an object.
-pub(crate) fn digits(value: &serde_json::Value) -> Option<&str> {
+pub fn digits(value: &serde_json::Value) -> Option<&str> {
     let object = value.as_object().filter(|object| object.len() == 1)?;
     object
         .get("$holodeck.integer")?
@@ -72,7 +72,7 @@ pub(crate) fn digits(value: &serde_json::Value) -> Option<&str> {
 }
 
 /// Replaces such objects by the texts of their digits.
-pub(crate) fn spell(value: &mut serde_json::Value) {
+pub fn spell(value: &mut serde_json::Value) {
     if let Some(digits) = digits(value) {
         *value = serde_json::Value::from(digits);
         return;
@@ -85,7 +85,7 @@ pub(crate) fn spell(value: &mut serde_json::Value) {
 }
 
 /// The JSON text in which the integers stand as they came. Inside of a string the objects have other quotes.
-pub(crate) fn unwrap(json: &str) -> Cow<'_, str> {
+pub fn unwrap(json: &str) -> Cow<'_, str> {
     if !json.contains(BEGIN) {
         return Cow::Borrowed(json);
     }
@@ -107,7 +107,7 @@ pub(crate) fn unwrap(json: &str) -> Cow<'_, str> {
 }
 
 /// The first integer of a JSON text that a value cannot hold.
-pub(crate) fn first_long(json: &str) -> Option<&str> {
+pub fn first_long(json: &str) -> Option<&str> {
     long_integers(json).first().map(|(_, number)| *number)
 }
 
