@@ -188,12 +188,10 @@ impl ModelEndpoint {
             let mut parts = rest.rsplit('/');
             parts.next().is_some_and(is_version) || parts.next().is_some_and(is_deployments)
         };
-        let anywhere = [operation]
+        let mut anywhere = [operation]
             .into_iter()
             .chain(own.iter().chain(&OPERATIONS).copied());
-        let found = anywhere
-            .filter_map(|operation| Some((without_operation(path, operation)?, operation)))
-            .next();
+        let found = anywhere.find_map(|operation| Some((without_operation(path, operation)?, operation)));
         let found = found.or_else(|| {
             let mut found = OF_VERSIONS
                 .into_iter()

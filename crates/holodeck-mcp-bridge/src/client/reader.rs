@@ -285,7 +285,7 @@ fn place_of(id: &RequestId, text: &str) -> Option<usize> {
 fn parse(text: &[u8]) -> Option<Value> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut value = parse_rounded(text)?;
-    // Only what goes on as text keeps its digits: a schema needs numbers.
+    // Only what becomes text keeps its digits: a schema needs numbers.
     if value.get("result").is_some()
         && let Some(wrapped) = std::str::from_utf8(text).ok().and_then(long_integers::wrap)
         && let Some(mut exact) = parse_rounded(wrapped.as_bytes())

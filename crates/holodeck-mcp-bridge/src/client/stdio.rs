@@ -103,7 +103,7 @@ async fn pass_on(stdout: ChildStdout, mut to: DuplexStream, reader: Reader) {
     }
 }
 
-/// Passes messages on; returns whether somebody still reads them.
+/// Passes messages on; returns whether the connection still reads them.
 async fn send(to: &mut DuplexStream, messages: Vec<String>) -> bool {
     for message in messages {
         let line = message + "\n";
