@@ -38,7 +38,8 @@ pub(crate) fn build(profile: Profile) -> Result<PathBuf> {
 pub(crate) struct Served {
     child: Child,
     address: String,
-    _folder: tempfile::TempDir,
+    /// Its own folder, unless others use it.
+    folder: Option<tempfile::TempDir>,
 }
 
 impl Served {
@@ -56,13 +57,27 @@ impl Served {
         args: &[&str],
         env: &[(&str, &str)],
     ) -> Result<Self> {
+        let mut served = Self::start_at(program, folder.path(), args, env, Stdio::inherit())?;
+        served.folder = Some(folder);
+        Ok(served)
+    }
+
+    /// The same in a folder that others may use, with its log where the caller wants it.
+    pub(crate) fn start_at(
+        program: &Path,
+        folder: &Path,
+        args: &[&str],
+        env: &[(&str, &str)],
+        log: Stdio,
+    ) -> Result<Self> {
         let mut child = host::command(program)
             .args(["serve", "agent.yaml", "--port", "0", "--json"])
             .args(args)
             .envs(env.iter().copied())
-            .current_dir(folder.path())
+            .current_dir(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(log)
             .spawn()
             .with_context(|| format!("failed to start `{}`", program.display()))?;
         let stdout = child.stdout.take().context("the server has no output")?;
@@ -85,7 +100,7 @@ impl Served {
         Ok(Self {
             child,
             address,
-            _folder: folder,
+            folder: None,
         })
     }
 
@@ -96,6 +111,22 @@ impl Served {
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal, as `-STOP`.
+    pub(crate) fn signal(&self, signal: &str) -> Result<()> {
+        host::run(host::command("kill").args([signal, &self.child.id().to_string()]))
+    }
+
+    /// Kills it, and waits until it is gone.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
     }
 
     /// Its resident memory in bytes: at present (`VmRSS`), or the peak (`VmHWM`).
@@ -115,8 +146,7 @@ impl Served {
 
     /// Ends it with a signal, and checks that it ended well.
     pub(crate) fn end(mut self) -> Result<()> {
-        let id = self.child.id().to_string();
-        host::run(host::command("kill").args(["-TERM", &id]))?;
+        self.signal("-TERM")?;
         let status = self.child.wait()?;
         ensure!(status.success(), "the server ended with {status}");
         Ok(())
@@ -127,5 +157,6 @@ impl Drop for Served {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        drop(self.folder.take());
     }
 }

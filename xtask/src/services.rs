@@ -110,6 +110,30 @@ pub(crate) fn python_of_server(package: &str, version: &str) -> Result<PathBuf> 
     python_environment(&folder("field/python").join(&name), &name, &pin)
 }
 
+/// Debian's nginx, unpacked and not installed, so that no service starts; another program than the machine's own.
+pub(crate) fn nginx() -> Result<PathBuf> {
+    let dir = folder("nginx");
+    let program = dir.join("usr/sbin/nginx");
+    if program.exists() {
+        return Ok(program);
+    }
+    println!("unpacking nginx");
+    let partial = fresh(&dir, "partial")?;
+    host::run(host::command("apt-get").args(["update", "--quiet"]))?;
+    let download = ["download", "--quiet", "nginx"];
+    host::run(host::command("apt-get").args(download).current_dir(&partial))?;
+    let package = fs::read_dir(&partial)?
+        .next()
+        .context("apt-get downloaded nothing")??;
+    let unpack = |package: &Path| host::run(host::command("dpkg-deb").arg("-x").arg(package).arg(&partial));
+    unpack(&package.path())?;
+    if dir.exists() {
+        fs::remove_dir_all(&dir)?;
+    }
+    fs::rename(&partial, &dir)?;
+    Ok(program)
+}
+
 /// The Python that has this release of a package for clients, with what `xtask/clients` pins beside it.
 pub(crate) fn python_of_client(package: &str, version: &str) -> Result<PathBuf> {
     let name = format!("{package}-{version}");

@@ -90,6 +90,12 @@ pub(crate) fn node_package(name: &'static str, version: &str) -> Result<PathBuf>
     install::node_package(name, version)
 }
 
+/// The folder in which Node finds the clients of tests, installed where they are absent.
+pub(crate) fn clients() -> Result<PathBuf> {
+    install::clients()?;
+    Ok(workspace::root().join(".smoke/clients"))
+}
+
 /// The script of the reference server of the Model Context Protocol, installed where it is absent.
 pub(crate) fn everything() -> Result<PathBuf> {
     install::everything()

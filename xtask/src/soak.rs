@@ -8,6 +8,7 @@ use crate::{host, services, smoke};
 
 mod child;
 mod clients;
+mod deaths;
 mod field;
 pub(crate) mod load;
 mod outcomes;
@@ -270,6 +271,23 @@ const RUNS: &[Run] = &[
         cargo: &["build", "--locked", "-p", "holodeck-cli"],
     },
     Run {
+        name: "clients-proxies",
+        planned_minutes: 2,
+        // A real nginx in front, below a path.
+        cargo: &["build", "--locked", "-p", "holodeck-cli"],
+    },
+    Run {
+        name: "clients-sockets",
+        planned_minutes: 2,
+        cargo: &["build", "--locked", "-p", "holodeck-cli"],
+    },
+    Run {
+        name: "deaths",
+        planned_minutes: 9,
+        // Several processes on one store, killed and frozen.
+        cargo: &["build", "--locked", "-p", "holodeck-cli"],
+    },
+    Run {
         name: "page",
         planned_minutes: 3,
         cargo: &["build", "--locked", "-p", "holodeck-cli"],
@@ -295,6 +313,8 @@ pub(crate) struct Args {
     /// and `kills` twice as often.
     #[arg(long, default_value_t = 100)]
     rounds: u32,
+    #[command(flatten)]
+    deaths: deaths::Faults,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -341,7 +361,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             "field-collectors" => field::collectors()?,
             "field-clis" => field::clis()?,
             "clients-agui" => clients::agui()?,
+            "clients-proxies" => clients::proxies()?,
+            "clients-sockets" => clients::sockets()?,
             "clients-openai" => clients::openai()?,
+            "deaths" => deaths::check(&args.deaths)?,
             "page" => page::check()?,
             "serve" => load::check()?,
             _ => {}

@@ -17,8 +17,12 @@ use crate::{host, workspace};
 
 mod agui;
 mod openai;
+mod proxies;
+mod sockets;
 
-pub(super) use self::{agui::check as agui, openai::check as openai};
+pub(super) use self::{
+    agui::check as agui, openai::check as openai, proxies::check as proxies, sockets::check as sockets,
+};
 
 const TOKEN: &str = "tok-0123456789abcdef";
 
@@ -229,7 +233,12 @@ mod tests {
 
     #[test]
     fn every_stored_client_is_tried_and_every_client_that_is_tried_has_an_outcome() {
-        for (part, rows) in [("agui", super::agui::rows()), ("openai", super::openai::rows())] {
+        for (part, rows) in [
+            ("agui", super::agui::rows()),
+            ("openai", super::openai::rows()),
+            ("proxies", super::proxies::rows()),
+            ("sockets", super::sockets::rows()),
+        ] {
             assert_eq!(stored(part), rows, "{part}");
             assert_eq!(rows.iter().collect::<BTreeSet<_>>().len(), rows.len(), "{part}");
         }

@@ -20,6 +20,8 @@ struct Tried {
     clis: Vec<Outcome>,
     openai: Vec<Outcome>,
     agui: Vec<Outcome>,
+    sockets: Vec<Outcome>,
+    proxies: Vec<Outcome>,
 }
 
 #[derive(Deserialize)]
@@ -41,6 +43,7 @@ struct Outcome {
 type Column = (&'static str, fn(&Outcome) -> String);
 
 const PROGRAM: Column = ("Program", |outcome| outcome.program.clone());
+const PROXY: Column = ("Proxy", |outcome| outcome.program.clone());
 const CLIENT: Column = ("Client", |outcome| outcome.program.clone());
 const INTERFACE: Column = ("Interface", |outcome| outcome.over.clone());
 const TRANSPORT: Column = ("Transport", |outcome| outcome.over.clone());
@@ -78,10 +81,12 @@ fn the_tables_are_what_the_tests_run_and_what_was_tried() {
     let written = replace(&written, "servers", &servers);
     let written = replace(&written, "clis", &clis);
     let clients = table_of(
-        tried.openai.iter().chain(&tried.agui),
+        tried.openai.iter().chain(&tried.agui).chain(&tried.sockets),
         &[CLIENT, INTERFACE, ON, TRIED, WORKS],
     );
     let written = replace(&written, "clients", &clients);
+    let proxies = table_of(&tried.proxies, &[PROXY, ON, TRIED, WORKS]);
+    let written = replace(&written, "proxies", &proxies);
     let written = replace(&written, "services", &table(&services));
     #[expect(clippy::disallowed_methods, reason = "a test has no `Env` to be handed")]
     let writes = std::env::var_os(WRITE).is_some();
