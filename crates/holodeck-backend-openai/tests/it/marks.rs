@@ -1,7 +1,7 @@
 //! Letters that a server cuts in two and integers that a value cannot hold have marks of their own while an answer is read: none
 //! of them leaves this crate, whatever text or number of an answer has one.
 
-use std::{error::Error, sync::Arc};
+use std::{error::Error, fmt::Write as _, sync::Arc};
 
 use holodeck_backend_api::{BackendError, BackendEvent};
 use holodeck_testkit::{ModelServer, Reply, ScriptedTools};
@@ -18,7 +18,7 @@ const LETTER: char = '\u{fa23d}';
 fn values() -> Vec<(String, bool)> {
     let mut escaped = String::new();
     for unit in LETTER.encode_utf16(&mut [0; 2]) {
-        escaped += &format!("\\u{unit:04x}");
+        let _ = write!(escaped, "\\u{unit:04x}");
     }
     let texts = ["\\ud83d", "\\ude00b"];
     let mut values: Vec<(String, bool)> = texts.map(|text| (format!("\"{text}\""), false)).to_vec();
@@ -148,7 +148,7 @@ fn seen(error: &BackendError) -> String {
     let mut seen = format!("{error:?} {error} {}", error.explanation().text());
     let mut source = error.source();
     while let Some(cause) = source {
-        seen += &format!(" {cause} {cause:?}");
+        let _ = write!(seen, " {cause} {cause:?}");
         source = cause.source();
     }
     seen
@@ -162,7 +162,11 @@ fn shown(events: &[BackendEvent]) -> String {
         if let BackendEvent::ToolCall(call) = &mut event {
             call.provider_fields = None;
         }
-        shown += &format!("{event:?} {} ", serde_json::to_string(&event).unwrap_or_default());
+        let _ = write!(
+            shown,
+            "{event:?} {} ",
+            serde_json::to_string(&event).unwrap_or_default()
+        );
     }
     shown
 }

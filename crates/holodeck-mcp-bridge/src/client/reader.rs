@@ -180,14 +180,13 @@ impl Reader {
             self.report(&reason);
             return Vec::new();
         }
-        let asked: Vec<RequestId> = match to {
-            Some(to) => vec![to.clone()],
-            None => {
-                let asked = lock(&self.asked);
-                let named = asked.keys().filter_map(|id| Some((place_of(id, start)?, id)));
-                let named = named.min_by_key(|(place, _)| *place).map(|(_, id)| id.clone());
-                named.map_or_else(|| asked.keys().cloned().collect(), |id| vec![id])
-            }
+        let asked: Vec<RequestId> = if let Some(to) = to {
+            vec![to.clone()]
+        } else {
+            let asked = lock(&self.asked);
+            let named = asked.keys().filter_map(|id| Some((place_of(id, start)?, id)));
+            let named = named.min_by_key(|(place, _)| *place).map(|(_, id)| id.clone());
+            named.map_or_else(|| asked.keys().cloned().collect(), |id| vec![id])
         };
         if asked.is_empty() {
             self.report(&reason);
