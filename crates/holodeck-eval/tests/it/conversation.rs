@@ -33,7 +33,7 @@ const REFUND: [(&str, &str); 3] = [
     ("When?", "The money arrives on Monday."),
 ];
 
-fn measure(metric: Value, turns: &[ConversationTurn<'_>], judge: &dyn Judge) -> MetricOutcome {
+pub(crate) fn measure(metric: Value, turns: &[ConversationTurn<'_>], judge: &dyn Judge) -> MetricOutcome {
     measure_with(metric, turns, judge, &NoPrograms)
 }
 

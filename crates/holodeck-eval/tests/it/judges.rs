@@ -7,14 +7,14 @@ use std::{
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use holodeck_eval::model::{MissingVote, Redactor};
+use holodeck_eval::model::{MissingVote, Redactor, StandardMetricName};
 use holodeck_eval::{
-    Asked, EvalInput, Grader, Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, MaskedInput,
+    Asked, ConversationTurn, EvalInput, Grader, Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, MaskedInput,
     MetricConfig, MetricError, MetricOutcome, NoPrograms, Verdict, VerdictFormat,
 };
 use serde_json::{Value, json};
 
-use crate::grader::config as metric;
+use crate::{conversation::measure, grader::config as metric};
 
 /// Answers each question by its form, and keeps the questions.
 pub(crate) struct Scripted<F> {
@@ -68,6 +68,60 @@ fn judge(config: Value, input: &EvalInput<'_>, judge: &dyn Judge) -> MetricOutco
     let masked = MaskedInput::new(*input, &Redactor::default(), Vec::new());
     let outcomes = grader.ask(&masked, grader.compute(input), &[], &asked, true);
     outcomes.now_or_never().unwrap().pop().unwrap()
+}
+
+/// Also a metric of a whole conversation, which is then the question and the answer.
+fn judge_any(config: &Value, input: &EvalInput<'_>, judge: &dyn Judge) -> MetricOutcome {
+    if config["type"] != "goal_success" {
+        return self::judge(config.clone(), input, judge);
+    }
+    let turn = ConversationTurn {
+        input: "How long?",
+        answer: "30 days.",
+        tool_calls: Vec::new(),
+        retrieval_context: None,
+    };
+    measure(config.clone(), &[turn], judge)
+}
+
+/// Every judged metric, from the schema of the language, which is made from the code.
+fn judged_metrics() -> Vec<Value> {
+    let schema = include_str!("../../../../docs/schemas/agent.schema.json");
+    let schema: Value = serde_json::from_str(schema).unwrap();
+    let definitions = &schema["$defs"];
+    let names = |definition: &str| -> Vec<Value> {
+        let names = definitions[definition]["oneOf"].as_array().unwrap();
+        names.iter().map(|name| name["const"].clone()).collect()
+    };
+    let kinds = definitions["MetricConfig"]["oneOf"].as_array().unwrap();
+    let judged = kinds
+        .iter()
+        .filter(|kind| kind["properties"].get("include_reason").is_some());
+    let metrics = judged.flat_map(|kind| match kind["properties"]["type"]["const"].as_str().unwrap() {
+        "standard" => names("StandardMetricName")
+            .into_iter()
+            .filter(|name| {
+                serde_json::from_value::<StandardMetricName>(name.clone())
+                    .unwrap()
+                    .needs_judge()
+            })
+            .map(|name| json!({"type": "standard", "metric": name, "threshold": 0.5}))
+            .collect(),
+        "rag" => names("RagMetricType")
+            .into_iter()
+            .map(|name| json!({"type": "rag", "metric_type": name}))
+            .collect(),
+        "geval" => vec![
+            json!({"type": "geval", "name": "correct", "criteria": "c"}),
+            json!({"type": "geval", "name": "strict", "criteria": "c", "strict_mode": true, "evaluation_steps": ["s"]}),
+        ],
+        "goal_success" => vec![
+            json!({"type": "goal_success"}),
+            json!({"type": "goal_success", "strict_mode": true}),
+        ],
+        other => panic!("`{other}` is judged, and no test asks its judge"),
+    });
+    metrics.collect()
 }
 
 fn texts(count: usize) -> Vec<String> {
@@ -259,25 +313,6 @@ fn full_input(passages: &[String]) -> EvalInput<'_> {
     }
 }
 
-/// Every judged metric.
-fn all() -> Vec<Value> {
-    let rag = [
-        "faithfulness",
-        "answer_relevancy",
-        "contextual_precision",
-        "contextual_recall",
-        "contextual_relevancy",
-    ];
-    let standard = ["groundedness", "relevance", "coherence", "fluency"];
-    let rag = rag.map(|kind| json!({"type": "rag", "metric_type": kind}));
-    let standard = standard.map(|kind| json!({"type": "standard", "metric": kind, "threshold": 0.5}));
-    let geval = [
-        json!({"type": "geval", "name": "correct", "criteria": "c"}),
-        json!({"type": "geval", "name": "strict", "criteria": "c", "strict_mode": true, "evaluation_steps": ["s"]}),
-    ];
-    rag.into_iter().chain(standard).chain(geval).collect()
-}
-
 #[test]
 fn no_broken_answer_becomes_a_score() {
     let passages = passages();
@@ -300,10 +335,10 @@ fn no_broken_answer_becomes_a_score() {
         json!({"statements": [{"statement": "s", "verdict": "yes", "reason": "r"},
             {"statement": " \n", "verdict": "yes", "reason": "r"}]}),
     ];
-    for config in all() {
+    for config in judged_metrics() {
         for answer in &broken {
             let scripted = Scripted::new(|_: &JudgeRequest<'_>| value(answer.clone()));
-            let outcome = judge(config.clone(), &full_input(&passages), &scripted);
+            let outcome = judge_any(&config, &full_input(&passages), &scripted);
             assert_eq!(
                 (outcome.verdict, outcome.score),
                 (Verdict::Error, None),
@@ -311,7 +346,7 @@ fn no_broken_answer_becomes_a_score() {
             );
         }
         let failing = Scripted::new(|_: &JudgeRequest<'_>| Err(JudgeError::retryable("HTTP 503")));
-        let outcome = judge(config.clone(), &full_input(&passages), &failing);
+        let outcome = judge_any(&config, &full_input(&passages), &failing);
         let error = outcome.error.unwrap().to_string();
         assert!(error.contains("was not judged: HTTP 503"), "{error}");
     }
@@ -692,7 +727,7 @@ fn impossible_settings_are_refused() {
 }
 
 #[test]
-fn without_reasons_a_judge_is_asked_for_none_and_none_is_reported() {
+fn without_reasons_every_judge_is_asked_for_none_and_none_is_reported() {
     let passages = texts(1);
     let input = EvalInput {
         input: "question",
@@ -701,14 +736,7 @@ fn without_reasons_a_judge_is_asked_for_none_and_none_is_reported() {
         retrieval_context: Some(passages.as_slice()),
         ..EvalInput::default()
     };
-    for config in [
-        json!({"type": "standard", "metric": "relevance"}),
-        json!({"type": "standard", "metric": "groundedness"}),
-        json!({"type": "geval", "name": "g", "criteria": "c", "evaluation_steps": ["look"]}),
-        json!({"type": "geval", "name": "g", "criteria": "c", "evaluation_steps": ["look"], "strict_mode": true}),
-        json!({"type": "rag", "metric_type": "faithfulness"}),
-        json!({"type": "rag", "metric_type": "answer_relevancy"}),
-    ] {
+    for config in judged_metrics() {
         for include in [None, Some(true), Some(false)] {
             let mut config = config.clone();
             if let Some(include) = include {
@@ -717,10 +745,12 @@ fn without_reasons_a_judge_is_asked_for_none_and_none_is_reported() {
             let scripted = Scripted::new(|request: &JudgeRequest<'_>| match request.format {
                 VerdictFormat::Items => value(json!({"items": texts(1)})),
                 VerdictFormat::Score { max, .. } => value(json!({"reason": "because", "score": max})),
+                VerdictFormat::Goal { max } => value(json!({"reason": "because", "score": max, "evidence": [
+                    {"turn": 1, "effect": "contributed", "quote": "30 days."}]})),
                 VerdictFormat::Verdicts => value(verdicts(&["yes".to_owned()])),
                 _ => value(statements(&["yes".to_owned()])),
             });
-            let outcome = judge(config.clone(), &input, &scripted);
+            let outcome = judge_any(&config, &input, &scripted);
             assert_eq!((outcome.score, outcome.error), (Some(1.0), None), "{config}");
             let reason = outcome.reason;
             assert_eq!(reason.is_some(), include != Some(false), "{config}: {reason:?}");
