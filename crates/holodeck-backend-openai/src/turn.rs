@@ -295,14 +295,17 @@ impl Turn {
         let Some(format) = &core.format else {
             return Answer::Plain;
         };
-        if stop_reason.family() == StopFamily::Refusal || message.text.trim().is_empty() {
+        let is_empty = message.text.trim().is_empty();
+        let can_ask = self.repair.is_none() && self.model_calls < core.max_turns;
+        if is_empty && can_ask && stop_reason.family() == StopFamily::End {
+            return Answer::Repair("it is empty".to_owned());
+        }
+        if is_empty || stop_reason.family() == StopFamily::Refusal {
             return Answer::Plain;
         }
         match format.read(&message.text) {
             Ok(value) => Answer::Structured(value),
-            Err(problem) if self.repair.is_none() && self.model_calls < core.max_turns => {
-                Answer::Repair(problem)
-            }
+            Err(problem) if can_ask => Answer::Repair(problem),
             Err(problem) => {
                 let cut = stop_reason.truncation();
                 let cut = cut.map_or_else(String::new, |reason| format!("; {}", reason.truncation_note()));

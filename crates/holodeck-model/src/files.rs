@@ -31,6 +31,11 @@ pub trait Files {
     /// The kind of thing at this path.
     fn kind(&self, path: &Path) -> FileKind;
 
+    /// Whether it is a file that can be read twice, unlike a pipe.
+    fn is_regular(&self, path: &Path) -> bool {
+        self.kind(path) == FileKind::File
+    }
+
     /// The path that does not depend on the working directory; files in memory have no working directory.
     fn absolute(&self, path: &Path) -> PathBuf {
         path.to_owned()
@@ -49,6 +54,10 @@ pub struct DiskFiles;
 impl Files for DiskFiles {
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         read_up_to(path, limit)
+    }
+
+    fn is_regular(&self, path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
     }
 
     fn kind(&self, path: &Path) -> FileKind {

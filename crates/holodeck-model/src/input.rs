@@ -37,6 +37,35 @@ pub fn unix_lines(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// A text of the same length whose lines end in LF or CR LF: a CR alone becomes LF, so that every place stays where it is.
+pub fn same_length_lines(text: String) -> String {
+    let is_alone = |(at, _): &(usize, &str)| text.as_bytes().get(at + 1) != Some(&b'\n');
+    if !text.contains('\r') || !text.match_indices('\r').any(|found| is_alone(&found)) {
+        return text;
+    }
+    lines_with_ends(&text)
+        .flat_map(|line| match line.strip_suffix('\r') {
+            Some(content) => [content, "\n"],
+            None => [line, ""],
+        })
+        .collect()
+}
+
+/// Lines with what ends them: LF, CR LF or CR.
+pub fn lines_with_ends(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let end = rest.bytes().position(|byte| matches!(byte, b'\n' | b'\r'));
+        let end = end.map_or(rest.len(), |at| match rest.get(at..at + 2) {
+            Some("\r\n") => at + 2,
+            _ => at + 1,
+        });
+        let (line, after) = rest.split_at_checked(end)?;
+        rest = after;
+        (!line.is_empty()).then_some(line)
+    })
+}
+
 /// The place of the first bytes that are not text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column} is not {encoding} text; save the file as UTF-8")]
@@ -53,6 +82,7 @@ pub struct NotText {
 
 impl NotText {
     fn after(valid: &str, offset: usize, encoding: &'static str) -> Self {
+        let valid = unix_lines(valid);
         let line = valid.rsplit('\n').next().unwrap_or_default();
         Self {
             line: valid.matches('\n').count() + 1,
@@ -179,6 +209,26 @@ mod tests {
         assert_eq!(error.to_string(), "it is larger than the 4 bytes allowed");
         assert_eq!(open_input(&path, 4).unwrap_err().kind(), ErrorKind::FileTooLarge);
         open_input(&path, 5).unwrap();
+    }
+
+    #[test]
+    fn every_line_end_ends_a_line_and_no_place_moves() {
+        for (text, lines, same) in [
+            ("", vec![], ""),
+            ("a", vec!["a"], "a"),
+            ("a\rb", vec!["a\r", "b"], "a\nb"),
+            ("a\r\nb\r", vec!["a\r\n", "b\r"], "a\r\nb\n"),
+            ("\r\r\n\n\r", vec!["\r", "\r\n", "\n", "\r"], "\n\r\n\n\n"),
+            ("ä\r€\n", vec!["ä\r", "€\n"], "ä\n€\n"),
+        ] {
+            assert_eq!(lines_with_ends(text).collect::<Vec<_>>(), lines, "{text:?}");
+            assert_eq!(same_length_lines(text.to_owned()), same, "{text:?}");
+        }
+        for end in ["\n", "\r", "\r\n"] {
+            let bytes = format!("A=1{end}äB={end}");
+            let error = decode_text([bytes.as_bytes(), b"\xE4"].concat()).unwrap_err();
+            assert_eq!((error.line, error.column), (3, 1), "{end:?}");
+        }
     }
 
     #[test]

@@ -92,7 +92,9 @@ pub use files::{
 };
 pub use hex::{hex, hex_prefix};
 pub use identity::{ConfigPart, IDENTITY_FORMAT, NamePath, canonical, digest_json};
-pub use input::{NotText, decode_text, open_input, read_text_input, unix_lines};
+pub use input::{
+    NotText, decode_text, lines_with_ends, open_input, read_text_input, same_length_lines, unix_lines,
+};
 pub use json_depth::{JSON_LEVELS, cut_deep_json, is_deep_json, json_levels};
 pub use json_mend::{mend_json, mend_json_by};
 pub use json_strict::{UniqueKeys, parse_json_strictly};
@@ -111,7 +113,7 @@ pub use shard::{Shard, ShardError, ShardPart};
 pub use shell::shell_word;
 pub use skill_doc::SkillDoc;
 pub use source::{Source, Sources};
-pub use substitute::{substitute, unreplaced_variables};
+pub use substitute::{UnreplacedVariable, is_kept_dollar, substitute, unreplaced_variables};
 pub use suggest::closest;
 pub use tool_names::{
     DeclaredTool, HOLODECK_SERVER, NameMatch, ServerAccess, ToolAccess, ToolIdentity, ToolKind, ToolNames,

@@ -109,6 +109,22 @@ pub struct UnreplacedVariable {
     pub help: String,
 }
 
+impl UnreplacedVariable {
+    /// Whether it is in braces, which no password has by chance.
+    pub fn has_braces(&self) -> bool {
+        self.begin.starts_with("${") || self.begin.starts_with("{{")
+    }
+}
+
+/// Whether a value is `$NAME`, or a path below it: its name may be the secret itself, and must not be shown.
+pub fn is_kept_dollar(value: &str) -> bool {
+    let name = value.strip_prefix('$').and_then(shell_variable);
+    name.is_some_and(|found| {
+        let rest = value.get(found.begin.len()..).unwrap_or_default();
+        rest.is_empty() || rest.starts_with('/')
+    })
+}
+
 /// Maximum number of variables that are found in a text.
 const MAX_UNREPLACED: usize = 20;
 
@@ -155,13 +171,24 @@ pub fn unreplaced_variables(text: &str) -> Vec<UnreplacedVariable> {
 /// `${NAME-default}`, `${NAME:?message}` and the like; other languages have `${a.b}`.
 fn shell_parameter(inner: &str) -> Option<UnreplacedVariable> {
     const OPERATORS: [&str; 7] = [":?", ":+", ":=", "-", "?", "+", "="];
+    /// Those that change a value, in shells, after a name in capitals.
+    const CHANGING: [&str; 7] = ["%", "#", "/", "^", ",", "@", ":"];
     let inner = begin_of(inner, LONGEST_VARIABLE);
-    let name = name_at(inner)?;
-    let after = inner.get(name.len()..)?;
-    let operator = OPERATORS.iter().find(|operator| after.starts_with(**operator))?;
-    if !after.contains('}') {
+    if !inner.contains('}') {
         return None;
     }
+    if let Some(found) = scoped_parameter(inner) {
+        return Some(found);
+    }
+    let name = name_at(inner)?;
+    let after = inner.get(name.len()..)?;
+    let changing = CHANGING
+        .iter()
+        .filter(|_| is_environment(name) && !after.starts_with(":-"));
+    let operator = OPERATORS
+        .iter()
+        .chain(changing)
+        .find(|operator| after.starts_with(**operator))?;
     let help = match *operator {
         "-" | ":=" | "=" => {
             format!("write `${{{name}:-…}}` for a default value, or `$${{` for a literal `${{`")
@@ -177,11 +204,30 @@ fn shell_parameter(inner: &str) -> Option<UnreplacedVariable> {
     })
 }
 
-/// `$NAME` in capitals, as variables of the environment are.
+/// `${env:NAME}` and `${env.NAME}`, as editors have them.
+fn scoped_parameter(inner: &str) -> Option<UnreplacedVariable> {
+    let after = inner.strip_prefix("env")?;
+    let separator = after
+        .chars()
+        .next()
+        .filter(|separator| matches!(separator, ':' | '.'))?;
+    let name = name_at(after.get(1..)?)?;
+    Some(UnreplacedVariable {
+        begin: format!("${{env{separator}{name}"),
+        shown: format!("${{env{separator}{name}}}"),
+        help: format!("write `${{{name}}}` to insert a variable of the environment"),
+    })
+}
+
+/// Whether a name is in capitals, as those of variables of the environment are.
+fn is_environment(name: &str) -> bool {
+    name.len() > 1 && !name.contains(|character: char| character.is_ascii_lowercase())
+}
+
+/// `$NAME` in capitals.
 fn shell_variable(after: &str) -> Option<UnreplacedVariable> {
     let name = name_at(begin_of(after, LONGEST_VARIABLE))?;
-    let is_variable = name.len() > 1 && !name.contains(|character: char| character.is_ascii_lowercase());
-    is_variable.then(|| UnreplacedVariable {
+    is_environment(name).then(|| UnreplacedVariable {
         begin: format!("${name}"),
         shown: format!("${name}"),
         help: format!("write `${{{name}}}` if it is a variable"),
@@ -296,6 +342,14 @@ mod tests {
                 "",
             ),
             ("${TONE-kind and no end", ""),
+            (
+                "${TONE%x} ${TONE##x} ${TONE/a/b} ${TONE^^} ${TONE,,} ${TONE:0:3}",
+                "${TONE%…} ${TONE#…} ${TONE/…} ${TONE^…} ${TONE,…} ${TONE:…}",
+            ),
+            (
+                "${env:TONE} ${env.TONE} ${tone/2} ${a, b} ${environment:x}",
+                "${env:TONE} ${env.TONE}",
+            ),
         ] {
             assert_eq!(shown(text), expected, "{text}");
         }

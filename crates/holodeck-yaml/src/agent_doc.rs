@@ -19,7 +19,7 @@ use holodeck_model::{
 use self::front_matter::{AgentFrontMatter, SHAPES};
 use crate::{
     check::{Findings, check_shape},
-    load::{Load, Loader, is_fence, split_front_matter, trim_begin},
+    load::{Load, Loader, Unread, first_line, is_fence, split_front_matter},
     yaml::{FileId, NodeId, Place},
 };
 
@@ -264,24 +264,16 @@ impl Loader<'_> {
         if name.eq_ignore_ascii_case("README") {
             return;
         }
-        let content = trim_begin(text);
-        let first = content.split(['\n', '\r']).next().unwrap_or_default();
-        let start = text.len() - content.len();
-        let place = Place {
-            file,
-            start: offset(start),
-            end: offset(start + first.len()),
-        };
+        let place = first_line(file, text);
+        let first = text.get(place.start as usize..place.end as usize);
+        let first = first.unwrap_or_default();
         let diagnostic = if is_fence(first) {
-            Diagnostic::error(Code::BadFrontMatter, "the front matter does not end")
-                .with_help("end it with a line of `---`")
+            Diagnostic::error(Code::BadFrontMatter, Unread::Unclosed.problem())
+                .with_help(Unread::Unclosed.help())
         } else {
-            let help = if first.starts_with("+++") {
-                "front matter is YAML between two lines of `---`; TOML is not read"
-            } else if first.starts_with("---") {
-                "the line before front matter is `---` and nothing else"
-            } else {
-                "begin it with `---`, `name: …`, `description: …`, `---`, or move it elsewhere"
+            let help = match Unread::of(text) {
+                Some(unread) => unread.help(),
+                None => "begin it with `---`, `name: …`, `description: …`, `---`, or move it elsewhere",
             };
             Diagnostic::warning(
                 Code::NotAnAgent,

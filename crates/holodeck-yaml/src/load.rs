@@ -1,6 +1,7 @@
 //! Loads an agent from a path and reports every problem.
 
 mod data_set;
+mod fences;
 mod finish;
 mod front_matter;
 mod idle;
@@ -9,13 +10,14 @@ mod json;
 mod layers;
 mod matrix;
 mod read;
+mod sent_files;
 mod settings;
 mod skills;
 mod test_cases;
 mod unsupported;
 
 pub use self::data_set::{load_labels, load_routing_cases};
-pub(crate) use self::instructions::{is_fence, split_front_matter, trim_begin};
+pub(crate) use self::fences::{Unread, first_line, is_fence, split_front_matter};
 pub use self::skills::load_skill;
 use std::{
     collections::HashMap,
@@ -131,6 +133,7 @@ impl Loader<'_> {
         check_shape(&self.tree, &schema::AGENT, root, &mut self.findings);
         check_agent_rules(&self.tree, root, self.files, &mut self.findings);
         let unsupported = self.find_unsupported(root);
+        self.check_sent_files(root);
         let instructions = self.resolve_instructions(root);
         self.read_schemas(root);
         let settings_from_env = self.settings_from_env();

@@ -9,8 +9,12 @@ use crate::json::parse_deciding;
 
 mod around;
 
+/// Characters without a picture that some models write first or last.
+const INVISIBLE: [char; 3] = ['\u{feff}', '\u{200b}', '\u{2060}'];
+
 /// The only object in a text.
 pub(super) fn find_object(text: &str) -> Result<Value, String> {
+    let text = text.trim_matches(|c: char| c.is_whitespace() || INVISIBLE.contains(&c));
     let mut objects = find_objects(text)?.into_iter();
     let (first, value) = objects.next().ok_or("it has no JSON object")?;
     let mut places = vec![first];

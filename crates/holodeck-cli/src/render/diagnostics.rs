@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
-use holodeck::model::{Code, Diagnostic, Location, Severity, Sources};
+use holodeck::model::{Code, Diagnostic, Location, Severity, Sources, lines_with_ends, same_length_lines};
 use holodeck::reports::format::count;
 use holodeck::yaml::Load;
 use serde_json::{Value, json};
@@ -238,12 +238,11 @@ impl<'a> Page<'a> {
             start = line_start(whole, at, location.line.saturating_sub(first));
             let mut end = start;
             for _ in first..=last {
-                end = whole
-                    .get(end..)
-                    .and_then(|rest| rest.find('\n'))
-                    .map_or(whole.len(), |length| end + length + 1);
+                let rest = whole.get(end..).unwrap_or_default();
+                end += lines_with_ends(rest).next().map_or(0, str::len);
             }
-            text = whole.get(start..end).map(str::to_owned);
+            let lines = whole.get(start..end).map(str::to_owned);
+            text = lines.map(same_length_lines);
         }
         Self {
             path: shown_path(&location.path).display().to_string(),
@@ -286,11 +285,16 @@ fn floor(text: &str, at: usize) -> usize {
 fn line_start(text: &str, at: usize, before: usize) -> usize {
     let mut start = at;
     for step in 0..=before {
-        let end = if step == 0 { start } else { start.saturating_sub(1) };
-        start = text
-            .get(..end)
-            .and_then(|head| head.rfind('\n'))
-            .map_or(0, |newline| newline + 1);
+        let mut head = text.get(..start).unwrap_or_default();
+        if step > 0 {
+            head = head.strip_suffix('\n').unwrap_or(head);
+        }
+        // A CR before LF ends no line of its own.
+        let is_pair = text.get(head.len()..).is_some_and(|rest| rest.starts_with('\n'));
+        if step > 0 || is_pair {
+            head = head.strip_suffix('\r').unwrap_or(head);
+        }
+        start = head.rfind(['\n', '\r']).map_or(0, |end| end + 1);
     }
     start
 }

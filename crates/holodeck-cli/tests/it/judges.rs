@@ -19,8 +19,13 @@ fn form(request: &ReceivedRequest) -> &str {
         .unwrap_or_default()
 }
 
-/// Judges kindly: every score is the highest, every verdict is `yes`.
+/// Judges kindly.
 fn kind_judge(request: &ReceivedRequest) -> Reply {
+    Reply::text(kind_answer(request))
+}
+
+/// The answer of a kind judge: every score is the highest, every verdict is `yes`.
+pub(crate) fn kind_answer(request: &ReceivedRequest) -> String {
     let prompt = request.texts("user").concat();
     let answer = match form(request) {
         "score" => {
@@ -28,6 +33,8 @@ fn kind_judge(request: &ReceivedRequest) -> Reply {
                 &request.body["response_format"]["json_schema"]["schema"]["properties"]["score"]["enum"];
             json!({"reason": "it is right", "score": scores.as_array().unwrap().last()})
         }
+        "goal" => json!({"reason": "it is right", "score": 10, "evidence": [
+            {"turn": 1, "effect": "contributed", "quote": "It takes 30 days."}]}),
         "items" => json!({"items": ["first", "second"]}),
         "verdicts" => {
             let count = prompt.matches(" number=\"").count().max(1);
@@ -42,7 +49,7 @@ fn kind_judge(request: &ReceivedRequest) -> Reply {
         }
         _ => json!({"statements": [{"statement": "s", "verdict": "yes", "reason": "so it is"}]}),
     };
-    Reply::text(answer.to_string())
+    answer.to_string()
 }
 
 /// An agent that answers at `agent` and is judged at `judge` by `metrics`.

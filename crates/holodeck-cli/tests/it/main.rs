@@ -49,6 +49,7 @@ mod index;
 mod ingestion;
 mod init;
 mod interrupt;
+mod judge_answers;
 mod judge_usage;
 mod judge_votes;
 mod judges;

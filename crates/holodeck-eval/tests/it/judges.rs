@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use holodeck_eval::model::{MissingVote, Redactor, StandardMetricName};
 use holodeck_eval::{
-    Asked, ConversationTurn, EvalInput, Grader, Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, MaskedInput,
-    MetricConfig, MetricError, MetricOutcome, NoPrograms, Verdict, VerdictFormat,
+    Asked, ConversationTurn, EvalInput, Grader, Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest,
+    MaskedInput, MetricConfig, MetricError, MetricOutcome, NoPrograms, Verdict, VerdictFormat,
 };
 use serde_json::{Value, json};
 

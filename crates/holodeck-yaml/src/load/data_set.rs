@@ -14,7 +14,7 @@ mod workbook;
 
 use std::path::Path;
 
-use holodeck_model::{Code, Diagnostic};
+use holodeck_model::{Code, Diagnostic, lines_with_ends};
 
 use self::{
     csv::CsvRows,
@@ -122,14 +122,14 @@ impl Loader<'_> {
         let file = self.read_data_text(path, named_at)?;
         let text = self.tree.file_text(file);
         // A file of empty lines has no rows.
-        let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        let lines = text.bytes().filter(|byte| matches!(byte, b'\n' | b'\r')).count() + 1;
         let lines = lines.min(text.len() / SHORTEST_LINE + 1);
         if kind == RowKind::TestCase {
             self.tree.reserve_rows(lines);
         }
         let mut cases = Vec::with_capacity(lines);
         let mut at = 0;
-        for line in text.split_inclusive('\n') {
+        for line in lines_with_ends(&text) {
             let start = at;
             at += line.len();
             let content = line.trim_end();

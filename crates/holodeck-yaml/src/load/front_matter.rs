@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use holodeck_model::{Code, Diagnostic};
+use holodeck_model::{Code, Diagnostic, lines_with_ends};
 
-use super::{Loader, instructions::lines_with_ends};
+use super::Loader;
 use crate::yaml::{FileId, NodeId, Place, build, build_masked};
 
 /// Front matter that is not YAML; the problem is reported.

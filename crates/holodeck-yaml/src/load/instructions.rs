@@ -8,12 +8,18 @@ use holodeck_model::{
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::Loader;
+use super::{
+    Loader,
+    fences::{FrontMatterEnd, Unread, first_line, split_front_matter},
+};
 use crate::{
     check::{Findings, check_shape},
     schema::{self, FrontMatter},
-    yaml::{Entry, FileId, NodeId, Place, from_tree},
+    yaml::{Entry, FileId, NodeId, from_tree},
 };
+
+/// The next step for a prompt that begins as front matter does.
+const OWN_TEXT: &str = "if it is a part of the prompt, put text before it";
 
 impl Loader<'_> {
     /// Returns `None` only if an error was reported.
@@ -44,17 +50,13 @@ impl Loader<'_> {
         let mut instructions = build_instructions(unix_lines(body).into_owned(), InstructionsSource::File);
         instructions.file_path = Some(path);
         if let Some(range) = parts.front_matter {
-            self.read_front_matter(file, range, &mut instructions)?;
-        } else if is_unclosed(&text) {
-            let start = Place {
-                file,
-                start: 0,
-                end: 3,
-            };
-            let message = "the front matter does not end: the whole file is the prompt";
-            let diagnostic = Diagnostic::warning(Code::BadFrontMatter, message)
-                .with_help("end it with a line of `---`; if it is a part of the prompt, put text before it");
-            self.findings.add(&self.tree, start, diagnostic);
+            let end = parts.end;
+            self.read_front_matter(file, range, end, &mut instructions)?;
+        } else if let Some(unread) = Unread::of(&text) {
+            let message = format!("{}: the whole file is the prompt", unread.problem());
+            let help = format!("{}; {OWN_TEXT}", unread.help());
+            let diagnostic = Diagnostic::warning(Code::BadFrontMatter, message).with_help(help);
+            self.findings.add(&self.tree, first_line(file, &text), diagnostic);
         }
         if instructions.text.is_empty() {
             let diagnostic =
@@ -69,14 +71,20 @@ impl Loader<'_> {
         &mut self,
         file: FileId,
         range: Range<usize>,
+        end: FrontMatterEnd,
         instructions: &mut ResolvedInstructions,
     ) -> Option<()> {
-        let start = Place {
-            file,
-            start: 0,
-            end: 3,
-        };
+        let text = self.tree.file_text(file);
+        let start = first_line(file, &text);
+        let has_text = text
+            .get(range.clone())
+            .is_some_and(|block| !block.trim().is_empty());
         let Some(root) = self.build_front_matter(file, range).ok()? else {
+            if has_text {
+                let message = "the front matter has only comments, which are not sent to the model";
+                let diagnostic = Diagnostic::warning(Code::BadFrontMatter, message).with_help(OWN_TEXT);
+                self.findings.add(&self.tree, start, diagnostic);
+            }
             return Some(());
         };
         if self.tree.entries(root).is_none() {
@@ -102,7 +110,31 @@ impl Loader<'_> {
         instructions.description = known.description;
         instructions.tags = known.tags.unwrap_or_default();
         instructions.extra = self.extra_keys(root);
+        self.warn_of_lost_text(root, end, &instructions.extra);
         Some(())
+    }
+
+    /// Reports what is read as front matter and looks like a part of the prompt: a sentence before a colon, or anything
+    /// unknown before dots, which a prompt may have on a line of their own.
+    fn warn_of_lost_text(&mut self, root: NodeId, end: FrontMatterEnd, extra: &JsonMap) {
+        let is_lost = |key: &&String| end == FrontMatterEnd::Dots || key.trim().contains(char::is_whitespace);
+        let Some(key) = extra.keys().find(is_lost) else {
+            return;
+        };
+        let Some(place) = self.tree.get(root, key).map(|entry| entry.key_place) else {
+            return;
+        };
+        let message = match end {
+            FrontMatterEnd::Dots => {
+                format!("`{key}` is read as front matter, which ends at `...`, and not sent to the model")
+            }
+            FrontMatterEnd::Fence => format!("`{key}` is read as front matter, and not sent to the model"),
+        };
+        let help = format!("end front matter with `---`; {OWN_TEXT}");
+        let diagnostic = Diagnostic::warning(Code::BadFrontMatter, message)
+            .about(key)
+            .with_help(help);
+        self.findings.add(&self.tree, place, diagnostic);
     }
 
     fn extra_keys(&self, root: NodeId) -> JsonMap {
@@ -137,105 +169,5 @@ fn build_instructions(text: String, source: InstructionsSource) -> ResolvedInstr
         tags: Vec::new(),
         extra: JsonMap::new(),
         body_hash,
-    }
-}
-
-pub(crate) struct Parts {
-    pub(crate) front_matter: Option<Range<usize>>,
-    pub(crate) body: Range<usize>,
-}
-
-/// Finds a block between two lines of `---` at the top of a file. `...` ends it as well, as it ends a document of YAML.
-pub(crate) fn split_front_matter(text: &str) -> Parts {
-    let whole = Parts {
-        front_matter: None,
-        body: 0..text.len(),
-    };
-    let start = text.len() - trim_begin(text).len();
-    let mut lines = lines_with_ends(text.get(start..).unwrap_or_default());
-    let Some(first) = lines.next().filter(|line| is_fence(line)) else {
-        return whole;
-    };
-    let block = start + first.len();
-    let mut at = block;
-    for line in lines {
-        if is_fence(line) || line.trim_end() == "..." {
-            return Parts {
-                front_matter: Some(block..at),
-                body: at + line.len()..text.len(),
-            };
-        }
-        at += line.len();
-    }
-    whole
-}
-
-/// A text without the blanks and invisible characters at its beginning.
-pub(crate) fn trim_begin(text: &str) -> &str {
-    let is_invisible = |character: char| matches!(character, '\u{feff}' | '\u{200b}' | '\u{2060}');
-    text.trim_start_matches(|character: char| character.is_whitespace() || is_invisible(character))
-}
-
-/// Lines with what ends them: LF, CR LF or CR.
-pub(crate) fn lines_with_ends(text: &str) -> impl Iterator<Item = &str> {
-    let lines = text.split_inclusive('\n');
-    lines.flat_map(|line| {
-        // Only the last CR may belong to the line's end.
-        let end = line.len() - if line.ends_with("\r\n") { 2 } else { 0 };
-        let (before, rest) = line.split_at_checked(end).unwrap_or((line, ""));
-        let mut pieces: Vec<&str> = before.split_inclusive('\r').collect();
-        match pieces.pop() {
-            Some(last) if !last.ends_with('\r') => pieces.push(line.get(end - last.len()..).unwrap_or(last)),
-            Some(last) => pieces.extend([last, rest].into_iter().filter(|piece| !piece.is_empty())),
-            None => pieces.push(rest),
-        }
-        pieces
-    })
-}
-
-/// Whether a text begins as front matter does and never ends it.
-fn is_unclosed(text: &str) -> bool {
-    let mut lines = lines_with_ends(trim_begin(text)).filter(|line| !line.trim().is_empty());
-    let is_key = |line: &str| {
-        let key = line
-            .split_once(':')
-            .filter(|(_, value)| value.starts_with([' ', '\t', '\r', '\n']));
-        let is_part = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
-        key.is_some_and(|(key, _)| !key.is_empty() && key.chars().all(is_part))
-    };
-    lines.next().is_some_and(is_fence) && lines.next().is_some_and(is_key)
-}
-
-pub(crate) fn is_fence(line: &str) -> bool {
-    let line = line.trim_end();
-    line.len() >= 3 && line.bytes().all(|byte| byte == b'-')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(text: &str, front_matter: Option<&str>, body: &str) {
-        let parts = split_front_matter(text);
-        assert_eq!(parts.front_matter.map(|range| &text[range]), front_matter);
-        assert_eq!(text[parts.body].trim(), body);
-    }
-
-    #[test]
-    fn front_matter_is_a_fenced_block_at_the_top() {
-        check("---\nversion: 2\n---\nHello\n", Some("version: 2\n"), "Hello");
-        check(
-            "---\r\nversion: 2\r\n---\r\nHello\r\n",
-            Some("version: 2\r\n"),
-            "Hello",
-        );
-        check("---\n---\nHello", Some(""), "Hello");
-        check(
-            "Hello\n---\nversion: 2\n---\n",
-            None,
-            "Hello\n---\nversion: 2\n---",
-        );
-        check("---\nno end", None, "---\nno end");
-        check("", None, "");
     }
 }

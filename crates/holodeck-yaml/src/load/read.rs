@@ -5,7 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use holodeck_model::{Code, Diagnostic, FileKind, Layer, Location, NotText, Source, Span, decode_text};
+use holodeck_model::{
+    Code, Diagnostic, FileKind, Layer, Location, NotText, Source, Span, decode_text, same_length_lines,
+};
 
 use super::Loader;
 use crate::yaml::{FileId, Place, SourceFile};
@@ -79,7 +81,7 @@ impl Loader<'_> {
         };
         let source = Source {
             path: path.into(),
-            text: text.into(),
+            text: same_length_lines(text).into(),
         };
         Some(
             self.tree

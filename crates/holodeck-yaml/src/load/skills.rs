@@ -5,7 +5,10 @@ use std::path::Path;
 
 use holodeck_model::{Code, Diagnostic, Env, FileKind, Files, Layer, SkillDoc, unix_lines};
 
-use super::{Load, Loader, instructions::split_front_matter};
+use super::{
+    Load, Loader,
+    fences::{Unread, first_line, split_front_matter},
+};
 use crate::yaml::{NodeId, Place};
 
 /// Longest name, as the format has it.
@@ -45,17 +48,15 @@ impl Loader<'_> {
         let file = self.read_text(&path, Layer::Agent, None)?;
         let text = self.tree.file_text(file);
         let parts = split_front_matter(&text);
-        let start = Place {
-            file,
-            start: 0,
-            end: text
-                .lines()
-                .next()
-                .map_or(0, |line| u32::try_from(line.len()).unwrap_or(0)),
-        };
+        let start = first_line(file, &text);
         let Some(range) = parts.front_matter else {
-            let diagnostic = Diagnostic::error(Code::BadFrontMatter, "the skill has no front matter")
-                .with_help("begin the file with `---`, `name: …`, `description: …`, `---`");
+            let diagnostic = match Unread::of(&text) {
+                Some(unread) => {
+                    Diagnostic::error(Code::BadFrontMatter, unread.problem()).with_help(unread.help())
+                }
+                None => Diagnostic::error(Code::BadFrontMatter, "the skill has no front matter")
+                    .with_help("begin the file with `---`, `name: …`, `description: …`, `---`"),
+            };
             self.findings.add(&self.tree, start, diagnostic);
             return None;
         };

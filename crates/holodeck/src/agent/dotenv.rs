@@ -3,7 +3,7 @@
 //! `$NAME` is literal. `${NAME}` and `${NAME:-default}` are replaced in values without quotes and in `"…"`. No error shows
 //! a value.
 
-use holodeck_model::{unix_lines, unreplaced_variables};
+use holodeck_model::{UnreplacedVariable, is_kept_dollar, unix_lines, unreplaced_variables};
 
 /// A line that is not `NAME=value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +37,10 @@ pub(super) struct Assignment {
     pub(super) value: String,
     /// Variables in forms of shells and templates, which are not replaced: without a default, which could be a secret.
     pub(super) kept: Vec<String>,
+    /// Whether it is `$NAME`, which is literal.
+    pub(super) is_dollar: bool,
+    /// The line of its name, counted from 1.
+    pub(super) line: usize,
 }
 
 /// The variables of a file in its order. `outer` looks up a variable of the environment, which precedes the file's own.
@@ -48,24 +52,31 @@ pub(super) fn parse<'e>(
     let mut reader = Reader { text, at: 0 };
     let mut assignments: Vec<Assignment> = Vec::new();
     while let Some(line) = reader.next_line() {
+        let number = text.get(..line.start).unwrap_or_default().matches('\n').count() + 1;
         let failed = |problem| DotEnvError {
-            line: text.get(..line.start).unwrap_or_default().matches('\n').count() + 1,
+            line: number,
             problem,
         };
         let Some((name, value)) = line.read(&mut reader).map_err(failed)? else {
             continue;
         };
-        let (value, kept) = match value {
-            Value::Literal(value) => (value, Vec::new()),
+        let (value, kept, is_dollar) = match value {
+            Value::Literal(value) => (value, Vec::new(), false),
             Value::Template(template) => {
                 let value = expand(&template, |name| {
                     let own = || assignments.iter().rev().find(|other| other.name == name);
                     outer(name).or_else(|| own().map(|other| other.value.as_str()))
                 });
-                (value, kept_in(&template))
+                (value, kept_in(&template), is_kept_dollar(&template))
             }
         };
-        assignments.push(Assignment { name, value, kept });
+        assignments.push(Assignment {
+            name,
+            value,
+            kept,
+            is_dollar,
+            line: number,
+        });
     }
     Ok(assignments)
 }
@@ -214,7 +225,7 @@ fn without_comment(value: &str) -> &str {
 /// The variables of a value that are not replaced. `$NAME` is literal on purpose.
 fn kept_in(template: &str) -> Vec<String> {
     let found = unreplaced_variables(template).into_iter();
-    let braces = found.filter(|found| found.begin.starts_with("${") || found.begin.starts_with("{{"));
+    let braces = found.filter(UnreplacedVariable::has_braces);
     braces.map(|found| found.shown).collect()
 }
 
@@ -324,6 +335,32 @@ mod tests {
                 .map(|(_, value)| value.as_str())
         };
         assert_eq!((get("A"), get("B")), (Some("shell 1 "), Some("3")));
+    }
+
+    #[test]
+    fn what_is_not_replaced_is_found_with_its_line_and_without_a_value() {
+        for end in ["\n", "\r\n", "\r"] {
+            for (value, kept, is_dollar) in [
+                ("${X-hunter2}", vec!["${X-…}"], false),
+                ("\"a ${X:?hunter2} b\"", vec!["${X:?…}"], false),
+                ("{{ env.X }} ${env:Y}", vec!["{{ env.X }}", "${env:Y}"], false),
+                ("$HUNTER2", vec![], true),
+                ("\"$HUNTER2/bin\"", vec![], true),
+                ("pa$HUNTER2", vec![], false),
+                ("'${X-hunter2} $HUNTER2'", vec![], false),
+                ("'$HUNTER2'", vec![], false),
+                ("${X:-a}", vec![], false),
+            ] {
+                let text = format!("# note{end}{end}B=\"two{end}lines\"{end}A={value}{end}");
+                let found = parse(&text, |_| None).unwrap();
+                let [_, found] = found.as_slice() else {
+                    panic!("{text:?}: {} variables", found.len());
+                };
+                let found = (found.kept.as_slice(), found.is_dollar, found.line);
+                let kept: Vec<String> = kept.into_iter().map(str::to_owned).collect();
+                assert_eq!(found, (kept.as_slice(), is_dollar, 5), "{text:?}");
+            }
+        }
     }
 
     #[test]

@@ -63,12 +63,27 @@ fn add_defaults(env: &mut Env, file: &Path, owner: Owner) -> Result<(), Environm
     // Of several assignments of a file the last counts, as in a shell.
     let mut last: BTreeMap<String, String> = BTreeMap::new();
     for assignment in found {
+        let place = || {
+            format!(
+                "{}:{}",
+                printable(&shown_path(file).display().to_string()),
+                assignment.line
+            )
+        };
         for kept in &assignment.kept {
             tracing::warn!(
-                "`{kept}` in the value of `{}` in {} is not replaced; write `${{NAME}}` or `${{NAME:-default}}`, or put the value \
-                 in '…' if it is literal",
+                "{}: `{kept}` in the value of `{}` is not replaced; write `${{NAME}}` or `${{NAME:-default}}`, or put the value in \
+                 '…' if it is literal",
+                place(),
                 assignment.name,
-                printable(&shown_path(file).display().to_string())
+            );
+        }
+        if assignment.is_dollar {
+            tracing::warn!(
+                "{}: the value of `{}` begins with a `$`, which is not replaced; write `${{NAME}}`, or put the value in '…' if it \
+                 is literal",
+                place(),
+                assignment.name,
             );
         }
         last.insert(assignment.name, assignment.value);

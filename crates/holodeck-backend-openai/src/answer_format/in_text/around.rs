@@ -89,7 +89,22 @@ fn without(text: &str, places: &[Range<usize>]) -> String {
         at = place.end;
     }
     rest.push_str(text.get(at..).unwrap_or_default());
-    rest.replace("```json", "\n")
+    without_languages(&rest)
+}
+
+/// The text without the languages of its fences, which can have digits, as in `json5`.
+fn without_languages(text: &str) -> String {
+    let is_language = |c: char| c.is_ascii_alphanumeric() || "+-_.".contains(c);
+    let pieces = text.split("```").enumerate().map(|(number, piece)| {
+        let language = piece.find(|c| !is_language(c)).unwrap_or(piece.len());
+        let (language, rest) = piece.split_at(language);
+        // A fence on a line of its own; a number alone may be a verdict.
+        let is_opening = number % 2 == 1
+            && rest.trim_start_matches([' ', '\t', '\r']).starts_with('\n')
+            && language.starts_with(|c: char| c.is_ascii_alphabetic());
+        if is_opening { rest } else { piece }
+    });
+    pieces.collect::<Vec<_>>().join("\n")
 }
 
 /// The text before and after the object, without the fence or the tags that contain nothing else.

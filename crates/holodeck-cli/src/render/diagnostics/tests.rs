@@ -111,3 +111,36 @@ fn a_place_beyond_the_text_is_shown_at_its_end() {
     ]);
     insta::assert_snapshot!(plain(&load, DiagnosticFilter::All, 80));
 }
+
+#[test]
+fn lines_are_those_of_the_file_whatever_ends_them() {
+    for end in ["\n", "\r", "\r\n"] {
+        let text = ["one: 1", "two: 2", "", "four: 4", "five: 5"].join(end);
+        for (line, word) in [(1, "one"), (2, "two"), (4, "four"), (5, "five")] {
+            let start = text.find(word).unwrap();
+            let location = Location {
+                path: Arc::from(Path::new("a.yaml")),
+                line,
+                column: 1,
+                span: Span {
+                    start,
+                    end: start + word.len(),
+                },
+            };
+            let mut sources = Sources::default();
+            sources.add("a.yaml", text.as_str());
+            let first = if line == 5 { 4 } else { line };
+            let page = Page::open(&location, first, line, &sources);
+            let shown = page.text.unwrap();
+            let lines: Vec<&str> = shown.lines().collect();
+            let expected: &[&str] = match line {
+                5 => &["four: 4", "five: 5"],
+                1 => &["one: 1"],
+                2 => &["two: 2"],
+                _ => &["four: 4"],
+            };
+            assert_eq!(lines, expected, "{end:?}");
+            assert_eq!(page.start, text.find(expected[0]).unwrap(), "{end:?}");
+        }
+    }
+}

@@ -9,7 +9,7 @@ use std::{
 
 use holodeck_cassette::file_digest;
 use holodeck_model::{
-    Env, ManagedFileRecord, Provider, ResolvedAgent, SettingSource, decode_text, read_text_input,
+    Env, ManagedFileRecord, Provider, ResolvedAgent, SettingSource, decode_text, read_text_input, unix_lines,
 };
 use holodeck_validators::{Check, CheckState};
 use serde_json::Value;
@@ -201,6 +201,7 @@ fn add_documents(folder: &Path, found: &mut BTreeSet<String>, depth: u32) {
                     .trim_start_matches('\u{feff}')
                     .to_owned()
             });
+            let text = unix_lines(&text);
             let front = text
                 .strip_prefix("---")
                 .and_then(|rest| rest.split("\n---").next());
@@ -277,6 +278,10 @@ mod tests {
             "---\nname: s\n---\nhooks: none\n",
         );
         assert_eq!(programs(&["project"], folder.path(), &env).len(), 1);
+        // YAML also reads lines that end in CR.
+        let mixed = "---\nname: b\rhooks:\r  Stop: []\n---\nHi\n";
+        write(folder.path(), ".claude/agents/b.md", mixed);
+        assert_eq!(programs(&["project"], folder.path(), &env).len(), 2);
     }
 
     #[test]

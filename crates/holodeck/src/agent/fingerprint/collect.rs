@@ -14,7 +14,7 @@ use std::{
 use holodeck_backend_api::Explanation;
 use holodeck_cassette::{digest, file_digest};
 use holodeck_model::{
-    Location, PathRef, SecretMap, absolute_path, io_reason, read_text_input, variable_secrets,
+    Location, PathRef, SecretMap, absolute_path, io_reason, read_text_input, unix_lines, variable_secrets,
 };
 use secrecy::ExposeSecret as _;
 
@@ -448,7 +448,7 @@ impl FileCollector {
             Ok(text) => text,
             Err(error) => return self.fail_to_read(&path, &error),
         };
-        let lines: Vec<String> = text
+        let lines: Vec<String> = unix_lines(&text)
             .lines()
             .map(|line| match line.split_once('=') {
                 Some((name, value)) => format!("{name}={}\n", mask_secrets(name, value)),
