@@ -22,6 +22,7 @@ mod scan;
 mod size;
 mod source;
 mod strings;
+mod vendors;
 mod words;
 
 /// Something that breaks a rule.
@@ -86,6 +87,7 @@ fn list(name: &str, files: &[File]) -> Result<()> {
 fn check(files: &[File]) -> Result<()> {
     let metadata = Metadata::load()?;
     let mut findings = check_files(files);
+    findings.extend(vendors::check(files));
     findings.extend(edges::check(&metadata, files));
     findings.extend(packages::check(&metadata, files));
     findings.extend(ratchet::check(files));

@@ -2,9 +2,11 @@
 
 mod crates;
 mod ratchets;
+mod vendors;
 
 pub(super) use crates::{CRATES, Crate, FOR_TESTS, LANGUAGE};
 pub(super) use ratchets::{CIRCLES, EXPORTS, MODULE_DOCS, NOMINAL_WHAT, RATCHETS, Ratchet};
+pub(super) use vendors::{ENDPOINT_CODE, PERMITS, Permit, VENDORS};
 
 /// A third-party crate that only these crates may depend on; including tests unless `tests` is set.
 pub(super) struct Importer {
