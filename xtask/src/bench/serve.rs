@@ -160,7 +160,7 @@ impl Serving {
                 megabytes(self.peak),
             ],
             [
-                format!("{STALLED} readers of 10 MB take nothing"),
+                format!("{STALLED} clients of answers of 10 MB take nothing"),
                 megabytes(self.with_stalled),
             ],
             ["after they left".to_owned(), megabytes(self.after_stalled)],

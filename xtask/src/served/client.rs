@@ -78,15 +78,34 @@ impl Events {
     }
 
     fn open(address: &str, path: &str) -> Result<Self> {
+        let head = format!("GET {path} HTTP/1.0\r\nhost: {address}\r\n\r\n");
+        Self::send(address, &head)
+    }
+
+    /// Asks for a streamed answer with a key, which may be that of an answer before.
+    pub(crate) fn answer(address: &str, path: &str, key: &str, body: &Value) -> Result<Self> {
+        let body = body.to_string();
+        let length = body.len();
+        Self::send(
+            address,
+            &format!(
+                "POST {path} HTTP/1.0\r\nhost: {address}\r\ncontent-type: application/json\r\nidempotency-key: \
+                 {key}\r\ncontent-length: {length}\r\n\r\n{body}"
+            ),
+        )
+    }
+
+    fn send(address: &str, request: &str) -> Result<Self> {
         let mut stream = TcpStream::connect(address)?;
-        write!(stream, "GET {path} HTTP/1.0\r\nhost: {address}\r\n\r\n")?;
+        stream.write_all(request.as_bytes())?;
         // Small buffers: there are many of them.
         let mut events = Self {
             reader: BufReader::with_capacity(2048, stream),
             line: String::new(),
         };
         events.read_line()?;
-        ensure!(events.line.contains(" 200 "), "GET {path}: {}", events.line);
+        let asked = request.lines().next().unwrap_or_default();
+        ensure!(events.line.contains(" 200 "), "{asked}: {}", events.line);
         while events.read_line()? && events.line != "\r\n" {}
         Ok(events)
     }
@@ -94,6 +113,11 @@ impl Events {
     fn read_line(&mut self) -> Result<bool> {
         self.line.clear();
         Ok(self.reader.read_line(&mut self.line)? > 0)
+    }
+
+    /// Reads to the end, and returns the number of bytes.
+    pub(crate) fn rest(mut self) -> Result<u64> {
+        Ok(std::io::copy(&mut self.reader, &mut std::io::sink())?)
     }
 
     /// The next event; `None` at the end of the stream.

@@ -247,7 +247,8 @@ pub(crate) fn stalled_readers(program: &Path, count: usize) -> Result<Stalled> {
     })
 }
 
-/// The resident memory of a server with clients that follow a conversation of 10 MB and take nothing, and after they left.
+/// The resident memory of a server with clients that read answers of 10 MB and take nothing, and after they left: a third
+/// follows the events of a conversation, the others repeat a request of OpenAI's two interfaces.
 pub(crate) fn held_by_readers(program: &Path, count: usize) -> Result<[u64; 2]> {
     let pace = Pace {
         pieces: 1_250,
@@ -260,7 +261,20 @@ pub(crate) fn held_by_readers(program: &Path, count: usize) -> Result<[u64; 2]> 
     let address = served.address().to_owned();
     let path = "/v1/sessions/s/messages?wait=true";
     ask_json(&address, "POST", path, &json!({ "message": "go" }))?;
-    let readers = (0..count).map(|_| Events::follow(&address, "s", None));
+    let message = json!({ "role": "user", "content": "go" });
+    let completion = json!({ "model": "paced", "messages": [message], "stream": true });
+    let response = json!({ "model": "paced", "input": "go", "stream": true });
+    let complete = || Events::answer(&address, "/v1/chat/completions", "completed", &completion);
+    let respond = || Events::answer(&address, "/v1/responses", "responded", &response);
+    for answer in [complete()?, respond()?] {
+        let bytes = answer.rest()?;
+        ensure!(bytes > 10_000_000, "an answer has {bytes} bytes only");
+    }
+    let readers = (0..count).map(|number| match number % 3 {
+        0 => Events::follow(&address, "s", None),
+        1 => complete(),
+        _ => respond(),
+    });
     let readers = readers.collect::<Result<Vec<_>>>()?;
     let with = settled(&served)?;
     drop(readers);
