@@ -72,7 +72,13 @@ pub fn agent_execution_result<'a>(
                 summary.duration_ms = totals.duration_ms;
                 summary.warnings.clone_from(warnings);
             }
-            EventBody::Error(error) => summary.duration_ms = error.totals.duration_ms,
+            EventBody::Error(error) => {
+                summary.duration_ms = error.totals.duration_ms;
+                if matches!(result.outcome, Outcome::ToolFailed { .. }) {
+                    // It may also say which login is missing.
+                    summary.error = Some(error.error.clone());
+                }
+            }
             _ if event.meta.parent_tool_use_id.is_some() => {}
             EventBody::Message(message) => summary.message_id = Some(message.message_id.clone()),
             EventBody::ToolUse(call) if !summary.tools_used.contains(&call.tool_name) => {

@@ -36,7 +36,11 @@ pub(crate) fn terminal(
     };
     let Some(completed) = completed else {
         return EventBody::Error(RunError {
-            error: with_login(reason.map(Cow::into_owned).unwrap_or_default(), &result.outcome),
+            error: with_login(
+                reason.map(Cow::into_owned).unwrap_or_default(),
+                &result.outcome,
+                error,
+            ),
             code: code_of(&result.outcome, error).to_owned(),
             details: error.and_then(details).or_else(|| tool_details(&result.outcome)),
             retryable: error.is_some_and(BackendError::is_retryable),
@@ -88,13 +92,17 @@ fn code_of(outcome: &Outcome, error: Option<&BackendError>) -> &'static str {
 }
 
 /// An error text that also says which login is missing, if that is why the tool could not be run.
-fn with_login(error: String, outcome: &Outcome) -> String {
+fn with_login(error: String, outcome: &Outcome, cause: Option<&BackendError>) -> String {
     const COMMAND: &str = "`holodeck mcp login ";
-    let Outcome::ToolFailed {
-        reason: Some(reason), ..
-    } = outcome
-    else {
-        return error;
+    let reason = match (cause, outcome) {
+        (Some(BackendError::Tool { reason, .. }), _) => reason,
+        (
+            _,
+            Outcome::ToolFailed {
+                reason: Some(reason), ..
+            },
+        ) => reason,
+        _ => return error,
     };
     let named = reason.split_once(COMMAND).map(|(_, rest)| rest);
     let named = named.and_then(|rest| rest.split([' ', '`']).next());

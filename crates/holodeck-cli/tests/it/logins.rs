@@ -258,11 +258,11 @@ fn a_first_login_reaches_a_serve_that_runs() {
         "{before}"
     );
     // A web client learns what is missing, and no address.
+    let stored = serving.ask("GET", "/v1/sessions/s/events", "", "");
     assert!(
         before.contains("MCP server `tickets` needs a login: `holodeck mcp login tickets`"),
-        "{before}"
+        "{before} {stored}"
     );
-    let stored = serving.ask("GET", "/v1/sessions/s/events", "", "");
     for text in [&before, &stored] {
         assert!(!text.contains("://") && !text.contains(".yaml"), "{text}");
     }
