@@ -38,7 +38,7 @@ fn asking_agent(server: &ModelServer) -> String {
     )
 }
 
-fn piped(project: &Project, args: &[&str], input: &str) -> CommandOutput {
+pub(crate) fn piped(project: &Project, args: &[&str], input: &str) -> CommandOutput {
     let mut child = project
         .command(args)
         .stdin(Stdio::piped())

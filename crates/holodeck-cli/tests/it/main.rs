@@ -34,6 +34,7 @@ mod deciders;
 mod decisions;
 mod dialects;
 mod doctor;
+mod echoed_fields;
 mod elicitation;
 mod endings;
 mod executors;
