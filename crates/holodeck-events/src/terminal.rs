@@ -94,15 +94,15 @@ fn code_of(outcome: &Outcome, error: Option<&BackendError>) -> &'static str {
 /// An error text that also says which login is missing, if that is why the tool could not be run.
 fn with_login(error: String, outcome: &Outcome, cause: Option<&BackendError>) -> String {
     const COMMAND: &str = "`holodeck mcp login ";
-    let reason = match (cause, outcome) {
-        (Some(BackendError::Tool { reason, .. }), _) => reason,
-        (
-            _,
-            Outcome::ToolFailed {
-                reason: Some(reason), ..
-            },
-        ) => reason,
-        _ => return error,
+    let ((Some(BackendError::Tool { reason, .. }), _)
+    | (
+        _,
+        Outcome::ToolFailed {
+            reason: Some(reason), ..
+        },
+    )) = (cause, outcome)
+    else {
+        return error;
     };
     let named = reason.split_once(COMMAND).map(|(_, rest)| rest);
     let named = named.and_then(|rest| rest.split([' ', '`']).next());
