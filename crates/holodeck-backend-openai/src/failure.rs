@@ -51,6 +51,14 @@ impl ErrorDetails {
         if known.message.is_some() {
             return known;
         }
+        // An error whose message is another one.
+        if let Some(inner) = error.get("message").filter(|inner| inner.is_object()) {
+            let inner = Self::of(inner);
+            return Self {
+                status: inner.status.or(status),
+                ..inner
+            };
+        }
         // Envelopes around the error: a list of several, FastAPI's, or a status beside the answer.
         let nested = ["errors", "detail"]
             .into_iter()
@@ -374,6 +382,36 @@ pub(crate) fn is_about_content(text: &str) -> bool {
         .any(|code| text.contains(code))
 }
 
+/// Whether a text, in lower case, says that the content of the request breaks a rule, in the words of filters without a code.
+pub(crate) fn is_about_policy(text: &str) -> bool {
+    [
+        "content policy",
+        "content management policy",
+        "usage polic",
+        "invalid_prompt",
+        "flagged",
+        "moderation",
+        "inappropriate content",
+        "data_inspection_failed",
+        "prohibited_content",
+    ]
+    .iter()
+    .any(|part| text.contains(part))
+}
+
+/// Whether a text, in lower case, says that too much was asked in a time.
+pub(crate) fn is_about_quota(text: &str) -> bool {
+    [
+        "rate limit",
+        "rate_limit",
+        "too many requests",
+        "quota",
+        "resource_exhausted",
+    ]
+    .iter()
+    .any(|part| text.contains(part))
+}
+
 /// Whether a text, in lower case, says that the key is wrong. Some servers say so with 400.
 pub(crate) fn is_about_key(text: &str) -> bool {
     [
@@ -381,6 +419,7 @@ pub(crate) fn is_about_key(text: &str) -> bool {
         "invalid_api_key",
         "api key not valid",
         "invalid api key",
+        "incorrect api key",
     ]
     .iter()
     .any(|part| text.contains(part))
@@ -431,13 +470,37 @@ pub(crate) fn is_final(error: &HttpError) -> bool {
 }
 
 fn names_stream(error: &HttpError) -> bool {
+    let status = error.status().unwrap_or_default();
     error
         .body()
-        .is_some_and(|body| is_about_streaming(&body.to_lowercase()))
+        .is_some_and(|body| refuses_streaming(status, &body.to_lowercase()))
+}
+
+/// Whether a text, in lower case, refuses to stream. A failure may be that of a stream, and a name may have the word: there it
+/// must also say that something cannot be.
+pub(crate) fn refuses_streaming(status: u16, text: &str) -> bool {
+    let words = [
+        "support",
+        "cannot",
+        "can't",
+        "can not",
+        "must be",
+        "allow",
+        "disable",
+        "only",
+        "accept",
+        "permitted",
+        "unknown",
+        "unexpected",
+        "unrecognized",
+        "extra",
+    ];
+    let is_certain = matches!(status, 400 | 405 | 415 | 422 | 501);
+    is_about_streaming(text) && (is_certain || words.iter().any(|word| text.contains(word)))
 }
 
 /// Whether a text, in lower case, is about streaming; `upstream` is another word.
-pub(crate) fn is_about_streaming(text: &str) -> bool {
+fn is_about_streaming(text: &str) -> bool {
     let mut words = text.split(|character: char| !character.is_ascii_alphanumeric());
     words.any(|word| word.starts_with("stream") || word == "sse")
 }

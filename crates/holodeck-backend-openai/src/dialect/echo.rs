@@ -196,7 +196,11 @@ pub(crate) fn strip(body: &mut Value) {
 /// Whether a text names one of the fields of a request.
 pub(crate) fn is_named(body: &Value, text: &str) -> bool {
     let messages = body.get("messages").and_then(Value::as_array);
-    let own = messages.into_iter().flatten().filter_map(Value::as_object);
+    let own = messages
+        .into_iter()
+        .flatten()
+        .filter(|message| message.get("role").and_then(Value::as_str) == Some("assistant"))
+        .filter_map(Value::as_object);
     let mut names = own
         .flat_map(|message| message.keys())
         .filter(|name| is_opaque(name));

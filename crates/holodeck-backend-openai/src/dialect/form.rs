@@ -74,8 +74,11 @@ impl Change {
                 refusal.names(number_odds::LOG_PROBS, &["logprob"])
                     || refusal.names(number_odds::TOP_LOG_PROBS, &[])
             }
-            Self::WithoutProviderFields => echo::is_named(body, &refusal.text),
-            Self::PlainCallIds => call_ids::are_named(body, &refusal.text),
+            Self::WithoutProviderFields => {
+                let param = refusal.param.as_deref().unwrap_or_default().to_lowercase();
+                echo::is_named(body, &refusal.text) || echo::is_named(body, &param)
+            }
+            Self::PlainCallIds => refusal.names_an_id() || call_ids::are_named(body, &refusal.text),
             Self::OtherLimit => {
                 let [one, other] = LIMITS;
                 let sent = if body.get(one).is_some() { one } else { other };
@@ -104,8 +107,18 @@ impl Change {
         let names_nothing = refusal.param.is_none() && !refusal.names_part_of(body);
         let is_about_fields = refusal.is_about_the_request() && refusal.is_about_unknown_fields();
         match self {
-            Self::FormatInInstructions | Self::WithoutLogProbs | Self::WithoutProviderFields => {
+            Self::FormatInInstructions => {
+                refusal.is_vague() && !refusal.is_about_another_field(body, &["response_format"])
+            }
+            Self::WithoutLogProbs => {
+                let own = [number_odds::LOG_PROBS, number_odds::TOP_LOG_PROBS];
+                refusal.is_vague() && !refusal.is_about_another_field(body, &own)
+            }
+            Self::WithoutProviderFields => {
+                // A place in a message that is not its content.
                 refusal.is_vague()
+                    && !refusal.is_about_another_field(body, &["messages"])
+                    && !refusal.names("content", &[])
             }
             Self::PlainCallIds => refusal.is_vague() && refusal.is_about_the_request() && names_nothing,
             Self::OtherLimit | Self::WithoutStreamOptions => {
@@ -295,6 +308,7 @@ impl Attempts {
 
     /// Changes to the next form after a refusal; returns whether to ask again.
     pub(crate) fn change(&mut self, refusal: Refusal, body: &Value) -> bool {
+        let refusal = refusal.without_quotes(body);
         if self.last.as_ref().is_some_and(|last| *last != refusal) {
             // Another error: the last change helped, and something else is refused too.
             self.kept = self.form.clone();

@@ -21,6 +21,7 @@ mod marks;
 mod number_odds;
 mod pieces;
 mod recorded;
+mod refused_parts;
 mod requests;
 mod services;
 mod setup;

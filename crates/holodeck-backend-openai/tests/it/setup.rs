@@ -32,7 +32,15 @@ pub(crate) fn model_of(server: &ModelServer) -> String {
 
 /// The driver of `agent`, with retries that do not wait.
 pub(crate) fn calls(agent: &LoadedAgent, env: &Env) -> Result<HttpModelCalls, BackendError> {
-    let client = HttpClient::new(&HttpOptions::default()).unwrap();
+    calls_through(HttpClient::new(&HttpOptions::default()).unwrap(), agent, env)
+}
+
+/// The same through a client of others; a client takes long to make.
+pub(crate) fn calls_through(
+    client: HttpClient,
+    agent: &LoadedAgent,
+    env: &Env,
+) -> Result<HttpModelCalls, BackendError> {
     let options = DriverOptions {
         retry: RetryPolicy {
             first_wait: Duration::ZERO,
