@@ -138,7 +138,7 @@ fn forms(place: &Value) -> Vec<Form> {
         json(
             "param",
             json!({"error": {
-                "message": "This is not available here.", "type": "invalid_request_error", "param": path, "code": null,
+                "message": "This is not supported here.", "type": "invalid_request_error", "param": path, "code": null,
             }}),
         ),
         json(
