@@ -109,15 +109,14 @@ fn present(request: &ReceivedRequest) -> Vec<&'static str> {
 
 /// How a server writes the place: `messages[1].tool_calls[0].id`.
 fn path(place: &Value) -> String {
-    let mut path = String::new();
-    for segment in place.as_array().unwrap() {
-        match segment.as_str() {
-            Some(name) if path.is_empty() => path.push_str(name),
-            Some(name) => path.push_str(&format!(".{name}")),
-            None => path.push_str(&format!("[{segment}]")),
-        }
-    }
-    path
+    let segments = (0_usize..).zip(place.as_array().unwrap());
+    segments
+        .map(|(at, segment)| match segment.as_str() {
+            Some(name) if at == 0 => name.to_owned(),
+            Some(name) => format!(".{name}"),
+            None => format!("[{segment}]"),
+        })
+        .collect()
 }
 
 /// A form of a refusal: its name, its content type and its body.
@@ -277,7 +276,7 @@ async fn a_refused_part_is_adapted_once_whatever_the_form_of_the_refusal() {
                 {
                     cells += 1;
                     // Each form has both, at different places.
-                    let is_whole = cells % 2 == 0;
+                    let is_whole = cells.is_multiple_of(2);
                     let refusal = refusal.clone();
                     let server = ModelServer::answering(move |request| {
                         if present(request).contains(&part) {
