@@ -1,6 +1,12 @@
 //! The frames of one answer on the way to their connection. Their bytes are counted, and a client that takes none is left.
 
-use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
+    time::Duration,
+};
 
 use axum::{
     body::Body,
@@ -23,6 +29,9 @@ use crate::App;
 /// How long a client may take no data while others wait for the memory that it holds.
 const PRESSED: Duration = Duration::from_secs(1);
 
+/// Bytes that a connection gets at once, so that its progress is seen.
+pub(crate) const PART: usize = 16 << 10;
+
 /// A comment, so that proxies keep an idle stream open.
 const HEARTBEAT: Bytes = Bytes::from_static(b": idle\n\n");
 
@@ -39,7 +48,8 @@ struct Held {
 pub(crate) struct Outlet {
     app: App,
     sender: Sender<Held>,
-    sent_at: Instant,
+    /// When a frame was sent, or the connection took a part of one.
+    moved_at: Arc<Mutex<Instant>>,
     reserved: Option<Space>,
 }
 
@@ -48,21 +58,26 @@ impl Outlet {
     pub(crate) fn open(app: &App) -> (Self, Response) {
         // One frame waits for the connection. What follows stays in the store.
         let (sender, mut receiver) = mpsc::channel::<Held>(1);
+        let moved_at = Arc::new(Mutex::new(Instant::now()));
         let outlet = Self {
             app: app.clone(),
             sender,
-            sent_at: Instant::now(),
+            moved_at: Arc::clone(&moved_at),
             reserved: None,
         };
-        let mut writing: Option<Space> = None;
+        let (mut rest, mut writing) = (Bytes::new(), None);
         let frames = futures::stream::poll_fn(move |cx| {
-            // It is asked again when the frame before is written, up to what a connection collects.
-            drop(writing.take());
-            receiver.poll_recv(cx).map(|held| {
-                let (frame, place) = held.map(|held| (held.frame, held.place)).unzip();
-                writing = place;
-                frame
-            })
+            // It is asked again when the part before is written, up to what a connection collects.
+            if rest.is_empty() {
+                drop(writing.take());
+                let Some(held) = std::task::ready!(receiver.poll_recv(cx)) else {
+                    return Poll::Ready(None);
+                };
+                (rest, writing) = (held.frame, Some(held.place));
+            }
+            *lock(&moved_at) = Instant::now();
+            let part = rest.len().min(PART);
+            Poll::Ready(Some(rest.split_to(part)))
         });
         let mut response = Body::from_stream(frames.map(Ok::<_, Infallible>)).into_response();
         let headers = response.headers_mut();
@@ -109,7 +124,7 @@ impl Outlet {
             }
         };
         permit.send(Held { frame, place });
-        self.sent_at = Instant::now();
+        *lock(&self.moved_at) = Instant::now();
         true
     }
 
@@ -161,22 +176,34 @@ impl Outlet {
 
     /// Waits until the connection has taken the frame before; `None` if it does not.
     async fn room(&self) -> Option<Result<Permit<'_, Held>, SendError<()>>> {
-        self.app.in_time(self.sent_at, self.sender.reserve()).await
+        let moved_at = || *lock(&self.moved_at);
+        self.app.in_time(moved_at, self.sender.reserve()).await
     }
 }
 
+fn lock(at: &Mutex<Instant>) -> MutexGuard<'_, Instant> {
+    at.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl App {
-    /// Waits until a client has taken what was sent at this time; `None` if it takes nothing. If others wait for the memory
-    /// that it holds, it has less time.
-    pub(crate) async fn in_time<T>(&self, sent_at: Instant, taken: impl Future<Output = T>) -> Option<T> {
+    /// Waits until a client has taken what was sent; `None` if it took nothing of it since `moved_at`. If others wait for the
+    /// memory that it holds, it has less time.
+    pub(crate) async fn in_time<T>(
+        &self,
+        moved_at: impl Fn() -> Instant,
+        taken: impl Future<Output = T>,
+    ) -> Option<T> {
         let limit = self.options().slow_consumer;
         let mut taken = pin!(taken);
         loop {
-            let left = limit.saturating_sub(sent_at.elapsed());
-            match timeout(left.min(PRESSED), &mut taken).await {
-                Ok(taken) => return Some(taken),
-                Err(_) if sent_at.elapsed() >= limit || self.reader_bytes().is_short() => return None,
-                Err(_) => {}
+            // A server that was busy itself gives the connection a moment, too.
+            let left = limit.saturating_sub(moved_at().elapsed()).max(limit / 4);
+            if let Ok(taken) = timeout(left.min(PRESSED), &mut taken).await {
+                return Some(taken);
+            }
+            let idle = moved_at().elapsed();
+            if idle >= limit || idle >= PRESSED && self.reader_bytes().is_short() {
+                return None;
             }
         }
     }

@@ -4,7 +4,10 @@ use holodeck_events::{StoredEvent, Subscription};
 use holodeck_model::events::EventBody;
 use tokio::time::sleep;
 
-use crate::{answering::Answering, outlet::Outlet};
+use crate::{
+    answering::Answering,
+    outlet::{Outlet, PART},
+};
 
 /// The pieces of text of one run, also of messages before the last one.
 pub(crate) struct Pieces {
@@ -15,9 +18,6 @@ pub(crate) struct Pieces {
     rest: String,
     sent: usize,
 }
-
-/// The bytes of text that are sent at once.
-const PART: usize = 16 << 10;
 
 /// The next thing to do for a client that reads an answer.
 pub(crate) enum Next {

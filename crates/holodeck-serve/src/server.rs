@@ -213,10 +213,10 @@ fn router(app: &App) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn(idempotency::check_header))
-        .layer(middleware::from_fn_with_state(app.clone(), whole::count))
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
         .layer(middleware::from_fn(openai_errors::translate))
         .layer(middleware::from_fn(own_ids::reveal))
+        .layer(middleware::from_fn_with_state(app.clone(), whole::count))
         .layer(middleware::from_fn_with_state(app.clone(), log_request))
         .with_state(app.clone())
 }

@@ -189,7 +189,8 @@ async fn exchange(
             () = app.closing().cancelled() => return Some((AWAY, "the server is stopping")),
             () = sleep(app.options().heartbeat) => Frame::Ping(Vec::new().into()),
         };
-        let sent = app.in_time(Instant::now(), socket.send(frame)).await;
+        let sent_at = Instant::now();
+        let sent = app.in_time(|| sent_at, socket.send(frame)).await;
         drop(place);
         match sent {
             Some(Ok(())) => {}

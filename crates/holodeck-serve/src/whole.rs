@@ -16,7 +16,7 @@ use http::{Method, StatusCode};
 use hyper::body::{Body as _, Frame, SizeHint};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
-use crate::{App, problem::Problem};
+use crate::{App, outlet::PART, problem::Problem};
 
 /// Bytes of an answer that needs no place.
 const SMALL: u64 = 16 << 10;
@@ -24,6 +24,8 @@ const SMALL: u64 = 16 << 10;
 /// A body with its place.
 struct Held {
     body: Body,
+    /// The part of a piece that is not sent yet.
+    rest: Bytes,
     _place: OwnedSemaphorePermit,
 }
 
@@ -42,7 +44,13 @@ pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) 
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_BYTES", detail).retry_after(5);
         return if is_read { problem } else { problem.after_effect() }.into_response();
     };
-    response.map(|body| Body::new(Held { body, _place: place }))
+    response.map(|body| {
+        Body::new(Held {
+            body,
+            rest: Bytes::new(),
+            _place: place,
+        })
+    })
 }
 
 impl hyper::body::Body for Held {
@@ -53,14 +61,31 @@ impl hyper::body::Body for Held {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        if self.rest.is_empty() {
+            let frame = match std::task::ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => frame,
+                other => return Poll::Ready(other),
+            };
+            match frame.into_data() {
+                Ok(data) => self.rest = data,
+                Err(other) => return Poll::Ready(Some(Ok(other))),
+            }
+        }
+        let part = self.rest.len().min(PART);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(part)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let left = self.rest.len() as u64;
+        let mut hint = SizeHint::new();
+        hint.set_lower(self.body.size_hint().lower().saturating_add(left));
+        if let Some(upper) = self.body.size_hint().upper() {
+            hint.set_upper(upper.saturating_add(left));
+        }
+        hint
     }
 }

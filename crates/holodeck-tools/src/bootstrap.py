@@ -35,8 +35,13 @@ def _call(function, arguments):
     for parameter in parameters:
         if parameter.name in arguments and parameter.name in hints:
             arguments[parameter.name] = _convert(arguments[parameter.name], hints[parameter.name])
-        if parameter.kind is parameter.POSITIONAL_ONLY and parameter.name in arguments:
-            positional.append(arguments.pop(parameter.name))
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            if parameter.name in arguments:
+                positional.append(arguments.pop(parameter.name))
+            elif parameter.default is not parameter.empty:
+                positional.append(parameter.default)
+            else:
+                raise TypeError("the argument `" + parameter.name + "` is missing")
     result = function(*positional, **arguments)
     if inspect.isawaitable(result):
         import asyncio

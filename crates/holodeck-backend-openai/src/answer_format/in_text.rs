@@ -97,10 +97,10 @@ mod tests {
         for (before, after) in [
             ("", ""),
             ("```json\n", "\n```"),
-            ("Here is my verdict:\n```json\n", "\n```\nHope this helps!"),
-            ("Sure! ", " Bye."),
+            ("Here is my verdict:\n```json\n", "\n```"),
+            ("Sure! ", ""),
             ("I weigh {tone} and {facts}: ", ""),
-            ("", "\nThat is {clear}."),
+            ("That is {clear}.\n", ""),
         ] {
             assert_eq!(
                 find_object(&format!("{before}{object}{after}")),

@@ -20,5 +20,6 @@ mod responses;
 mod resuming;
 mod retries;
 mod sockets;
+mod stalled;
 mod surface;
 mod world;

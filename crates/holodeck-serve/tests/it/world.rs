@@ -125,12 +125,26 @@ impl Stream {
                 return Some(block);
             }
             let data = self.body.frame().await?.ok()?.into_data().ok()?;
+            let before = self.text.len().saturating_sub(1);
             self.text.push_str(std::str::from_utf8(&data).unwrap());
+            // The text before has no end, unless a part of one.
+            if !self.text[before..].contains("\n\n") {
+                continue;
+            }
             while let Some(end) = self.text.find("\n\n") {
                 self.frames.push_back(self.text[..end].to_owned());
                 self.text.drain(..end + 2);
             }
         }
+    }
+
+    /// Reads the rest, and returns its length; `None` if the server broke off.
+    pub(crate) async fn length(mut self) -> Option<usize> {
+        let mut length = 0;
+        while let Some(frame) = self.body.frame().await {
+            length += frame.ok()?.into_data().map_or(0, |data| data.len());
+        }
+        Some(length)
     }
 
     pub(crate) async fn next(&mut self) -> Option<Frame> {

@@ -210,3 +210,26 @@ async fn the_problems_of_every_tool_are_reported() {
     );
     assert!(matches!(errors[3], SetupError::Schema { .. }));
 }
+
+#[tokio::test]
+async fn a_parameter_that_has_no_name_for_callers_keeps_its_default_beside_others() {
+    let source = "def f(a=3, b=4, /, c=5):\n    return [a, b, c]\n\ndef g(a, b=4, /):\n    return [a, b]\n";
+    let agent = Agent::new().file("p.py", source);
+    for (function, arguments, wanted) in [
+        ("f", json!({}), "[3, 4, 5]"),
+        ("f", json!({"b": 9}), "[3, 9, 5]"),
+        ("f", json!({"c": 8}), "[3, 4, 8]"),
+        ("f", json!({"c": 8, "a": 1}), "[1, 4, 8]"),
+        ("g", json!({"a": 1}), "[1, 4]"),
+    ] {
+        let tool = json!({"file": "p.py", "function": function});
+        assert_eq!(
+            agent.call(tool, arguments.clone()).await.text,
+            wanted,
+            "{function} {arguments}"
+        );
+    }
+    let tool = json!({"file": "p.py", "function": "g"});
+    let refused = agent.call(tool, json!({"b": 2})).await.text;
+    assert!(refused.contains("\"a\" is a required property"), "{refused}");
+}

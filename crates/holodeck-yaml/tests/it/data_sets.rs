@@ -309,3 +309,32 @@ fn a_password_in_a_row_is_a_secret() {
         assert!(secrets.contains(&"hunter2"), "{name}: {secrets:?}");
     }
 }
+
+#[test]
+fn a_number_of_json_keeps_the_digits_that_are_written() {
+    let numbers = [
+        "0",
+        "-0",
+        "1.10",
+        "1e3",
+        "1E+3",
+        "-2.50e-7",
+        "18446744073709551616",
+        "12345678901234567890123",
+        "0.12345678901234567890123",
+    ];
+    for number in numbers {
+        // Other numbers, and texts that look like them, stand before it.
+        let line = format!(
+            r#"{{"name": "7 \"8\\\\", "expected_tools": [{{"name": "u", "args": {{"m": [1, -2.5]}}}}], "input": "i -3", "ground_truth": {number}}}"#
+        );
+        let found = cases(&load("c.jsonl", line.as_str()))[0]["ground_truth"].clone();
+        assert_eq!(found, number, "{line}");
+        // Where a value is wanted, it is a number in every form.
+        let line =
+            format!(r#"{{"input": "i", "expected_tools": [{{"name": "t", "args": {{"n": {number}}}}}]}}"#);
+        let found = cases(&load("c.jsonl", line.as_str()))[0]["expected_tools"][0]["args"]["n"].clone();
+        let wanted: f64 = number.parse().unwrap();
+        assert_eq!(found.as_f64(), Some(wanted), "{line} {found}");
+    }
+}

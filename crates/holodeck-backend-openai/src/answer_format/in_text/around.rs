@@ -46,6 +46,25 @@ const QUOTING: [&str; 25] = [
     "instance",
 ];
 
+/// Answers to the questions of judges about single claims.
+const ANSWERS: [&str; 3] = ["yes", "no", "idk"];
+
+/// Headings of an explanation.
+const EXPLAINING: [&str; 5] = ["explanation", "justification", "rationale", "reason", "reasoning"];
+
+/// How sentences begin that only take leave, and how many words may follow.
+const COURTESIES: [(&[&str], usize); 9] = [
+    (&["hope", "this", "helps"], 1),
+    (&["i", "hope", "this", "helps"], 1),
+    (&["let", "me", "know", "if"], 8),
+    (&["please", "let", "me", "know", "if"], 8),
+    (&["feel", "free", "to", "ask"], 5),
+    (&["bye"], 0),
+    (&["thanks"], 0),
+    (&["thank", "you"], 0),
+    (&["cheers"], 0),
+];
+
 /// Points of a score, in scripts that write them without a space.
 const POINTS: [char; 3] = ['分', '点', '점'];
 
@@ -54,6 +73,9 @@ const SCALES: [f64; 3] = [5.0, 10.0, 100.0];
 
 /// Whether an equal object at one of `places` is what the text says.
 pub(super) fn check(text: &str, places: &[Range<usize>], value: &Value) -> Result<(), String> {
+    if places.last().is_some_and(|last| is_followed(text, last)) {
+        return Err("it has text after its JSON object, which may take it back".to_owned());
+    }
     if !places.iter().any(|place| is_own_statement(text, place)) {
         return Err("its JSON object stands within a sentence, code or a quotation, as if quoted".to_owned());
     }
@@ -138,6 +160,33 @@ fn sides_of<'t>(text: &'t str, place: &Range<usize>) -> Option<Sides<'t>> {
     })
 }
 
+/// Whether anything is said after the object but an explanation that calls itself one, and words of leave. No list of words
+/// knows all ways to take a verdict back.
+fn is_followed(text: &str, place: &Range<usize>) -> bool {
+    let bare = text.get(place.end..).unwrap_or_default();
+    let sides = sides_of(text, place);
+    let after = sides.as_ref().map_or(bare, |sides| sides.after);
+    let is_whole = sides.is_some_and(|sides| is_whole(sides.before.trim(), after.trim()));
+    !is_whole && !is_explanation(after) && !after.split(['\n', '.', '!', '?']).all(is_courtesy)
+}
+
+/// Whether a text after an object says that it explains it. Numbers and words of another verdict in it still count.
+fn is_explanation(text: &str) -> bool {
+    let heading = text.split([':', '\n']).find(|part| !part.trim().is_empty());
+    let mut words = words(heading.unwrap_or_default());
+    let first = words.next();
+    first.is_some_and(|word| EXPLAINING.contains(&word.as_str())) && words.next().is_none()
+}
+
+/// Whether a sentence only takes leave, or says nothing.
+fn is_courtesy(sentence: &str) -> bool {
+    let words: Vec<String> = words(sentence).collect();
+    let is_one = |(with, more): &(&[&str], usize)| {
+        words.iter().take(with.len()).eq(with.iter()) && words.len() <= with.len() + more
+    };
+    words.is_empty() || COURTESIES.iter().any(is_one)
+}
+
 fn is_own_statement(text: &str, place: &Range<usize>) -> bool {
     let Some(sides) = sides_of(text, place) else {
         return false;
@@ -219,6 +268,7 @@ fn has_other_verdict(text: &str, own: &[f64]) -> bool {
             numbers.filter(|(at, number)| is_other(*number) && !is_top_of_scale(&tokens, *at, *number));
         others.any(|(at, _)| names_verdict || is_alone(&tokens, at) || is_of_scale(&tokens, at))
             || names_word_as_verdict(&tokens)
+            || ends_with_answer(&tokens)
     })
 }
 
@@ -366,6 +416,15 @@ fn names_word_as_verdict(tokens: &[Token]) -> bool {
         }
         _ => false,
     })
+}
+
+/// Whether a sentence is an answer of one word, perhaps after the claim that it is about: `1. no`, `Claim 2: yes`.
+fn ends_with_answer(tokens: &[Token]) -> bool {
+    let is_answer = |token: &Token| matches!(token, Token::Word(word) if ANSWERS.contains(&word.as_str()));
+    match tokens {
+        [.., Token::Sign(_), last] | [Token::Number(_), last] | [last] => is_answer(last),
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -22,17 +22,22 @@ fn what_models_write_around_their_verdict_is_read() {
         "<answer>@</answer>",
         "<json>\n@\n</json>",
         "Sure! @",
-        "Sure! @ Bye.",
         "Verdict: @",
         "**Verdict:** @",
         "Verdict:\n\n@.",
-        "Here is my evaluation:\n```json\n@\n```\nLet me know if you need more.",
+        "Here is my evaluation:\n```json\n@\n```",
+        "Here is my evaluation:\n```json\n@\n```\n🙂",
         "Here is the score: ```json\n@\n```",
         "Let me try again:\n@",
         "Here are the claims:\n@",
+        "Sure! @ Bye.",
+        "```json\n@\n```\nHope this helps!",
+        "@\nThank you. Let me know if you need more!",
         "@\n\nExplanation: the answer covers 3 of 4 points",
         "@\n\n**Explanation:** I gave a score of 8 because the answer is right.",
-        "@\nThe score reflects that the capital is right.",
+        "Explanation: the answer covers 3 of 4 points.\n@",
+        "**Explanation:** I gave a score of 8 because the answer is right.\n\n@",
+        "The score reflects that the capital is right.\n@",
         "Score: 8\n@",
         "I give it 8/10.\n@",
         "8/10\n@",
@@ -44,6 +49,47 @@ fn what_models_write_around_their_verdict_is_read() {
         "The answer contains `@`, as I do. My own:\n@",
     ] {
         assert!(is_read(text), "{text}");
+    }
+}
+
+#[test]
+fn no_object_counts_after_which_something_is_said() {
+    for after in [
+        " Bye. It is wrong.",
+        "\nLet me know if you need more. Or not: it is wrong.",
+        "\nThe score reflects nothing.",
+        "\nThanks, it is wrong.",
+        "\nHope this helps, it is all wrong.",
+        "\nThe explanation is bad.",
+        "\nExplanation: I meant a score of 1, not of 10.",
+        "\nIt does not answer the question at all.",
+        "\nScratch that. The right score is two.",
+        "\nI meant 1, not 10.",
+        "\nActually no: zero",
+        "\nFinal: F",
+        "\nKorrektur: die richtige Note ist 1",
+        "\n分数：二分",
+        "\nCorrection: claim 2 is contradicted: no.",
+        "\n<think>it is bad</think>",
+    ] {
+        for before in [
+            "",
+            "The output to evaluate was:\n",
+            "La réponse contient :\n",
+            "回答中包含：\n",
+        ] {
+            for object in ["@", "```json\n@\n```"] {
+                let text = format!("{before}{object}{after}");
+                assert!(!is_read(&text), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn answers_to_single_claims_beside_the_object_are_another_verdict() {
+    for before in ["1. no\n2. no", "Claim 1: no", "no", "- idk", "1) yes"] {
+        assert!(!is_read(&format!("{before}\n\n@")), "{before}");
     }
 }
 

@@ -1,0 +1,97 @@
+//! Tests of clients that take nothing of a large answer: they hold a bounded memory, and others are answered.
+
+use std::time::Duration;
+
+use holodeck_serve::ServeOptions;
+use holodeck_testkit::ScriptedTurn;
+use http::Method;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use crate::world::{Setup, World};
+
+/// Bytes of the answer: more than sockets hold. Three of them fit into the memory for all clients.
+const LARGE: usize = 8 << 20;
+
+/// A server whose agent gives a large answer, with this patience.
+async fn world(slow_consumer: Duration) -> World {
+    let setup = Setup {
+        options: ServeOptions {
+            slow_consumer,
+            ..ServeOptions::default()
+        },
+        ..Setup::default()
+    };
+    let large = "x".repeat(LARGE);
+    World::with(setup, move |_| ScriptedTurn::text(&large)).await
+}
+
+/// The streams of answers that can be asked for again, with their requests.
+fn streams() -> [(&'static str, Value); 4] {
+    let said = json!([{"id": "m", "role": "user", "content": "go"}]);
+    [
+        (
+            "/v1/chat/completions",
+            json!({"model": "helper", "messages": [{"role": "user", "content": "go"}], "stream": true}),
+        ),
+        (
+            "/v1/responses",
+            json!({"model": "helper", "input": "go", "stream": true}),
+        ),
+        ("/agent/helper/chat/stream", json!({"message": "go"})),
+        ("/awp", json!({"threadId": "t", "runId": "r", "messages": said})),
+    ]
+}
+
+/// Waits until this number of clients was disconnected.
+async fn wait_for_slow(world: &World, count: usize) {
+    let wanted = format!("holodeck_slow_consumers_closed_total {count}\n");
+    while !world.get("/metrics").await.text.contains(&wanted) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn clients_of_every_stream_that_take_nothing_are_disconnected_and_others_get_everything() {
+    for (path, body) in streams() {
+        let world = world(Duration::from_millis(300)).await;
+        let body = body.to_string();
+        let headers = [("idempotency-key", "k")];
+        let first = world.open(Method::POST, path, &headers, &body).await;
+        let all = first.length().await.unwrap();
+        assert!(all > LARGE, "{path}");
+        let mut stalled = Vec::new();
+        for _ in 0..3 {
+            stalled.push(world.open(Method::POST, path, &headers, &body).await);
+        }
+        wait_for_slow(&world, 3).await;
+        for client in stalled {
+            let length = client.length().await;
+            assert!(
+                length.is_none_or(|length| length < all),
+                "{path} {length:?} {all}"
+            );
+        }
+        let again = world.open(Method::POST, path, &headers, &body).await;
+        assert_eq!(again.length().await, Some(all), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_large_answer_waits_for_the_memory_that_others_hold_and_is_refused_if_it_gets_none() {
+    let world = world(Duration::from_millis(300)).await;
+    let path = "/agent/helper/chat";
+    let body = json!({"message": "go"}).to_string();
+    let headers = [("idempotency-key", "k")];
+    let open = || world.open(Method::POST, path, &headers, &body);
+    let stalled = [open().await, open().await, open().await];
+    assert!(stalled.iter().all(|client| client.status == 200));
+    let refused = world.send(Method::POST, path, &headers, &body).await;
+    assert_eq!(refused.problem(), (503, "TOO_MANY_BYTES".to_owned()));
+    // The message was answered: a client that sends it again must know that.
+    assert_eq!(refused.headers["x-should-retry"], "false");
+    for client in stalled {
+        assert!(client.length().await.unwrap() > LARGE);
+    }
+    assert!(open().await.length().await.unwrap() > LARGE);
+}
