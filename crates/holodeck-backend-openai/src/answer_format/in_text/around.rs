@@ -73,9 +73,6 @@ const SCALES: [f64; 3] = [5.0, 10.0, 100.0];
 
 /// Whether an equal object at one of `places` is what the text says.
 pub(super) fn check(text: &str, places: &[Range<usize>], value: &Value) -> Result<(), String> {
-    if places.last().is_some_and(|last| is_followed(text, last)) {
-        return Err("it has text after its JSON object, which may take it back".to_owned());
-    }
     if !places.iter().any(|place| is_own_statement(text, place)) {
         return Err("its JSON object stands within a sentence, code or a quotation, as if quoted".to_owned());
     }
@@ -90,6 +87,9 @@ pub(super) fn check(text: &str, places: &[Range<usize>], value: &Value) -> Resul
         .collect();
     if has_other_verdict(&without(text, places), &own) {
         return Err("it has a JSON object and, beside it, text that may be another verdict".to_owned());
+    }
+    if places.last().is_some_and(|last| is_followed(text, last)) {
+        return Err("it has text after its JSON object, which may take it back".to_owned());
     }
     Ok(())
 }
@@ -172,7 +172,7 @@ fn is_followed(text: &str, place: &Range<usize>) -> bool {
 
 /// Whether a text after an object says that it explains it. Numbers and words of another verdict in it still count.
 fn is_explanation(text: &str) -> bool {
-    let heading = text.split([':', '\n']).find(|part| !part.trim().is_empty());
+    let heading = text.split([':', '\n']).find(|part| words(part).next().is_some());
     let mut words = words(heading.unwrap_or_default());
     let first = words.next();
     first.is_some_and(|word| EXPLAINING.contains(&word.as_str())) && words.next().is_none()

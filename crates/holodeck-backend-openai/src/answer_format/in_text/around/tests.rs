@@ -33,6 +33,7 @@ fn what_models_write_around_their_verdict_is_read() {
         "Sure! @ Bye.",
         "```json\n@\n```\nHope this helps!",
         "@\nThank you. Let me know if you need more!",
+        "~~~json\n@\n~~~\n\nExplanation: the answer covers 3 of 4 points",
         "@\n\nExplanation: the answer covers 3 of 4 points",
         "@\n\n**Explanation:** I gave a score of 8 because the answer is right.",
         "Explanation: the answer covers 3 of 4 points.\n@",
