@@ -59,7 +59,7 @@ const checks = {
       const text = await firstPieces(path, body());
       ensure(text.includes('"so'), `${name}: nothing came of an answer that is not over:`, text);
     }
-    // A client of the message's events leaves, and the run goes on: it is stopped by hand.
+    // A client of the message's events leaves, and the run continues: it is stopped by hand.
     const session = await (await fetch(`${given.url}/v1/sessions/${FIRST}`, { headers })).json();
     await fetch(`${given.url}/v1/runs/${session.openRun}/cancel`, { method: 'POST', headers, body: '{}' });
     await idle();
@@ -121,7 +121,7 @@ const checks = {
     });
     await idle();
   },
-  // The proof that the checks above could fail: the same proxy, told to ignore what the server says about buffering.
+  // The proof that the checks above could fail: the same proxy, set to ignore what the server says about buffering.
   'nothing in pieces where buffering is forced': async () => {
     const [path, body] = STREAMS['chat completions'];
     same(await at(given.forced, () => firstPieces(path, body())), '');

@@ -23,10 +23,10 @@ use crate::{
 
 /// How long a key counts.
 const LIFETIME: Duration = Duration::from_hours(24);
-/// Events that are read at once.
-const PAGE: usize = 16;
 /// How often a key can be used again after that.
 const MAX_USES: u32 = 10_000;
+/// Events that are read at once.
+const PAGE: usize = 16;
 
 /// The key of a request, with the digest of its body.
 #[derive(Clone, Debug)]

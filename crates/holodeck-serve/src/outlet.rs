@@ -3,8 +3,7 @@
 use std::{
     convert::Infallible,
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::Poll,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -29,7 +28,7 @@ use crate::App;
 /// How long a client may take no data while others wait for the memory that it holds.
 const PRESSED: Duration = Duration::from_secs(1);
 
-/// Bytes that a connection gets at once, so that its progress is seen.
+/// Bytes of text that are sent at once.
 pub(crate) const PART: usize = 16 << 10;
 
 /// A comment, so that proxies keep an idle stream open.
@@ -44,12 +43,15 @@ struct Held {
     place: Space,
 }
 
+/// When a frame of an answer was sent, or its connection took a part of one.
+#[derive(Clone)]
+pub(crate) struct Progress(Arc<Mutex<Instant>>);
+
 /// The sender of the frames of one answer.
 pub(crate) struct Outlet {
     app: App,
     sender: Sender<Held>,
-    /// When a frame was sent, or the connection took a part of one.
-    moved_at: Arc<Mutex<Instant>>,
+    moved_at: Progress,
     reserved: Option<Space>,
 }
 
@@ -58,26 +60,22 @@ impl Outlet {
     pub(crate) fn open(app: &App) -> (Self, Response) {
         // One frame waits for the connection. What follows stays in the store.
         let (sender, mut receiver) = mpsc::channel::<Held>(1);
-        let moved_at = Arc::new(Mutex::new(Instant::now()));
+        let moved_at = Progress(Arc::new(Mutex::new(Instant::now())));
         let outlet = Self {
             app: app.clone(),
             sender,
-            moved_at: Arc::clone(&moved_at),
+            moved_at: moved_at.clone(),
             reserved: None,
         };
-        let (mut rest, mut writing) = (Bytes::new(), None);
+        let mut writing: Option<Space> = None;
         let frames = futures::stream::poll_fn(move |cx| {
-            // It is asked again when the part before is written, up to what a connection collects.
-            if rest.is_empty() {
-                drop(writing.take());
-                let Some(held) = std::task::ready!(receiver.poll_recv(cx)) else {
-                    return Poll::Ready(None);
-                };
-                (rest, writing) = (held.frame, Some(held.place));
-            }
-            *lock(&moved_at) = Instant::now();
-            let part = rest.len().min(PART);
-            Poll::Ready(Some(rest.split_to(part)))
+            // It is asked again when the frame before is written, up to what a connection collects.
+            drop(writing.take());
+            receiver.poll_recv(cx).map(|held| {
+                let (frame, place) = held.map(|held| (held.frame, held.place)).unzip();
+                writing = place;
+                frame
+            })
         });
         let mut response = Body::from_stream(frames.map(Ok::<_, Infallible>)).into_response();
         let headers = response.headers_mut();
@@ -88,6 +86,7 @@ impl Outlet {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         // Some proxies collect an answer before they pass it on.
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+        response.extensions_mut().insert(moved_at);
         (outlet, response)
     }
 
@@ -124,7 +123,7 @@ impl Outlet {
             }
         };
         permit.send(Held { frame, place });
-        *lock(&self.moved_at) = Instant::now();
+        self.moved_at.note();
         true
     }
 
@@ -176,13 +175,21 @@ impl Outlet {
 
     /// Waits until the connection has taken the frame before; `None` if it does not.
     async fn room(&self) -> Option<Result<Permit<'_, Held>, SendError<()>>> {
-        let moved_at = || *lock(&self.moved_at);
-        self.app.in_time(moved_at, self.sender.reserve()).await
+        self.app
+            .in_time(|| self.moved_at.at(), self.sender.reserve())
+            .await
     }
 }
 
-fn lock(at: &Mutex<Instant>) -> MutexGuard<'_, Instant> {
-    at.lock().unwrap_or_else(PoisonError::into_inner)
+impl Progress {
+    /// Notes that something moved.
+    pub(crate) fn note(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn at(&self) -> Instant {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl App {

@@ -217,6 +217,8 @@ fn router(app: &App) -> Router {
         .layer(middleware::from_fn(openai_errors::translate))
         .layer(middleware::from_fn(own_ids::reveal))
         .layer(middleware::from_fn_with_state(app.clone(), whole::count))
+        // Its own refusal, too.
+        .layer(middleware::from_fn(openai_errors::translate))
         .layer(middleware::from_fn_with_state(app.clone(), log_request))
         .with_state(app.clone())
 }

@@ -1,4 +1,5 @@
-//! Answers that are sent whole: a large one has its place among the bytes of all readers until its client has taken it.
+//! Bodies on the way to their connection: they are sent in parts, so that progress is seen, and a large answer that is sent whole
+//! has its place among the bytes of all readers until its client has taken it. Must be outside of everything that reads frames.
 
 use std::{
     pin::Pin,
@@ -16,24 +17,45 @@ use http::{Method, StatusCode};
 use hyper::body::{Body as _, Frame, SizeHint};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
-use crate::{App, outlet::PART, problem::Problem};
-
-/// Bytes of an answer that needs no place.
-const SMALL: u64 = 16 << 10;
+use crate::{
+    App,
+    outlet::{PART, Progress},
+    problem::Problem,
+};
 
 /// A body with its place.
 struct Held {
     body: Body,
     /// The part of a piece that is not sent yet.
     rest: Bytes,
-    _place: OwnedSemaphorePermit,
+    progress: Option<Progress>,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Held {
+    fn body(body: Body, progress: Option<Progress>, place: Option<OwnedSemaphorePermit>) -> Body {
+        Body::new(Self {
+            body,
+            rest: Bytes::new(),
+            progress,
+            _place: place,
+        })
+    }
 }
 
 /// Waits for a place for a large answer. If there is none in time, it is an error that says so.
 pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    let response = next.run(request).await;
-    let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes > SMALL) else {
+    let mut response = next.run(request).await;
+    if let Some(progress) = response.extensions_mut().remove::<Progress>() {
+        return response.map(|body| Held::body(body, Some(progress), None));
+    }
+    let Some(bytes) = response
+        .body()
+        .size_hint()
+        .exact()
+        .filter(|bytes| *bytes > PART as u64)
+    else {
         return response;
     };
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -44,13 +66,7 @@ pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) 
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_BYTES", detail).retry_after(5);
         return if is_read { problem } else { problem.after_effect() }.into_response();
     };
-    response.map(|body| {
-        Body::new(Held {
-            body,
-            rest: Bytes::new(),
-            _place: place,
-        })
-    })
+    response.map(|body| Held::body(body, None, Some(place)))
 }
 
 impl hyper::body::Body for Held {
@@ -70,6 +86,9 @@ impl hyper::body::Body for Held {
                 Ok(data) => self.rest = data,
                 Err(other) => return Poll::Ready(Some(Ok(other))),
             }
+        }
+        if let Some(progress) = &self.progress {
+            progress.note();
         }
         let part = self.rest.len().min(PART);
         Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(part)))))

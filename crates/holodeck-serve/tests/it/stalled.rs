@@ -8,7 +8,7 @@ use http::Method;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::world::{Setup, World};
+use crate::world::{Setup, World, two_users};
 
 /// Bytes of the answer: more than sockets hold. Three of them fit into the memory for all clients.
 const LARGE: usize = 8 << 20;
@@ -47,7 +47,7 @@ fn streams() -> [(&'static str, Value); 4] {
 async fn wait_for_slow(world: &World, count: usize) {
     let wanted = format!("holodeck_slow_consumers_closed_total {count}\n");
     while !world.get("/metrics").await.text.contains(&wanted) {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::task::yield_now().await;
     }
 }
 
@@ -94,4 +94,30 @@ async fn a_large_answer_waits_for_the_memory_that_others_hold_and_is_refused_if_
         assert!(client.length().await.unwrap() > LARGE);
     }
     assert!(open().await.length().await.unwrap() > LARGE);
+}
+
+#[tokio::test]
+async fn ids_and_letters_arrive_whole_wherever_a_large_frame_is_cut() {
+    let large = "é😀".repeat(20_000);
+    let text = large.clone();
+    let setup = Setup {
+        options: ServeOptions {
+            access: two_users(),
+            ..ServeOptions::default()
+        },
+        ..Setup::default()
+    };
+    let world = World::with(setup, move |_| ScriptedTurn::text(&text)).await;
+    let path = "/v1/sessions/s/messages?wait=true";
+    for user in ["alice", "bob"] {
+        let said = world
+            .send_as(user, Method::POST, path, json!({"message": "go"}))
+            .await;
+        assert_eq!(said.json()["response"], large, "{user}");
+    }
+    let events = world
+        .send_as("bob", Method::GET, "/v1/sessions/s/events", json!({}))
+        .await;
+    assert!(events.text.contains(&large) && events.text.contains(r#""sessionId":"s""#));
+    assert!(!events.text.contains("own:"));
 }

@@ -271,11 +271,12 @@ impl World {
         body: &str,
     ) -> Reply {
         let mut stream = self.open(method, path, headers, body).await;
-        let mut text = String::new();
+        // A letter may be cut by the end of a part.
+        let mut bytes = Vec::new();
         while let Some(frame) = stream.body.frame().await {
-            let data = frame.unwrap().into_data().unwrap_or_default();
-            text.push_str(std::str::from_utf8(&data).unwrap());
+            bytes.extend(frame.unwrap().into_data().unwrap_or_default());
         }
+        let text = String::from_utf8(bytes).unwrap();
         Reply {
             status: stream.status,
             headers: std::mem::take(&mut stream.headers),
