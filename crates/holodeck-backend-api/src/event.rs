@@ -2,7 +2,7 @@
 //!
 //! The serialized names are part of the format of recordings.
 
-use holodeck_model::{ExecutorRecord, events::StopReason};
+use holodeck_model::{Evidence, ExecutorRecord, events::StopReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -124,6 +124,11 @@ pub enum BackendEvent {
         /// The text, in lower case without a full stop.
         message: String,
     },
+    /// The passages that the answer was made from, as an agent that is not ours reports them; an empty list says that there
+    /// were none.
+    Passages(Vec<String>),
+    /// The parts of the answer that an agent which is not ours did not report.
+    Unreported(Vec<Evidence>),
     /// Executors with time limits of their own answer the turn: its own limit ends.
     LimitLifted,
     /// Which executor of an agent with `routing:` answers the turn.
@@ -272,6 +277,8 @@ mod tests {
             BackendEvent::Notice {
                 message: "slow".to_owned(),
             },
+            BackendEvent::Passages(vec!["p".to_owned()]),
+            BackendEvent::Unreported(vec![Evidence::ToolCalls, Evidence::Cost]),
             BackendEvent::LimitLifted,
             BackendEvent::Executed(Box::new(ExecutorRecord {
                 command_name: "review".to_owned(),

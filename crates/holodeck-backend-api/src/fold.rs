@@ -62,6 +62,13 @@ impl ResultFold {
                     self.result.model.clone_from(model);
                 }
             }
+            BackendEvent::Passages(passages) => {
+                self.result
+                    .passages
+                    .get_or_insert_default()
+                    .extend(passages.iter().cloned());
+            }
+            BackendEvent::Unreported(parts) => self.result.unreported.clone_from(parts),
             BackendEvent::StructuredOutput(value) => self.result.structured_output = Some(value.clone()),
             BackendEvent::NumberOdds(odds) => self.result.number_odds.clone_from(odds),
             BackendEvent::Executed(execution) => self.result.execution = Some(execution.clone()),

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use holodeck_model::{CallDetails, ExecutorRecord, TokenUsage, events::StopReason};
+use holodeck_model::{CallDetails, Evidence, ExecutorRecord, TokenUsage, events::StopReason};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -41,9 +41,18 @@ pub struct ExecutionResult {
     pub truncated_by: Option<StopReason>,
     /// Which executor answered, if the agent has `routing:`.
     pub execution: Option<Box<ExecutorRecord>>,
+    /// The passages that the answer was made from, as an agent that is not ours reported them.
+    pub passages: Option<Vec<String>>,
+    /// The parts of the answer that an agent which is not ours did not report.
+    pub unreported: Vec<Evidence>,
 }
 
 impl ExecutionResult {
+    /// Whether a part of the answer was not reported.
+    pub fn lacks(&self, evidence: Evidence) -> bool {
+        self.unreported.contains(&evidence)
+    }
+
     /// Whether the turn failed.
     pub fn is_error(&self) -> bool {
         self.outcome.reason().is_some()
@@ -74,6 +83,8 @@ impl ExecutionResult {
             recorded_latency: _,
             truncated_by,
             execution,
+            passages,
+            unreported: _,
         } = self;
         text(response);
         for call in tool_calls {
@@ -82,6 +93,7 @@ impl ExecutionResult {
         for result in tool_results {
             result.edit(&mut text);
         }
+        passages.iter_mut().flatten().for_each(&mut text);
         structured_output.as_mut().map(&mut value);
         for odds in number_odds {
             text(&mut odds.field);
@@ -385,6 +397,10 @@ struct Record {
     truncated_by: Option<StopReason>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     execution: Option<Box<ExecutorRecord>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    passages: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unreported: Vec<Evidence>,
 }
 
 fn default_num_turns() -> u32 {
@@ -413,6 +429,8 @@ impl From<ExecutionResult> for Record {
             truncated: result.truncated_by.is_some(),
             truncated_by: result.truncated_by,
             execution: result.execution,
+            passages: result.passages,
+            unreported: result.unreported,
         }
     }
 }
@@ -443,6 +461,8 @@ impl From<Record> for ExecutionResult {
             recorded_latency: record.recorded_latency_ms.map(Duration::from_millis),
             truncated_by: record.truncated_by,
             execution: record.execution,
+            passages: record.passages,
+            unreported: record.unreported,
         }
     }
 }

@@ -445,6 +445,7 @@ fn merge(known: CallDetails, derived: &CallDetails) -> CallDetails {
         namesakes: derived.namesakes.clone(),
         passages: known.passages,
         redacted: known.redacted,
+        reported: false,
         truncated: known.truncated,
     }
 }

@@ -8,7 +8,7 @@ use holodeck_backend_api::{
     AgentBackend, AgentSession, AnswerFormat, Approver, BackendError, BackendEvent, Conversation,
     EventStream, ModelCalls, Opening, TokenUsage, ToolFilter, ToolHost, TurnRequest,
 };
-use holodeck_model::{Location, ResolvedAgent};
+use holodeck_model::{Location, ModelConfig, ResolvedAgent};
 
 use crate::{
     core::Core,
@@ -23,15 +23,16 @@ pub struct OpenAiBackend {
 }
 
 impl OpenAiBackend {
-    /// Creates the backend of `agent` with an answer format, the tools of `tools`, and a model reached through `calls`.
+    /// Creates the backend of `agent` with an answer format, the tools of `tools`, and its `model`, which is reached through `calls`.
     pub fn new(
         agent: &ResolvedAgent,
+        model: &ModelConfig,
         format: Option<Arc<dyn AnswerFormat>>,
         tools: Arc<dyn ToolHost>,
         calls: Arc<dyn ModelCalls>,
     ) -> Self {
         Self {
-            core: Arc::new(Core::new(agent, format, tools, calls)),
+            core: Arc::new(Core::new(agent, model, format, tools, calls)),
         }
     }
 

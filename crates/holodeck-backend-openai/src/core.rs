@@ -11,7 +11,9 @@ use holodeck_backend_api::{
     AnswerFormat, AnswerWishes, Approver, BackendError, CallRefusal, ModelCalls, ModelRequest, RequestPlace,
     TokenUsage, ToolCall, ToolFilter, ToolHost, ToolOutput, ToolSpec,
 };
-use holodeck_model::{JSON_LEVELS, Location, ResolvedAgent, ToolAccess, ToolNames, is_deep_json};
+use holodeck_model::{
+    JSON_LEVELS, Location, ModelConfig, ResolvedAgent, ToolAccess, ToolNames, is_deep_json,
+};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -59,6 +61,7 @@ pub(crate) struct CallContext<'a> {
 impl Core {
     pub(crate) fn new(
         agent: &ResolvedAgent,
+        model: &ModelConfig,
         format: Option<Arc<dyn AnswerFormat>>,
         tools: Arc<dyn ToolHost>,
         calls: Arc<dyn ModelCalls>,
@@ -77,11 +80,11 @@ impl Core {
             max_budget_usd: openai.max_budget_usd,
             price: None,
             parallel_tool_calls: agent.execution.parallel_tool_calls.value.get(),
-            model: config.model.name.clone(),
+            model: model.name.clone(),
             fallback_model: openai.fallback_model,
-            provider: config.model.provider.to_string(),
+            provider: model.provider.to_string(),
             instructions: agent.instructions.text.clone(),
-            parameters: Parameters::of(&config.model, config.openai.as_ref()),
+            parameters: Parameters::of(model, config.openai.as_ref()),
             notices: Mutex::default(),
             calls,
             tools,

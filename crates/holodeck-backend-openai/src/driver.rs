@@ -21,7 +21,7 @@ use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, M
 use holodeck_http::{
     Beginning, CallOptions, HttpClient, HttpError, Pacer, Response, RetryPolicy, decode_sse,
 };
-use holodeck_model::{Env, Location, ReasoningInContent, ResolvedAgent};
+use holodeck_model::{Env, Location, ModelConfig, ReasoningInContent, ResolvedAgent};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -58,13 +58,13 @@ pub struct DriverOptions {
 
 impl DriverOptions {
     /// The options in the agent's YAML.
-    pub fn of_agent(agent: &ResolvedAgent) -> Self {
+    pub fn of_agent(agent: &ResolvedAgent, model: &ModelConfig) -> Self {
         let openai = agent.config.openai.as_ref();
         Self {
             retry: RetryPolicy::default(),
-            rpm: agent.config.model.rpm.and_then(NonZeroU32::new),
+            rpm: model.rpm.and_then(NonZeroU32::new),
             fallback_model: openai.and_then(|openai| openai.fallback_model.clone()),
-            reasoning_in_content: agent.config.model.reasoning_in_content.unwrap_or_default(),
+            reasoning_in_content: model.reasoning_in_content.unwrap_or_default(),
         }
     }
 }
@@ -101,17 +101,18 @@ impl HttpModelCalls {
         }))
     }
 
-    /// Sends the calls of `agent`, with endpoint and key from the YAML and `env`. `block` and `at` are as for
+    /// Sends the calls of `agent` to `model`, with endpoint and key from the YAML and `env`. `block` and `at` are as for
     /// [`Endpoint::resolve`].
     pub fn for_agent(
         client: HttpClient,
         agent: &ResolvedAgent,
+        model: &ModelConfig,
         block: &str,
         at: Option<&Location>,
         env: &Env,
     ) -> Result<Self, BackendError> {
-        let endpoint = Endpoint::resolve(&agent.config.model, block, at, env)?;
-        Ok(Self::new(client, endpoint, DriverOptions::of_agent(agent)))
+        let endpoint = Endpoint::resolve(model, block, at, env)?;
+        Ok(Self::new(client, endpoint, DriverOptions::of_agent(agent, model)))
     }
 
     /// Decodes a streamed answer; the target for fuzzing.

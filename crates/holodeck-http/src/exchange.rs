@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::client::{request_headers, secrets};
 use crate::response::{KEPT, Secrets, is_event_stream};
+use crate::retry::retry_after;
 use crate::transport::classify;
 use crate::{Body, Headers, HttpClient, HttpError, HttpUrl, SseStream};
 
@@ -20,6 +21,10 @@ pub enum Verb {
     Post,
     /// `DELETE`.
     Delete,
+    /// `PUT`.
+    Put,
+    /// `PATCH`.
+    Patch,
 }
 
 /// An answer of any status whose body has not been read.
@@ -58,6 +63,8 @@ impl HttpClient {
             Verb::Get => Method::GET,
             Verb::Post => Method::POST,
             Verb::Delete => Method::DELETE,
+            Verb::Put => Method::PUT,
+            Verb::Patch => Method::PATCH,
         };
         let map = request_headers(headers, body.is_some());
         let client = self.0.connections.to(url)?;
@@ -138,12 +145,13 @@ impl Exchange {
 
     /// The answer as an error, with the start of its body.
     pub async fn refusal(self) -> HttpError {
+        let retry_after = retry_after(&self.headers);
         let start = self.body.start(KEPT).await;
         HttpError::Status {
             url: self.url,
             status: self.status,
             body: self.secrets.excerpt_of(&start.bytes, start.is_cut),
-            retry_after: None,
+            retry_after,
         }
     }
 }

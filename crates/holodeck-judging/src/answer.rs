@@ -5,7 +5,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use holodeck_eval::{CalledTool, ConversationTurn, EvalInput, InputText, MaskedText};
-use holodeck_model::JsonMap;
+use holodeck_model::{Evidence, JsonMap};
 use holodeck_turn::TurnRecord;
 
 /// Stands on a line of its own between the answers that a check searches. It is neither a space nor ASCII punctuation,
@@ -40,8 +40,11 @@ pub struct Answer<'a> {
     turns: Option<Vec<Self>>,
 }
 
-/// The passages that tools retrieved, in the order of the tool results, each ordered by rank.
+/// The passages that an agent which is not ours reports, else those that tools retrieved, in the order of the tool results, each ordered by rank.
 fn retrieved_passages(turn: &TurnRecord) -> Option<Vec<String>> {
+    if let Some(reported) = &turn.result.passages {
+        return Some(reported.clone());
+    }
     let succeeded = turn.result.tool_results.iter().filter(|result| !result.is_error);
     let passages = succeeded.flat_map(|result| &result.details.passages);
     let texts: Vec<String> = passages.map(|passage| passage.text.clone()).collect();
@@ -92,7 +95,8 @@ impl<'a> Answer<'a> {
             answer.turn_index = turn_index;
             earlier.extend(answer.retrieved.iter().flatten().cloned());
             earlier_masked |= answer.retrieved_masked;
-            if answer.retrieved.is_none() {
+            // What a target did not report is not known from what it reported before.
+            if answer.retrieved.is_none() && !turn.result.lacks(Evidence::RetrievalContext) {
                 answer.retrieved = (!earlier.is_empty()).then(|| earlier.clone());
                 answer.retrieved_masked = earlier_masked;
             }

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::{
     Agent, AgentFolders, ApprovalPriority, ApprovalsConfig, CallPath, CallPattern, ClaudeConfig,
-    NonInteractive, Occasion, OnApprovalTimeout, PathAccess, PermissionMode, Provider, RuleDecision,
-    ToolIdentity, ToolKind, ToolNames, ToolOrigin, ToolPattern, Zone, path_access,
+    NonInteractive, Occasion, OnApprovalTimeout, PathAccess, PermissionMode, RuleDecision, ToolIdentity,
+    ToolKind, ToolNames, ToolOrigin, ToolPattern, Zone, path_access,
     tool_pattern::{matches_any, matches_real},
     value::{CliText, PathGlob, is_within},
 };
@@ -44,7 +44,7 @@ pub struct ApprovalPolicy {
 impl ApprovalPolicy {
     /// The policy of an agent, without folders: every file is outside.
     pub fn new(agent: &Agent) -> Self {
-        let is_claude = agent.model.provider == Provider::Anthropic;
+        let is_claude = agent.is_claude();
         let claude = agent.claude.as_ref().filter(|_| is_claude);
         let mut policy = Self {
             rules: Vec::new(),

@@ -33,6 +33,9 @@ pub struct CallDetails {
     /// Whether the answer or a passage was masked in the recording it comes from.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub redacted: bool,
+    /// Whether an agent that is not ours reports the call: HoloDeck did not see it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reported: bool,
     /// Whether the answer was too long, and its end is missing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,

@@ -52,6 +52,11 @@ pub fn recorded_trial_name(case: String, trial: u32) -> String {
     }
 }
 
+/// The name of the case of a unit in a recording, without the number of a trial.
+pub fn trial_case_name(unit: &str) -> &str {
+    unit.split_once(TRIAL_MARK).map_or(unit, |(case, _)| case)
+}
+
 /// Whether a unit of a recording belongs to a trial after the first. Only its own answers may answer it: those of
 /// another trial would make all trials equal.
 pub fn is_later_trial(unit: &str) -> bool {

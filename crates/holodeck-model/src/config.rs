@@ -30,6 +30,7 @@ mod openai;
 mod optimizer;
 mod places;
 mod quality_loop;
+mod response_paths;
 mod retrieval_tool;
 mod routing;
 mod sandbox;
@@ -37,10 +38,11 @@ mod schema_ref;
 mod serve;
 mod simulated_user;
 mod standard_metric;
+mod target;
 mod test_case;
 mod tool;
 
-pub use agent::{Agent, SearchMethod, ToolFilteringConfig};
+pub use agent::{Agent, AnswersFrom, SearchMethod, ToolFilteringConfig};
 pub use approvals::{
     ApprovalPriority, ApprovalRule, ApprovalsConfig, NonInteractive, OnApprovalTimeout, RuleApprover,
     RuleDecision, ScopeName,
@@ -87,6 +89,7 @@ pub use quality_loop::{
     LoopBudget, LoopJudge, LoopReturn, LoopStrategy, MinImprovement, NoiseMultiple, OnScorerError,
     OscillationConfig, QualityLoopConfig, ScorerConfig, SignalsConfig, StopOn,
 };
+pub use response_paths::{DetailedPath, ResponsePath, ResponsePaths};
 pub use retrieval_tool::{
     ChunkingStrategy, DocumentDomain, HierarchicalDocumentTool, SearchMode, VectorstoreTool,
 };
@@ -102,6 +105,10 @@ pub use serve::{
 };
 pub use simulated_user::{ConversationEnd, SimulatedUser};
 pub use standard_metric::{RougeVariant, StandardMetric, StandardMetricName};
+pub use target::{
+    AgUiTarget, AnswersTarget, CommandTarget, FunctionTarget, HolodeckTarget, HttpMethod, HttpTarget,
+    TargetConfig, TargetFresh, TargetOutput, TargetShare, TargetStream,
+};
 pub use test_case::{TestCase, Turn};
 pub use tool::{
     FunctionTool, McpOauth, McpSampling, McpShare, McpTool, McpTransport, PromptTool, ServerNeed,

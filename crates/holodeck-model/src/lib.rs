@@ -6,6 +6,7 @@
 
 mod agent_doc;
 mod agent_folders;
+mod answer_row;
 mod approval;
 mod call_details;
 mod call_paths;
@@ -20,6 +21,7 @@ mod diagnostic;
 mod endpoint;
 pub mod env;
 pub mod events;
+mod evidence;
 mod execution;
 mod files;
 mod hex;
@@ -57,6 +59,7 @@ pub use agent_doc::{
     Tier,
 };
 pub use agent_folders::{AgentFolders, TEMPORARY_PREFIX, Zone};
+pub use answer_row::AnswerRow;
 pub use approval::{
     ApprovalContext, ApprovalPolicy, PolicyCall, PolicyDecision, PolicyRuling, Presence, RulingBasis,
     SideEffectGate,
@@ -69,6 +72,7 @@ pub use call_paths::{
 pub use case::{
     CaseContent, CaseId, CaseIdentity, InvalidCaseId, Opinion, UnitKey, equal_cases, identify_cases,
     is_later_trial, is_repeated_unit, match_cases, recorded_trial_name, recorded_without_loop,
+    trial_case_name,
 };
 pub use claude_models::{ClaudeModel, ClaudeModels, NoEffect, Reasoning, claude_model_id};
 pub use cli_version::CliVersion;
@@ -82,6 +86,7 @@ pub use deciders::{
 pub use diagnostic::{Diagnostic, Location, Severity, Span};
 pub use endpoint::{EndpointConfig, EndpointError, EndpointRoute, ModelEndpoint};
 pub use env::Env;
+pub use evidence::Evidence;
 pub use execution::{
     CHAT_COMMANDS, Command, CommandContext, CommandRequest, CommandResult, ExecutionAttempt, Executor,
     ExecutorRecord, IterationRecord, PLAIN_COMMAND, RESERVED_FIELDS, RoutingDecision, TerminationReason,

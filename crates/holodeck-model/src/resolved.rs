@@ -66,8 +66,8 @@ impl ResolvedAgent {
 
     /// Whether `model` is the agent's model.
     pub fn has_model(&self, model: &ModelConfig) -> bool {
-        let own = &self.config.model;
-        model.provider == own.provider && model.name == own.name
+        let own = self.config.model.as_ref();
+        own.is_some_and(|own| model.provider == own.provider && model.name == own.name)
     }
 
     /// An agent that answers one question with `model`: it has no instructions, tools, response format or anything else
@@ -80,8 +80,9 @@ impl ResolvedAgent {
                 name: config.name.clone(),
                 description: None,
                 author: None,
-                model,
+                model: Some(model),
                 instructions: config.instructions.clone(),
+                target: None,
                 response_format: None,
                 tools: Vec::new(),
                 tool_filtering: None,
@@ -154,6 +155,8 @@ pub enum InstructionsSource {
     File,
     /// The agent file.
     Inline,
+    /// There is none: what answers brings its own.
+    None,
 }
 
 /// A part of the YAML that parses but cannot be run yet.

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::{Agent, ClaudeConfig, McpTool, Provider, SkillDoc, ToolConfig, closest, value::Glob};
+use crate::{Agent, ClaudeConfig, McpTool, SkillDoc, ToolConfig, closest, value::Glob};
 
 mod access;
 mod identity;
@@ -125,7 +125,7 @@ impl ToolNames {
             ToolConfig::Mcp(server) => DeclaredTool::Server(&server.name, server.tools_kind()),
             tool => DeclaredTool::Tool(tool.name(), tool.tool_kind()),
         });
-        let mut names = Self::from_declared(agent.model.provider == Provider::Anthropic, tools);
+        let mut names = Self::from_declared(agent.is_claude(), tools);
         for tool in &agent.tools {
             if let ToolConfig::Mcp(server) = tool
                 && let Some(mock) = &server.mock

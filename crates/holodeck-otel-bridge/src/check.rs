@@ -24,13 +24,13 @@ pub fn check(agent: &ResolvedAgent, env: &Env) -> Vec<Diagnostic> {
     let mut found: Vec<Diagnostic> = otlp(config.exporters.as_ref())
         .map(|otlp| {
             let mut found = check_otlp(otlp);
-            found.extend(check_variables(config, otlp, env, agent.config.model.provider));
+            found.extend(check_variables(config, otlp, env, agent.config.provider()));
             found
         })
         .unwrap_or_default();
     let unclear = unclear_disabled(env);
     found.extend(unclear.map(|text| Diagnostic::warning(Code::NoEffect, text).about("observability")));
-    found.extend(without_effect(config, agent.config.model.provider));
+    found.extend(without_effect(config, agent.config.provider()));
     found
 }
 
@@ -69,7 +69,7 @@ fn check_variables(
     config: &ObservabilityConfig,
     otlp: &OtlpExporter,
     env: &Env,
-    provider: Provider,
+    provider: Option<Provider>,
 ) -> Vec<Diagnostic> {
     let traces = config.traces.as_ref().is_none_or(|traces| traces.enabled);
     let metrics = config.metrics.as_ref().is_none_or(|metrics| metrics.enabled);
@@ -93,7 +93,7 @@ fn check_variables(
         ));
     }
     let unknown_to_claude = unknown_to_claude(otlp, env);
-    if provider == Provider::Anthropic && !unknown_to_claude.is_empty() {
+    if provider == Some(Provider::Anthropic) && !unknown_to_claude.is_empty() {
         texts.push(format!(
             "the telemetry of the Claude CLI does not follow {}: it gets the variables for all signals, without \
              certificates",
@@ -121,8 +121,8 @@ fn not_exported(error: &HttpError, field: &str) -> Diagnostic {
         .about(format!("observability.exporters.otlp.{field}"))
 }
 
-fn without_effect(config: &ObservabilityConfig, provider: Provider) -> Option<Diagnostic> {
-    if provider == Provider::Anthropic {
+fn without_effect(config: &ObservabilityConfig, provider: Option<Provider>) -> Option<Diagnostic> {
+    if provider == Some(Provider::Anthropic) {
         let message = claude_env(config, "", None).warning?;
         return Some(Diagnostic::warning(Code::NoEffect, message).about("observability"));
     }

@@ -161,12 +161,22 @@ impl Telemetry {
     /// A traced wrapper of a backend that asks `model`, or the backend itself if nothing is exported. Several backends may
     /// share one export; [`shutdown`](Self::shutdown) ends it.
     pub fn wrap(&self, backend: Arc<dyn AgentBackend>, model: &ModelConfig) -> Arc<dyn AgentBackend> {
+        self.wrap_named(backend, model.name.clone(), provider_name(model))
+    }
+
+    /// As [`wrap`](Self::wrap), for a backend without a model, with the name of what it asks.
+    pub fn wrap_named(
+        &self,
+        backend: Arc<dyn AgentBackend>,
+        model: String,
+        provider: &'static str,
+    ) -> Arc<dyn AgentBackend> {
         match &self.0 {
             Some(running) => {
                 let part = BackendPart {
                     running: Arc::clone(running),
-                    model: model.name.clone(),
-                    provider: provider_name(model),
+                    model,
+                    provider,
                 };
                 Arc::new(TracedBackend::new(backend, Arc::new(part)))
             }

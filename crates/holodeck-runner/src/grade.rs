@@ -13,7 +13,7 @@ use std::sync::Arc;
 use holodeck_eval::{ApprovalsOutcome, Asked, MetricError, MetricOutcome, Verdict};
 use holodeck_judging::{Answer, Checks, Judging, TurnGrader, judge_failure};
 use holodeck_model::{
-    CaseDeciders, CaseState, CheckIdentities, CheckIdentity, ExecutionState, Failure, FailureKind,
+    CaseDeciders, CaseState, CheckIdentities, CheckIdentity, Evidence, ExecutionState, Failure, FailureKind,
     MetricConfig, MetricResult, OnMasked, OnTruncated, OneOrMany, Redactor, ResolvedAgent, StandardMetric,
     StandardMetricName, TaskRoute, TestCase, ToolNames,
 };
@@ -378,6 +378,7 @@ impl<'a> Subject<'a> {
             recorded: self.recorded,
             is_masked: !self.answer.turn.redacted.arguments.is_empty(),
             truncation: self.answer.turn.truncation(),
+            unreported: self.answer.turn.result.lacks(Evidence::ToolCalls),
         }
     }
 

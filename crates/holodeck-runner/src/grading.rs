@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use holodeck_eval::{Asked, JudgedLine, MetricOutcome, Programs};
 use holodeck_judging::{Checks, JudgeSettings, RunJudge};
 use holodeck_model::{
-    CaseDeciders, CodeMetric, Failure, GraderFailure, MetricConfig, Redactor, ResolvedAgent, TestCase,
-    UnitKey, recorded_trial_name, recorded_without_loop,
+    CaseDeciders, CodeMetric, Failure, GraderFailure, MetricConfig, ModelConfig, Redactor, ResolvedAgent,
+    TestCase, UnitKey, recorded_trial_name, recorded_without_loop,
 };
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -84,7 +84,14 @@ impl GradingStage {
         judge: Option<JudgeSettings>,
         programs: &Arc<dyn Programs>,
     ) -> (Self, UnboundedReceiver<JudgedLine>) {
-        let (judge, judged) = RunJudge::new(judge, agent.default_judge().answering(), redactor);
+        let (judge, judged) = RunJudge::new(
+            judge,
+            agent
+                .default_judge()
+                .map(ModelConfig::answering)
+                .unwrap_or_default(),
+            redactor,
+        );
         let repeated = agent.config.test_cases.repeated_names();
         let stage = Self {
             repeated_names: repeated.into_iter().map(str::to_owned).collect(),

@@ -419,8 +419,11 @@ pub(crate) fn check_combination(agent: &ResolvedAgent, header: &JournalHeader) -
 }
 
 fn describe_model(agent: &ResolvedAgent) -> String {
-    let model = &agent.config.model;
-    format!("{} {}", model.provider, model.name)
+    let name = agent.config.answerer();
+    match agent.config.provider() {
+        Some(provider) => format!("{provider} {name}"),
+        None => format!("target {name}"),
+    }
 }
 
 fn settings_json(settings: &RunSettings, turns: &TurnRunner) -> Value {

@@ -6,7 +6,8 @@ use holodeck_backend_api::{
     BackendError, BackendEvent, EventStream, ExecutionResult, Redactions, ToolUsage, TurnRequest, total_usage,
 };
 use holodeck_model::{
-    CommandRequest, ExecutionState, Failure, FailureKind, FileInput, without_digests, without_digests_in,
+    CommandRequest, Evidence, ExecutionState, Failure, FailureKind, FileInput, without_digests,
+    without_digests_in,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -148,7 +149,7 @@ impl TurnRunner {
             usage: total_usage(result.token_usage, result.num_turns, &by_tools),
             cost_usd: self.cost(&result, &by_tools),
             elapsed_ms: millis(elapsed),
-            latency_ms: Some(millis(latency)),
+            latency_ms: (!result.lacks(Evidence::Latency)).then(|| millis(latency)),
             truncated: result.truncated_by.is_some(),
             trajectory,
             failures: failure.into_iter().collect(),

@@ -36,7 +36,10 @@ pub struct ClaudeEnv {
 impl ClaudeEnv {
     /// The environment for `model.auth_provider`, from `env`. An error names the missing variables.
     pub fn for_agent(agent: &LoadedAgent, env: &Env) -> Result<Self, Box<Diagnostic>> {
-        Self::for_model(&agent.config.model, env).map_err(|error| {
+        let Some(model) = &agent.config.model else {
+            return Ok(Self::default());
+        };
+        Self::for_model(model, env).map_err(|error| {
             let place = agent
                 .locate("model.auth_provider")
                 .or_else(|| agent.locate("model.provider"));

@@ -13,7 +13,10 @@ const OWN: &str = "model";
 
 /// The key of the agent's own model.
 pub fn check_own_key(agent: &LoadedAgent, env: &Env) -> Check {
-    check_key(agent, &agent.config.model, OWN, env)
+    match &agent.config.model {
+        Some(model) => check_key(agent, model, OWN, env),
+        None => Check::not_needed("credentials", "the target has those that its block names"),
+    }
 }
 
 /// The key of a model's endpoint: in the YAML, else in the provider's variable. Claude has further ways to

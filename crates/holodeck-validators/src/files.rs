@@ -7,7 +7,7 @@ use std::{
     process,
 };
 
-use holodeck_model::{Code, Diagnostic, Provider, io_reason, shown_path};
+use holodeck_model::{Code, Diagnostic, io_reason, shown_path};
 use holodeck_yaml::LoadedAgent;
 
 use crate::{Check, check::unless_replayed};
@@ -36,7 +36,7 @@ pub(crate) fn check(agent: &LoadedAgent) -> Vec<Check> {
 
 fn working_directory(agent: &LoadedAgent) -> Option<Check> {
     let subject = "working directory";
-    let is_claude = agent.config.model.provider == Provider::Anthropic;
+    let is_claude = agent.config.is_claude();
     let claude = agent.config.claude.as_ref().filter(|_| is_claude)?;
     let dir = claude.working_directory.as_ref()?.path();
     Some(if dir.is_dir() {

@@ -1,8 +1,6 @@
 //! The JSON Schemas of an agent: `response_format`, `parameters` of tools, and those of `json_schema` metrics.
 
-use holodeck_model::{
-    Code, Diagnostic, MAX_CLAUDE_SCHEMA_BYTES, MetricConfig, Provider, ToolConfig, closest,
-};
+use holodeck_model::{Code, Diagnostic, MAX_CLAUDE_SCHEMA_BYTES, MetricConfig, ToolConfig, closest};
 use holodeck_yaml::LoadedAgent;
 use serde_json::Value;
 
@@ -142,7 +140,7 @@ pub fn check_schemas(agent: &LoadedAgent) -> Vec<Diagnostic> {
     if let Some(schema) = &agent.response_format {
         check(agent, "response_format", "`response_format`", schema, &mut found);
         let is_long = schema.to_string().len() > MAX_CLAUDE_SCHEMA_BYTES;
-        if is_long && agent.config.model.provider == Provider::Anthropic {
+        if is_long && agent.config.is_claude() {
             let message = format!(
                 "`response_format` is longer than {} KiB, the limit of the Claude Code CLI",
                 MAX_CLAUDE_SCHEMA_BYTES / 1024

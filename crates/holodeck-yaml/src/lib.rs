@@ -16,6 +16,8 @@ mod yaml;
 
 pub use agent_doc::load_agent_doc;
 pub use edit::{EditError, add_item, add_test_case, list_items, remove_item};
-pub use load::{Load, load_agent, load_combination, load_labels, load_routing_cases, load_skill};
+pub use load::{
+    Load, load_agent, load_answers, load_combination, load_labels, load_routing_cases, load_skill,
+};
 pub use loaded::{LoadedAgent, Places, VariableUse};
 pub use schema::{config_json_schema, json_schema};

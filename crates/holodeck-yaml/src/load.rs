@@ -16,7 +16,7 @@ mod skills;
 mod test_cases;
 mod unsupported;
 
-pub use self::data_set::{load_labels, load_routing_cases};
+pub use self::data_set::{load_answers, load_labels, load_routing_cases};
 pub(crate) use self::fences::{Unread, first_line, is_fence, split_front_matter};
 pub use self::skills::load_skill;
 use std::{
@@ -26,8 +26,7 @@ use std::{
 };
 
 use holodeck_model::{
-    Agent, Code, Combination, Diagnostic, Env, ExecutionSettings, Files, Layer, Provider, ResolvedAgent,
-    Sources,
+    Agent, Code, Combination, Diagnostic, Env, ExecutionSettings, Files, Layer, ResolvedAgent, Sources,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -225,7 +224,7 @@ impl Loader<'_> {
 
     /// Fills in what serde cannot: schemas from files. Removes blocks that the provider does not use.
     fn fill_in(&self, agent: &mut Agent) {
-        if agent.model.provider == Provider::Anthropic {
+        if agent.is_claude() {
             agent.tool_filtering = None;
         }
         let schemas = &self.schemas;

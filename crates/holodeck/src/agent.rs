@@ -30,6 +30,7 @@ pub(crate) mod sampling;
 pub(crate) mod secrets;
 pub(crate) mod servers;
 pub(crate) mod similarity;
+pub(crate) mod target_checks;
 pub(crate) mod targets;
 pub(crate) mod telemetry;
 pub(crate) mod tools;

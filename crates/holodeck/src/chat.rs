@@ -10,7 +10,7 @@ use holodeck_backend_api::{AgentBackend, Approver, BackendError, Occasion};
 use holodeck_chat::{AgentRunService, CauseSink, Concurrency, FileVault, Patience, ServiceOptions};
 use holodeck_events::EventStore;
 use holodeck_model::{
-    Agent, Env, FileInput, FileType, PathRef, Presence, Provider, ResolvedAgent, ScopeName, SideEffectGate,
+    Agent, Env, FileInput, FileType, PathRef, Presence, ResolvedAgent, ScopeName, SideEffectGate,
     events::{ApprovalScope, SessionStart},
 };
 use holodeck_yaml::LoadedAgent;
@@ -150,16 +150,11 @@ fn service_options(
         };
         Some(Arc::new(policy) as Arc<dyn Approver>)
     };
-    let backend = if config.model.provider == Provider::Anthropic {
-        "claude"
-    } else {
-        "openai"
-    };
     let attended = ServiceOptions {
         session: SessionStart {
             agent_name: Some(config.name.clone()),
-            model: Some(config.model.name.clone()),
-            backend: Some(backend.to_owned()),
+            model: Some(config.answerer()),
+            backend: Some(config.backend_name().to_owned()),
             ..SessionStart::default()
         },
         turns: Some(turn_runner(

@@ -17,7 +17,7 @@ use crate::{
     agent::{
         checkout_env, claude,
         inventory::{self, Inventory},
-        probe, prompts, telemetry,
+        probe, prompts, target_checks, telemetry,
     },
     commands::{agents, quality, routed, skills},
     index,
@@ -125,6 +125,7 @@ fn check(mut load: Load, env: &Env) -> Load {
     telemetry::check(&mut load, env);
     check_schemas(&mut load);
     prompts::check(&mut load);
+    target_checks::check(&mut load);
     judge_steps::check(&mut load);
     judges::check(&mut load);
     quality::check(&mut load);

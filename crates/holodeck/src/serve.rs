@@ -11,9 +11,7 @@ use std::{
 use holodeck_backend_api::{BackendError, Occasion};
 use holodeck_chat::{AgentRunService, Concurrency, FileVault};
 use holodeck_events::{EventStore, Retention, StoreError};
-use holodeck_model::{
-    Agent, Env, OnDisconnect, Presence, Provider, ServeConcurrency, ServeConfig, ServeProtocol,
-};
+use holodeck_model::{Agent, Env, OnDisconnect, Presence, ServeConcurrency, ServeConfig, ServeProtocol};
 use holodeck_serve::{Access, AnswerSettings, App, Protocols, ServeOptions, ServedAgent, ServedTool};
 use holodeck_yaml::LoadedAgent;
 use tokio::{
@@ -172,7 +170,7 @@ impl Server {
             flags: &flags,
             claude_agents: agents
                 .iter()
-                .filter(|(_, agent)| is_claude(&agent.config))
+                .filter(|(_, agent)| agent.config.is_claude())
                 .count(),
         };
         for (file, agent) in agents {
@@ -307,7 +305,7 @@ async fn open_agent(
     let served = ServedAgent {
         name: agent.name.clone(),
         description: agent.description.clone(),
-        model: agent.model.name.clone(),
+        model: agent.answerer(),
         tools: agent
             .tools
             .iter()
@@ -330,14 +328,10 @@ async fn open_agent(
 /// A specialist or Claude Code, which answers in its own way, follows no wishes for one answer.
 fn answer_settings(agent: &Agent) -> AnswerSettings {
     AnswerSettings {
-        follows_wishes: !is_claude(agent) && agent.routing.is_none(),
-        max_tokens: agent.model.max_tokens,
+        follows_wishes: agent.backend_name() == "openai" && agent.routing.is_none(),
+        max_tokens: agent.model.as_ref().and_then(|model| model.max_tokens),
         has_format: agent.response_format.is_some(),
     }
-}
-
-fn is_claude(agent: &Agent) -> bool {
-    agent.model.provider == Provider::Anthropic
 }
 
 fn configured_runs(config: &ServeConfig) -> Option<usize> {
@@ -349,7 +343,7 @@ fn configured_runs(config: &ServeConfig) -> Option<usize> {
 /// of Claude share.
 fn max_runs(agent: &Agent, config: &ServeConfig, claude_agents: usize) -> usize {
     let configured = configured_runs(config);
-    if !is_claude(agent) {
+    if !agent.is_claude() {
         return configured.unwrap_or(MAX_RUNS);
     }
     let claude = agent.claude.clone().unwrap_or_default();

@@ -93,8 +93,13 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     ),
     importer(
         "minijinja",
-        &["holodeck-tools", "holodeck-eval"],
-        "only prompts written by users are templates",
+        &["holodeck-tools", "holodeck-eval", "holodeck-backend-target"],
+        "only prompts and requests written by users are templates",
+    ),
+    importer(
+        "serde_json_path",
+        &["holodeck-backend-target"],
+        "only answers of targets are read by paths of users",
     ),
     Importer {
         package: "rustix",

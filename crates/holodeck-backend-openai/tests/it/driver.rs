@@ -82,7 +82,7 @@ async fn a_paced_call_reports_its_wait() {
     let agent = agent_of(&server, "");
     let driver = HttpModelCalls::new(
         HttpClient::new(&HttpOptions::default()).unwrap(),
-        Endpoint::resolve(&agent.config.model, "model", None, &Env::empty()).unwrap(),
+        Endpoint::resolve(agent.config.model.as_ref().unwrap(), "model", None, &Env::empty()).unwrap(),
         DriverOptions {
             rpm: NonZeroU32::new(6_000),
             ..DriverOptions::default()
@@ -120,7 +120,13 @@ async fn rpm_of_the_yaml_reaches_the_events() {
 async fn a_backend_with_recorded_calls_needs_no_endpoint() {
     let agent = agent("  provider: openai\n  name: m", "");
     let model = holodeck_testkit::ScriptedModel::replies([]);
-    let backend = OpenAiBackend::new(&agent, None, Arc::new(NoTools), model);
+    let backend = OpenAiBackend::new(
+        &agent,
+        agent.config.model.as_ref().unwrap(),
+        None,
+        Arc::new(NoTools),
+        model,
+    );
     assert!(backend.initialize().await.is_ok());
     assert!(calls(&agent, &Env::empty()).is_err());
 }

@@ -65,7 +65,13 @@ async fn azure_gets_its_own_paths_and_header() {
         );
         let agent = agent(&model, "");
         let calls = calls(&agent, &env).unwrap();
-        let backend = OpenAiBackend::new(&agent, None, Arc::new(NoTools), Arc::new(calls));
+        let backend = OpenAiBackend::new(
+            &agent,
+            agent.config.model.as_ref().unwrap(),
+            None,
+            Arc::new(NoTools),
+            Arc::new(calls),
+        );
         ask(&backend, "hello").await.unwrap();
         let request = server.finish().remove(0);
         assert_eq!(request.path, path);

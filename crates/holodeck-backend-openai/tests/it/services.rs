@@ -339,7 +339,13 @@ impl Service {
             Equipment::Tool => Arc::clone(&tools) as Arc<dyn ToolHost>,
             Equipment::Nothing | Equipment::Format => Arc::new(holodeck_backend_api::NoTools),
         };
-        let backend = OpenAiBackend::new(&agent, setup::format(&agent), host, Arc::new(calls));
+        let backend = OpenAiBackend::new(
+            &agent,
+            setup::model(&agent),
+            setup::format(&agent),
+            host,
+            Arc::new(calls),
+        );
         Running {
             server,
             backend,

@@ -8,7 +8,7 @@ use holodeck_backend_api::{
 };
 use holodeck_backend_openai::{DriverOptions, Endpoint, HttpModelCalls, OpenAiBackend};
 use holodeck_http::{HttpClient, HttpOptions, RetryPolicy};
-use holodeck_model::{Env, MemoryFiles};
+use holodeck_model::{Env, MemoryFiles, ModelConfig};
 use holodeck_testkit::{ModelServer, ScriptedModel};
 use holodeck_validators::SchemaFormat;
 use holodeck_yaml::{LoadedAgent, load_agent};
@@ -46,18 +46,23 @@ pub(crate) fn calls_through(
             first_wait: Duration::ZERO,
             ..RetryPolicy::default()
         },
-        ..DriverOptions::of_agent(agent)
+        ..DriverOptions::of_agent(agent, model(agent))
     };
     Ok(HttpModelCalls::new(
         client,
         Endpoint::resolve(
-            &agent.config.model,
+            model(agent),
             "model",
             agent.locate("model.endpoint").as_ref(),
             env,
         )?,
         options,
     ))
+}
+
+/// The agent's model.
+pub(crate) fn model(agent: &LoadedAgent) -> &ModelConfig {
+    agent.config.model.as_ref().unwrap()
 }
 
 /// The format that the agent's answers must match.
@@ -72,7 +77,7 @@ pub(crate) fn backend(agent: &LoadedAgent) -> OpenAiBackend {
 
 pub(crate) fn equipped(agent: &LoadedAgent, tools: Arc<dyn ToolHost>) -> OpenAiBackend {
     let calls = calls(agent, &Env::empty()).unwrap();
-    OpenAiBackend::new(agent, format(agent), tools, Arc::new(calls))
+    OpenAiBackend::new(agent, model(agent), format(agent), tools, Arc::new(calls))
         .with_locations(|field| agent.locate(field))
 }
 
@@ -81,6 +86,7 @@ pub(crate) fn scripted(rest: &str, model: &Arc<ScriptedModel>, tools: Arc<dyn To
     let agent = agent("  provider: ollama\n  name: m", rest);
     OpenAiBackend::new(
         &agent,
+        agent.config.model.as_ref().unwrap(),
         format(&agent),
         tools,
         Arc::clone(model) as Arc<dyn ModelCalls>,

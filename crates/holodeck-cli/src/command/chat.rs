@@ -445,10 +445,9 @@ fn read_message(argument: &str) -> Result<String, Failure> {
 
 /// The agent and its model, in one line.
 pub(super) fn describe_agent(agent: &ResolvedAgent) -> String {
-    let model = &agent.config.model;
-    let provider = match model.provider {
-        Provider::Anthropic => String::new(),
-        other => format!("{other} "),
+    let provider = match agent.config.provider() {
+        Some(Provider::Anthropic) | None => String::new(),
+        Some(other) => format!("{other} "),
     };
-    format!("{} · {provider}{}", agent.config.name, model.name)
+    format!("{} · {provider}{}", agent.config.name, agent.config.answerer())
 }

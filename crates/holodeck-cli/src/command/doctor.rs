@@ -73,7 +73,7 @@ pub(crate) fn run(args: &DoctorArgs, terminal: &mut Terminal) -> Result<ExitCode
 
 /// Makes one real request.
 async fn check_live(agent: LoadedAgent, env: &Env, subject: &Subject) -> Check {
-    let name = agent.config.model.name.clone();
+    let name = agent.config.answerer();
     let place = agent.locate("model");
     let problem = match Box::pin(holodeck::ask_briefly(agent, env)).await {
         Ok(result) => match result.error_reason() {

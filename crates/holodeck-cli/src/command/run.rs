@@ -239,11 +239,11 @@ impl Answer<'_> {
 
 /// The model as named in the status line.
 fn describe_model(agent: &LoadedAgent) -> String {
-    let model = &agent.config.model;
-    if model.provider == Provider::Anthropic {
-        format!("the Claude Code CLI with {}", model.name)
-    } else {
-        format!("{} {}", model.provider, model.name)
+    let name = agent.config.answerer();
+    match agent.config.provider() {
+        Some(Provider::Anthropic) => format!("the Claude Code CLI with {name}"),
+        Some(provider) => format!("{provider} {name}"),
+        None => name,
     }
 }
 

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::{
     ApprovalsConfig, AttachmentsConfig, Cases, ClaudeConfig, DeploymentConfig, EmbeddingConfig,
     EvaluationConfig, EventsConfig, EvidenceConfig, ExecutionConfig, InstructionsConfig, Matrix,
-    MetricConfig, ModelConfig, ObservabilityConfig, OpenAiConfig, QualityLoopConfig, ResponseFormat,
-    RoutingConfig, SelectionAlgorithm, ServeConfig, TelemetryConfig, TestCase, ToolConfig, Turn,
+    MetricConfig, ModelConfig, ObservabilityConfig, OpenAiConfig, Provider, QualityLoopConfig,
+    ResponseFormat, RoutingConfig, SelectionAlgorithm, ServeConfig, TargetConfig, TelemetryConfig, TestCase,
+    ToolConfig, Turn,
 };
 use crate::value::{PathRef, nullable};
 
@@ -24,10 +25,13 @@ pub struct Agent {
     /// Who wrote it.
     #[schemars(regex(pattern = r"\S"))]
     pub author: Option<String>,
-    /// The model that answers.
-    pub model: ModelConfig,
-    /// The system prompt.
-    pub instructions: InstructionsConfig,
+    /// The model that answers. Required, unless `target` answers.
+    pub model: Option<ModelConfig>,
+    /// The system prompt. Required, unless `target` answers.
+    pub instructions: Option<InstructionsConfig>,
+    /// An agent that is not ours, which answers in the place of `model` and `instructions`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetConfig>,
     /// A JSON Schema for the answer, inline or as the path of a JSON file.
     pub response_format: Option<ResponseFormat>,
     /// The tools that the agent can call.
@@ -77,7 +81,50 @@ pub struct Agent {
     pub openai: Option<OpenAiConfig>,
 }
 
+/// The source of the answers of an agent.
+#[derive(Clone, Copy, Debug)]
+pub enum AnswersFrom<'a> {
+    /// A model, with the agent's instructions and tools.
+    Model(&'a ModelConfig),
+    /// An agent that is not ours.
+    Target(&'a TargetConfig),
+}
+
 impl Agent {
+    /// The source of its answers. `None` only for an agent that the loader refuses.
+    pub fn answers_from(&self) -> Option<AnswersFrom<'_>> {
+        let target = self.target.as_ref().map(AnswersFrom::Target);
+        target.or_else(|| self.model.as_ref().map(AnswersFrom::Model))
+    }
+
+    /// The provider of the model that answers.
+    pub fn provider(&self) -> Option<Provider> {
+        self.model.as_ref().map(|model| model.provider)
+    }
+
+    /// Whether Claude Code answers.
+    pub fn is_claude(&self) -> bool {
+        self.provider() == Some(Provider::Anthropic)
+    }
+
+    /// The name of what answers: that of the model, or the address, program or file of the target.
+    pub fn answerer(&self) -> String {
+        match self.answers_from() {
+            Some(AnswersFrom::Model(model)) => model.name.clone(),
+            Some(AnswersFrom::Target(target)) => target.label(),
+            None => String::new(),
+        }
+    }
+
+    /// The kind of backend that answers.
+    pub fn backend_name(&self) -> &'static str {
+        match self.answers_from() {
+            Some(AnswersFrom::Target(_)) => "target",
+            _ if self.is_claude() => "claude",
+            _ => "openai",
+        }
+    }
+
     /// The quality loop, if it is enabled.
     pub fn enabled_loop(&self) -> Option<&QualityLoopConfig> {
         self.quality_loop.as_ref().filter(|config| config.enabled)
@@ -89,10 +136,10 @@ impl Agent {
         routing
             .asked_agents()
             .filter(|agents| agents.algorithm == SelectionAlgorithm::Model)?;
-        Some(match &routing.model {
-            Some(model) => ("routing.model", model),
-            None => ("model", &self.model),
-        })
+        match &routing.model {
+            Some(model) => Some(("routing.model", model)),
+            None => Some(("model", self.model.as_ref()?)),
+        }
     }
 
     /// Whether a case needs neither an answer nor a model: it checks only the selection, and no model is asked for it.
@@ -121,6 +168,7 @@ impl Agent {
             author: self.author.clone(),
             model: self.model.clone(),
             instructions: self.instructions.clone(),
+            target: self.target.clone(),
             response_format: self.response_format.clone(),
             tools: self.tools.clone(),
             tool_filtering: self.tool_filtering.clone(),

@@ -81,14 +81,15 @@ impl Agent {
                 block: "embedding_provider",
             }
         } else {
-            let provider = EmbeddingProvider::of(self.model.provider)?;
+            let own = self.model.as_ref()?;
+            let provider = EmbeddingProvider::of(own.provider)?;
             EmbeddingSettings {
                 provider,
                 model: named.unwrap_or(provider.default_model()).to_owned(),
-                endpoint: self.model.endpoint.clone(),
-                api_key: self.model.api_key.clone(),
-                api_version: self.model.api_version.clone(),
-                rpm: self.model.rpm,
+                endpoint: own.endpoint.clone(),
+                api_key: own.api_key.clone(),
+                api_version: own.api_version.clone(),
+                rpm: own.rpm,
                 dimensions,
                 block: "model",
             }

@@ -65,7 +65,7 @@ pub struct CheckIdentities {
     /// The version of the judges' prompts.
     prompts: u32,
     redactor: Arc<Redactor>,
-    default_judge: ModelConfig,
+    default_judge: Option<ModelConfig>,
     /// How to handle a check that reads a masked text, where it does not say that itself.
     on_masked: OnMasked,
     graders: GraderFiles,
@@ -100,7 +100,7 @@ impl CheckIdentities {
 
     pub(super) fn of_metrics(
         metrics: &[MetricConfig],
-        (default_judge, on_masked): (&ModelConfig, OnMasked),
+        (default_judge, on_masked): (Option<&ModelConfig>, OnMasked),
         prompts: u32,
         redactor: Arc<Redactor>,
         graders: GraderFiles,
@@ -108,7 +108,7 @@ impl CheckIdentities {
         let mut identities = Self {
             prompts,
             redactor,
-            default_judge: default_judge.clone(),
+            default_judge: default_judge.cloned(),
             on_masked,
             graders,
             shared: metrics.to_vec(),
@@ -183,7 +183,7 @@ impl CheckIdentities {
             });
             fields.retain(|name, _| is_expected(name));
             let models = match judging.judges {
-                [] => std::slice::from_ref(&self.default_judge),
+                [] => self.default_judge.as_slice(),
                 judges => judges,
             };
             if models.len() > 1 {
@@ -327,12 +327,13 @@ pub fn check_label(prefix: &str, name: &str, nth: usize) -> String {
 }
 
 impl ResolvedAgent {
-    /// The model that judges where a metric names none: `evaluations.model`, else the agent's own.
-    pub fn default_judge(&self) -> &ModelConfig {
+    /// The model that judges where a metric names none: `evaluations.model`, else the agent's own. `None` only where
+    /// nothing is judged: the loader refuses a judged metric without a model.
+    pub fn default_judge(&self) -> Option<&ModelConfig> {
         let evaluations = self.config.evaluations.as_ref();
         evaluations
             .and_then(|evaluations| evaluations.model.as_ref())
-            .unwrap_or(&self.config.model)
+            .or(self.config.model.as_ref())
     }
 
     /// How to handle a judged metric or a code grader that reads a masked text, where it does not say that itself.

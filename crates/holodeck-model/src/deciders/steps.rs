@@ -23,7 +23,7 @@ impl DerivedSteps {
     fn of(
         metric: &GevalMetric,
         conversation: bool,
-        default_judge: &ModelConfig,
+        default_judge: Option<&ModelConfig>,
         prompts: u32,
     ) -> Option<Self> {
         let has_steps = metric
@@ -34,7 +34,7 @@ impl DerivedSteps {
             return None;
         }
         let own = metric.judges.as_ref().and_then(|judges| judges.first());
-        let judge = own.or(metric.model.as_ref()).unwrap_or(default_judge).clone();
+        let judge = own.or(metric.model.as_ref()).or(default_judge)?.clone();
         let parts = json!([
             metric.criteria,
             metric.evaluation_params,
@@ -78,13 +78,13 @@ impl CheckIdentities {
         prompts: u32,
         steps: &dyn Fn(Digest) -> Option<Vec<String>>,
     ) {
-        let default_judge = agent.default_judge().clone();
+        let default_judge = agent.default_judge().cloned();
         let enter = |metrics: &mut [MetricConfig], conversation: bool| {
             for metric in metrics {
                 let MetricConfig::Geval(metric) = metric else {
                     continue;
                 };
-                let needed = DerivedSteps::of(metric, conversation, &default_judge, prompts);
+                let needed = DerivedSteps::of(metric, conversation, default_judge.as_ref(), prompts);
                 if let Some(steps) = needed.and_then(|needed| steps(needed.key)) {
                     metric.evaluation_steps = Some(steps);
                 }

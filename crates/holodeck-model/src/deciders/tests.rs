@@ -14,7 +14,7 @@ fn checks(judge: Value) -> CheckIdentities {
     let judge: ModelConfig = serde_json::from_value(judge).unwrap();
     CheckIdentities::of_metrics(
         &[],
-        (&judge, OnMasked::Error),
+        (Some(&judge), OnMasked::Error),
         1,
         Arc::new(Redactor::default()),
         GraderFiles::new(),
@@ -221,7 +221,10 @@ fn every_parameter_of_the_default_judge_is_part_of_its_identity() {
     }
     let prompts = CheckIdentities::of_metrics(
         &[],
-        (&serde_json::from_value(default_judge()).unwrap(), OnMasked::Error),
+        (
+            Some(&serde_json::from_value(default_judge()).unwrap()),
+            OnMasked::Error,
+        ),
         2,
         Arc::default(),
         GraderFiles::new(),
@@ -294,7 +297,13 @@ fn a_check_is_another_only_if_a_text_that_it_reads_changed() {
 fn accepting_masked_texts_is_expected_of_what_reads_them_wherever_it_is_written() {
     let judge: ModelConfig = serde_json::from_value(default_judge()).unwrap();
     let with = |on_masked| {
-        CheckIdentities::of_metrics(&[], (&judge, on_masked), 1, Arc::default(), GraderFiles::new())
+        CheckIdentities::of_metrics(
+            &[],
+            (Some(&judge), on_masked),
+            1,
+            Arc::default(),
+            GraderFiles::new(),
+        )
     };
     let (error, accept) = (with(OnMasked::Error), with(OnMasked::Accept));
     for (config, sees_masked) in [
@@ -340,7 +349,7 @@ fn another_file_of_a_grader_is_another_grader() {
             .map(|(name, text)| ((*name).to_owned(), Digest::of(&json!(text))));
         let files = [(CheckIdentities::program(&code), digests.collect())].into();
         let judge = serde_json::from_value(default_judge()).unwrap();
-        CheckIdentities::of_metrics(&[], (&judge, OnMasked::Error), 1, Arc::default(), files)
+        CheckIdentities::of_metrics(&[], (Some(&judge), OnMasked::Error), 1, Arc::default(), files)
             .check(&metric(&config), reads())
     };
     let before = with_files(&[("m.py", "a"), ("helper.py", "b")]);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{NameMatch, ToolIdentity, ToolNames};
-use crate::{Agent, Location, Provider, path_access};
+use crate::{Agent, Location, path_access};
 
 /// The allow and deny lists of an agent.
 #[derive(Clone, Debug, Default)]
@@ -102,7 +102,7 @@ impl ToolAccess {
                 places: Vec::new(),
             })
         };
-        if agent.model.provider == Provider::Anthropic {
+        if agent.is_claude() {
             let claude = agent.claude.clone().unwrap_or_default();
             let subagents = claude.agents.iter();
             return Self {

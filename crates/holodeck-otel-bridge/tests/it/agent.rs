@@ -53,7 +53,10 @@ pub(crate) fn start(observability: &Value) -> Telemetry {
 
 /// A backend that asks the agent's own model.
 pub(crate) fn wrap(telemetry: &Telemetry, backend: Arc<dyn AgentBackend>) -> Arc<dyn AgentBackend> {
-    telemetry.wrap(backend, &agent("openai", &json!({})).config.model)
+    telemetry.wrap(
+        backend,
+        agent("openai", &json!({})).config.model.as_ref().unwrap(),
+    )
 }
 
 /// Ends an export without a warning.

@@ -59,7 +59,7 @@ async fn a_turn_becomes_spans_and_measures() {
 async fn the_spans_and_measures_of_a_judge_name_its_own_model() {
     let collector = Collector::start().await;
     let telemetry = start(&otlp(&collector.url, &json!({})));
-    let mut judge = agent("anthropic", &json!({})).config.model.clone();
+    let mut judge = agent("anthropic", &json!({})).config.model.clone().unwrap();
     judge.name = "judging-model".to_owned();
     run(&wrap(&telemetry, Scripted::backend([plain("one")]))).await;
     run(&telemetry.wrap(Scripted::backend([plain("two")]), &judge)).await;

@@ -5,8 +5,9 @@ use holodeck_eval::{
     ApprovalsOutcome, CalledTool, ToolExpectations, ToolsOutcome, check_approvals, check_tools,
 };
 use holodeck_model::{
-    ArgMatchDetail, CallDecision, CallRefusal, CaseState, ConversationEnd, ExecutionState, ExpectedApproval,
-    Failure, FailureKind, OnMasked, SimulatedUser, TaskRoute, TestCase, ToolNames, events::StopReason,
+    ArgMatchDetail, CallDecision, CallRefusal, CaseState, ConversationEnd, Evidence, ExecutionState,
+    ExpectedApproval, Failure, FailureKind, OnMasked, SimulatedUser, TaskRoute, TestCase, ToolNames,
+    events::StopReason,
 };
 use holodeck_runs::{Expectations, Grade, TurnGrade, UnitRecord, UserRecord, of_conversation};
 use holodeck_turn::TurnRecord;
@@ -34,6 +35,8 @@ pub(super) struct ToolCheck<'a> {
     pub(super) is_masked: bool,
     /// Why a part of the answer, in which a call could have been, is missing.
     pub(super) truncation: Option<&'a StopReason>,
+    /// Whether the calls were not reported: nothing is known about them.
+    pub(super) unreported: bool,
 }
 
 /// The result of the expectations about tools.
@@ -49,6 +52,9 @@ pub(super) struct ToolsResult {
 impl ToolCheck<'_> {
     /// Checks the calls. That a forbidden tool was not called is known only of an answer without a missing part.
     pub(super) fn check(&self, calls: &[CalledTool<'_>]) -> ToolsResult {
+        if self.unreported {
+            return self.without_evidence();
+        }
         let mut result = self.check_calls(calls);
         let is_forbidden = |failure: &Failure| failure.field.as_deref() == Some(FORBIDDEN);
         if let Some(reason) = self.truncation
@@ -67,6 +73,25 @@ impl ToolCheck<'_> {
             });
         }
         result
+    }
+
+    /// Each expectation is an error: an agent that reports no calls may have made any.
+    fn without_evidence(&self) -> ToolsResult {
+        let expected = self.expected.expected_tools.map(|_| "expected_tools");
+        let forbidden = (!self.expected.forbidden_tools.is_empty()).then_some(FORBIDDEN);
+        let failures: Vec<Failure> = [expected, forbidden]
+            .into_iter()
+            .flatten()
+            .map(|field| Failure {
+                kind: FailureKind::Checks,
+                ..Failure::of_field(field, Evidence::ToolCalls.missing())
+            })
+            .collect();
+        ToolsResult {
+            unknown: !failures.is_empty(),
+            failures,
+            ..ToolsResult::default()
+        }
     }
 
     fn check_calls(&self, calls: &[CalledTool<'_>]) -> ToolsResult {
@@ -207,6 +232,10 @@ impl Graders {
             recorded: recorded.and_then(|grade| grade.conversation.as_deref()),
             is_masked: unit.turns.iter().any(|turn| !turn.redacted.arguments.is_empty()),
             truncation: unit.turns.iter().find_map(TurnRecord::truncation),
+            unreported: unit
+                .turns
+                .iter()
+                .any(|turn| turn.result.lacks(Evidence::ToolCalls)),
         };
         let calls: Vec<CalledTool<'_>> = unit
             .turns

@@ -13,6 +13,7 @@ mod names;
 mod operations;
 mod patterns;
 mod routing;
+mod target;
 mod test_cases;
 mod tools;
 
@@ -32,6 +33,7 @@ pub(crate) fn check_agent_rules(tree: &Tree, root: NodeId, files: &dyn Files, fi
     let provider = rules
         .child(&agent, "model")
         .and_then(|model| rules.text(&model, "provider"));
+    target::check_target(&mut rules, &agent);
     model::check_agent_models(&mut rules, &agent);
     model::check_instructions(&mut rules, &agent);
     tools::check_tools(&mut rules, &agent, provider);

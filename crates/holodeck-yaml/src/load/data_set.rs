@@ -3,6 +3,7 @@
 //! The rows become nodes of the tree, so that the checks of test cases in YAML apply to them unchanged. No row is
 //! skipped: what cannot be read is an error at its cell. `${VAR}` is not replaced: a data set is data.
 
+mod answers;
 mod csv;
 mod json_node;
 mod labels;
@@ -16,13 +17,13 @@ use std::path::Path;
 
 use holodeck_model::{Code, Diagnostic, lines_with_ends};
 
+pub use self::{answers::load_answers, labels::load_labels, routing::load_routing_cases};
 use self::{
     csv::CsvRows,
     json_node::read_json,
     plain::plain_line,
     table::{RowKind, Table},
 };
-pub use self::{labels::load_labels, routing::load_routing_cases};
 use super::Loader;
 use crate::yaml::{FileId, NodeId, Place};
 

@@ -24,6 +24,13 @@ const OWN_TEXT: &str = "if it is a part of the prompt, put text before it";
 impl Loader<'_> {
     /// Returns `None` only if an error was reported.
     pub(super) fn resolve_instructions(&mut self, root: NodeId) -> Option<ResolvedInstructions> {
+        let has = |field| {
+            let node = self.tree.find(root, field);
+            node.is_some_and(|node| !self.tree.is_null(node))
+        };
+        if has("target") && !has("instructions") {
+            return Some(build_instructions(String::new(), InstructionsSource::None));
+        }
         let inline = self
             .tree
             .find(root, "instructions.inline")

@@ -74,8 +74,8 @@ fn front_matter_is_not_part_of_the_prompt() {
 fn variables_are_replaced_in_values_only() {
     let agent = fixture("variables.yaml");
     assert_eq!(agent.config.name, "Ada's agent");
-    assert_eq!(agent.config.model.max_tokens, Some(200));
-    assert!(agent.config.model.api_key.is_none());
+    assert_eq!(agent.config.model.as_ref().unwrap().max_tokens, Some(200));
+    assert!(agent.config.model.as_ref().unwrap().api_key.is_none());
     assert_eq!(
         agent.instructions.text,
         "You are Ada, and nobody else.\nLiteral: ${NAME}, ${name.first}, $NAME.\n"
@@ -86,8 +86,8 @@ fn variables_are_replaced_in_values_only() {
 fn strings_keep_their_text() {
     let agent = fixture("lenient-scalars.yaml");
     assert_eq!(agent.config.name, "3.10");
-    assert_eq!(agent.config.model.name, "42");
-    assert_eq!(agent.config.model.temperature, Some(0.5));
+    assert_eq!(agent.config.model.as_ref().unwrap().name, "42");
+    assert_eq!(agent.config.model.as_ref().unwrap().temperature, Some(0.5));
     assert_eq!(agent.execution.llm_timeout.value, Duration::from_mins(1));
     assert_eq!(
         agent.config.test_cases.get(0).unwrap().ground_truth.as_deref(),

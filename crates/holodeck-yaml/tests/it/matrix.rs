@@ -59,7 +59,7 @@ fn a_combination_replaces_the_values_of_the_file() {
     let matrix = "  model.name: [m, n]\n  instructions.file: [short.md, long.md]\n  model.temperature: [0.2]\n  \
                   tools.0.description: [e]\n  openai.max_turns: [3]";
     let base = agent(load(matrix));
-    assert_eq!(base.config.model.name, "m");
+    assert_eq!(base.config.model.as_ref().unwrap().name, "m");
     assert_eq!(base.instructions.text, "Hi");
     assert_eq!(base.combination, None);
     let combinations = base.config.matrix.as_ref().unwrap().combinations();
@@ -71,11 +71,11 @@ fn a_combination_replaces_the_values_of_the_file() {
                "tools.0.description": "e", "openai.max_turns": 3})
     );
     let agent = agent(load_values(matrix, values));
-    assert_eq!(agent.config.model.name, "n");
-    assert_eq!(agent.config.model.temperature, Some(0.2));
+    assert_eq!(agent.config.model.as_ref().unwrap().name, "n");
+    assert_eq!(agent.config.model.as_ref().unwrap().temperature, Some(0.2));
     // The inline instructions of the file do not apply.
     assert_eq!(agent.instructions.text, "Be long.");
-    assert!(agent.config.instructions.inline.is_none());
+    assert!(agent.config.instructions.as_ref().unwrap().inline.is_none());
     assert_eq!(agent.config.openai.as_ref().unwrap().max_turns, 3);
     assert_eq!(agent.config.tool("t").unwrap().description(), "e");
     assert_eq!(agent.combination.as_ref(), Some(&combinations[3]));

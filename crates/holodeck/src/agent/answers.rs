@@ -51,8 +51,8 @@ struct SharedCalls {
 }
 
 impl SharedCalls {
-    fn is_for(&self, agent: &ResolvedAgent) -> bool {
-        let (own, other) = (&self.model, &agent.config.model);
+    fn is_for(&self, agent: &ResolvedAgent, model: &ModelConfig) -> bool {
+        let (own, other) = (&self.model, model);
         let key = |model: &ModelConfig| model.api_key.as_ref().map(|key| key.expose_secret().to_owned());
         own.provider == other.provider
             && own.name == other.name
@@ -192,19 +192,20 @@ impl Answers {
         }
     }
 
-    /// The connection to the model of `agent`: the existing one if there is one, else the result of `create`.
+    /// The connection to the `model` of `agent`: the existing one if there is one, else the result of `create`.
     pub(crate) fn share_calls<E>(
         &self,
         agent: &ResolvedAgent,
+        model: &ModelConfig,
         create: impl FnOnce() -> Result<Arc<dyn ModelCalls>, E>,
     ) -> Result<Arc<dyn ModelCalls>, E> {
         let mut shared_calls = self.shared_calls.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(shared) = shared_calls.iter().find(|shared| shared.is_for(agent)) {
+        if let Some(shared) = shared_calls.iter().find(|shared| shared.is_for(agent, model)) {
             return Ok(Arc::clone(&shared.calls));
         }
         let calls = create()?;
         shared_calls.push(SharedCalls {
-            model: agent.config.model.clone(),
+            model: model.clone(),
             fallback: fallback(agent),
             calls: Arc::clone(&calls),
         });

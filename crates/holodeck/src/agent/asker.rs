@@ -33,7 +33,7 @@ pub(crate) struct Answer {
 impl Asker {
     /// An asker for a specialist of `agent`.
     pub(crate) fn new(agent: &ResolvedAgent, specialist: Specialist, backends: &BackendSelector) -> Self {
-        let agent = Arc::new(agent.for_one_question(agent.config.model.clone()));
+        let agent = Arc::new(agent.for_one_question(specialist.model.clone()));
         Self {
             pool: ModelPool::new(&agent, backends),
             specialist,

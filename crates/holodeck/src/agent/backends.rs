@@ -7,14 +7,17 @@ use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    AgentBackend, BackendError, BackendFactory, ModelCalls, NoTools, Occasion, ToolFilter, ToolHost, ToolSpec,
+    AgentBackend, BackendError, BackendFactory, Explanation, ModelCalls, NoTools, Occasion, ToolFilter,
+    ToolHost, ToolSpec,
 };
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
+use holodeck_backend_target::{TargetBackend, TargetSetup};
 use holodeck_cassette::{AgentContext, CassetteError};
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{
-    ApprovalPolicy, ClaudeConfig, EmbeddingProvider, Env, Location, ModelConfig, Provider, ResolvedAgent,
-    SearchMethod, SideEffectGate, ToolFilteringConfig, ToolNames,
+    AnswerRow, AnswersFrom, ApprovalPolicy, ClaudeConfig, DiskFiles, EmbeddingProvider, Env, Location,
+    ModelConfig, Provider, ResolvedAgent, SearchMethod, SideEffectGate, TargetConfig, ToolFilteringConfig,
+    ToolNames,
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_retrieval::{EndpointOptions, embedder};
@@ -262,14 +265,45 @@ impl BackendSelector {
         Ok(key.map_err(|error| error.located(|field| self.locate(field)))?)
     }
 
-    fn live_calls(&self, agent: &ResolvedAgent) -> Result<Arc<dyn ModelCalls>, SelectError> {
-        self.answers.share_calls(agent, || {
+    /// The backend of a target. Its turns are recorded, because what it asks is its own.
+    async fn target(
+        &self,
+        agent: &ResolvedAgent,
+        target: &TargetConfig,
+        occasion: Occasion,
+    ) -> Result<Arc<dyn AgentBackend>, BackendError> {
+        let live = async {
+            let options = HttpOptions::from_variables(|name| self.env.get(name).map(str::to_owned));
+            let client = HttpClient::new(&options).map_err(|error| BackendError::init(error.to_string()))?;
+            let setup = TargetSetup {
+                client,
+                folder: agent.dir.clone(),
+                env: self.env.clone(),
+                answers: answers_of(target, &self.env)?,
+                at: self.places.locate("target"),
+            };
+            let backend = TargetBackend::new(target, setup)?;
+            Ok::<_, SelectError>(Arc::new(backend) as Arc<dyn AgentBackend>)
+        };
+        let backend = self
+            .answers
+            .agent(|| self.turn_key(agent, occasion, self.side_effects), live)
+            .await?;
+        Ok(backend)
+    }
+
+    fn live_calls(
+        &self,
+        agent: &ResolvedAgent,
+        model: &ModelConfig,
+    ) -> Result<Arc<dyn ModelCalls>, SelectError> {
+        self.answers.share_calls(agent, model, || {
             let options = HttpOptions::from_variables(|name| self.env.get(name).map(str::to_owned));
             let client = HttpClient::new(&options).map_err(|error| BackendError::init(error.to_string()))?;
             let endpoint = format!("{}.endpoint", self.model_at);
             let known = self.endpoints.iter().find(|(pointer, _)| *pointer == endpoint);
             let at = known.map(|(_, place)| place);
-            let calls = HttpModelCalls::for_agent(client, agent, &self.model_at, at, &self.env)?;
+            let calls = HttpModelCalls::for_agent(client, agent, model, &self.model_at, at, &self.env)?;
             Ok(Arc::new(calls) as Arc<dyn ModelCalls>)
         })
     }
@@ -283,12 +317,20 @@ impl BackendFactory for BackendSelector {
         occasion: Occasion,
         tools: Arc<dyn ToolHost>,
     ) -> Result<Arc<dyn AgentBackend>, BackendError> {
-        let backend: Arc<dyn AgentBackend> = match agent.config.model.provider {
+        let model = match agent.config.answers_from() {
+            Some(AnswersFrom::Model(model)) => model,
+            Some(AnswersFrom::Target(target)) => {
+                let backend = self.target(&agent, target, occasion).await?;
+                return Ok(self.telemetry.wrap_named(backend, target.label(), "target"));
+            }
+            None => return Err(BackendError::config("the agent has neither `model` nor `target`")),
+        };
+        let backend: Arc<dyn AgentBackend> = match model.provider {
             Provider::Openai | Provider::AzureOpenai | Provider::Ollama => {
-                let calls = self.answers.model_calls(|| self.live_calls(&agent))?;
+                let calls = self.answers.model_calls(|| self.live_calls(&agent, model))?;
                 let filter = self.filter(&agent, &tools)?;
                 let approver = PolicyApprover::new(self.policy(&agent), occasion, self.side_effects);
-                let mut backend = OpenAiBackend::new(&agent, answer_format(&agent)?, tools, calls)
+                let mut backend = OpenAiBackend::new(&agent, model, answer_format(&agent)?, tools, calls)
                     .approver(Arc::new(approver))
                     .with_locations(|field| self.locate(field));
                 if let Some(filter) = filter {
@@ -330,7 +372,19 @@ impl BackendFactory for BackendSelector {
                     .await?
             }
         };
-        Ok(self.telemetry.wrap(backend, &agent.config.model))
+        Ok(self.telemetry.wrap(backend, model))
+    }
+}
+
+/// The rows of a target that reads answers that exist.
+fn answers_of(target: &TargetConfig, env: &Env) -> Result<Arc<[AnswerRow]>, BackendError> {
+    let TargetConfig::Answers(config) = target else {
+        return Ok(Arc::default());
+    };
+    let (rows, load) = holodeck_yaml::load_answers(&config.file.path(), env, &DiskFiles);
+    match load.diagnostics.iter().find(|diagnostic| diagnostic.is_error()) {
+        Some(problem) => Err(BackendError::config(Explanation::from(problem))),
+        None => Ok(rows.into()),
     }
 }
 

@@ -225,7 +225,8 @@ impl<'a> Parts<'a> {
     fn add_configuration(&mut self, agent: &ResolvedAgent) {
         let config = &agent.config;
         // The endpoint is a separate part, and the request rate does not change answers.
-        self.add_without("model", Some(&config.model), &["endpoint", "rpm"]);
+        self.add_without("model", config.model.as_ref(), &["endpoint", "rpm"]);
+        self.add_without("target", config.target.as_ref(), &["timeout"]);
         self.add_text("instructions", &agent.instructions.text);
         self.add_value(
             "response_format",
@@ -239,7 +240,7 @@ impl<'a> Parts<'a> {
         // A user without a model of its own; its other fields are part of its case.
         let mut users = config.simulated_users(None);
         let needs_model = users.any(|(_, user)| user.model.is_none());
-        let users = self.canonical_list(needs_model.then(|| agent.default_judge()));
+        let users = self.canonical_list(agent.default_judge().filter(|_| needs_model));
         self.add_value("model of simulated users", users);
         self.add("embedding_provider", config.embedding_provider.as_ref());
         self.add_claude(config.claude.as_ref());
@@ -351,12 +352,14 @@ impl<'a> Parts<'a> {
     /// The endpoint of the model, from the YAML or variables.
     fn add_endpoint(&mut self, agent: &ResolvedAgent, env: &Env) {
         let config = &agent.config;
-        self.add_value("model.endpoint", json!(config.model.endpoint));
-        if config.model.provider == Provider::Anthropic {
-            let claude = ClaudeEnv::for_model(&config.model, env).unwrap_or_default();
+        let own = config.model.as_ref();
+        let endpoint = own.and_then(|own| own.endpoint.as_ref());
+        self.add_value("model.endpoint", json!(endpoint));
+        if let Some(own) = own.filter(|own| own.provider == Provider::Anthropic) {
+            let claude = ClaudeEnv::for_model(own, env).unwrap_or_default();
             let variables = claude.vars.iter().filter(|(name, _)| {
                 // `model.endpoint` is already a part.
-                let is_added = name == ANTHROPIC_BASE_URL && config.model.endpoint.is_some();
+                let is_added = name == ANTHROPIC_BASE_URL && own.endpoint.is_some();
                 !is_added && !claude.secret_names.contains(&name.as_str())
             });
             for (name, value) in variables {

@@ -11,8 +11,8 @@ mod programs;
 use std::{borrow::Cow, fmt};
 
 use holodeck_model::{
-    EmbeddingProvider, EmbeddingSettings, Env, ExecutorKind, MetricConfig, MetricPlace, ModelConfig,
-    Provider, QualityLoopConfig, ResolvedAgent, SearchMethod, ToolConfig,
+    AnswersFrom, EmbeddingProvider, EmbeddingSettings, Env, ExecutorKind, MetricConfig, MetricPlace,
+    ModelConfig, Provider, QualityLoopConfig, ResolvedAgent, SearchMethod, ToolConfig,
 };
 use holodeck_retrieval::serves_rerank;
 use holodeck_runner::JudgedSubject;
@@ -138,7 +138,9 @@ impl Inventory {
             agent,
             models: Vec::new(),
         };
-        finder.add(ModelRole::Own, OWN_MODEL.to_owned(), &agent.config.model, "");
+        if let Some(AnswersFrom::Model(model)) = agent.config.answers_from() {
+            finder.add(ModelRole::Own, OWN_MODEL.to_owned(), model, "");
+        }
         finder.add_judges(planned);
         if planned.is_none_or(|planned| !planned.is_empty()) {
             finder.add_selector();
@@ -239,13 +241,16 @@ impl Finder<'_> {
         let agent = self.agent;
         let evaluations = agent.config.evaluations.as_ref();
         let (pointer, model) = match model {
-            Some(model) => (pointer, model),
+            Some(model) => (pointer, Some(model)),
             None if evaluations.is_some_and(|it| it.model.is_some()) => {
                 ("evaluations.model".to_owned(), agent.default_judge())
             }
             None => (OWN_MODEL.to_owned(), agent.default_judge()),
         };
-        self.add(role, pointer, model, user);
+        // With a target, the loader has refused what names no model.
+        if let Some(model) = model {
+            self.add(role, pointer, model, user);
+        }
     }
 
     fn add_judges(&mut self, planned: Option<&[usize]>) {
@@ -312,11 +317,13 @@ impl Finder<'_> {
 
     fn add_tools(&mut self) {
         let agent = self.agent;
-        let own = &agent.config.model;
+        let own = agent.config.model.as_ref();
         for (index, tool) in agent.config.real_tools() {
             match tool {
                 ToolConfig::Prompt(config) => {
-                    let Some(overrides) = &config.model else { continue };
+                    let Some((own, overrides)) = own.zip(config.model.as_ref()) else {
+                        continue;
+                    };
                     let model = own.with_overrides(overrides);
                     // Without an endpoint or a provider of its own, it has those of the agent's model.
                     let pointer = if overrides.endpoint.is_some() || model.provider != own.provider {
@@ -359,9 +366,7 @@ impl Finder<'_> {
             }
         }
         let filter = agent.config.tool_filtering.as_ref().filter(|it| it.enabled);
-        if filter.is_some_and(|it| it.search_method != SearchMethod::Bm25)
-            && own.provider != Provider::Anthropic
-        {
+        if filter.is_some_and(|it| it.search_method != SearchMethod::Bm25) && !agent.config.is_claude() {
             let settings = agent.config.own_embedding_settings();
             self.add_embedder(ModelRole::Embedder, settings, "tool_filtering");
         }

@@ -3,18 +3,21 @@
 
 use std::sync::Arc;
 
-use holodeck_backend_api::{ExecutionResult, Outcome};
+use holodeck_backend_api::{BackendError, ExecutionResult, Outcome};
 use holodeck_model::{ClaudeConfig, Env};
 use holodeck_yaml::LoadedAgent;
 
-use crate::{AskError, Specialist, agent::ask::ask};
+use crate::{AskError, OpenError, Specialist, agent::ask::ask};
 
 /// Token limit of the answer, if the backend supports one.
 const MAX_TOKENS: u32 = 16;
 
 /// Makes one short request to an agent's model, without the agent's instructions, tools and fallbacks.
 pub async fn ask_briefly(agent: LoadedAgent, env: &Env) -> Result<ExecutionResult, AskError> {
-    let mut model = agent.config.model.clone();
+    let Some(mut model) = agent.config.model.clone() else {
+        let error = BackendError::config("a target has no model that could be asked briefly");
+        return Err(OpenError::from(error).into());
+    };
     model.max_tokens = Some(model.max_tokens.map_or(MAX_TOKENS, |max| max.min(MAX_TOKENS)));
     let brief = Specialist {
         model,

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use holodeck_backend_api::{Explanation, ToolSource as _};
 use holodeck_mcp_bridge::{McpOptions, McpServer};
 use holodeck_model::{
-    Location, McpServerRecord, McpTool, Occasion, Provider, Redactor, ServerNeed, ToolConfig, ToolNames,
+    Location, McpServerRecord, McpTool, Occasion, Redactor, ServerNeed, ToolConfig, ToolNames,
 };
 use holodeck_tools::Toolbox;
 use holodeck_yaml::LoadedAgent;
@@ -40,7 +40,7 @@ impl McpSetup {
         occasion: Occasion,
         is_used: impl Fn(&str) -> bool,
     ) -> Self {
-        let by_cli = agent.config.model.provider == Provider::Anthropic;
+        let by_cli = agent.config.is_claude();
         let names = ToolNames::of(&agent.config);
         let is_own = |tool: &McpTool| {
             is_used(&tool.name) && (!by_cli || has_own_client(tool, occasion, &names, backends.env()))
@@ -55,7 +55,9 @@ impl McpSetup {
         });
         let servers = servers.collect();
         let mut options = McpOptions::new(&agent.dir, backends.env().clone());
-        options.sampling = Some(AgentModel::of(agent, backends));
+        if let Some(model) = AgentModel::of(agent, backends) {
+            options.sampling = Some(model);
+        }
         options.logins = logins(backends.env());
         options.login_arguments = login_arguments(&agent.path);
         Self { servers, options }

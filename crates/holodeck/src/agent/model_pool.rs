@@ -129,7 +129,9 @@ impl Judges for PooledJudges {
         model: Option<&ModelConfig>,
         format: VerdictFormat,
     ) -> Result<OpenJudge, BackendError> {
-        let model = model.unwrap_or_else(|| self.pool.agent.default_judge());
+        let Some(model) = model.or_else(|| self.pool.agent.default_judge()) else {
+            return Err(BackendError::config("a judge needs `evaluations.model`"));
+        };
         let specialist = Specialist {
             model: model.clone(),
             instructions: format.instructions().to_owned(),
@@ -150,8 +152,8 @@ impl Judges for PooledJudges {
     }
 
     fn name(&self, model: Option<&ModelConfig>) -> String {
-        let model = model.unwrap_or_else(|| self.pool.agent.default_judge());
-        model.name.clone()
+        let model = model.or_else(|| self.pool.agent.default_judge());
+        model.map(|model| model.name.clone()).unwrap_or_default()
     }
 
     async fn close(&self) -> Result<(), BackendError> {

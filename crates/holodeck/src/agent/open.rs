@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use holodeck_backend_api::{
     AgentBackend, BackendError, BackendFactory as _, Explanation, NoTools, Occasion, ToolHost,
 };
-use holodeck_model::{Env, Provider, Redactor, ResolvedAgent, SideEffectGate};
+use holodeck_model::{Env, Redactor, ResolvedAgent, SideEffectGate};
 use holodeck_otel_bridge::Telemetry;
 use holodeck_turn::{PriceError, Prices};
 use holodeck_yaml::{LoadedAgent, Places};
@@ -227,7 +227,7 @@ impl CheckedAgent {
         }
         let config = &checked.agent.config;
         let budget = config.openai.as_ref().and_then(|openai| openai.max_budget_usd);
-        if budget.is_some() && config.model.provider != Provider::Anthropic {
+        if budget.is_some() && !config.is_claude() {
             // This budget is that of a turn, which asks no judge.
             checked.require_prices("openai.max_budget_usd", &ModelRole::OF_TURNS)?;
         }
@@ -257,7 +257,7 @@ impl CheckedAgent {
         let is_live = self.answers().replayed().is_none();
         match &self.unavailable {
             Some(error) => Some(error.clone()),
-            None if is_live && self.agent.config.model.provider == Provider::Anthropic => {
+            None if is_live && self.agent.config.is_claude() => {
                 claude::missing_cli(&self.agent, self.backends.env()).await
             }
             None => None,

@@ -6,7 +6,7 @@ use holodeck_backend_api::Explanation;
 use holodeck_backend_openai::Endpoint;
 use holodeck_http::{CallOptions, Headers, HttpClient, HttpError, HttpOptions, HttpUrl, RetryPolicy};
 use holodeck_model::{
-    AuthProvider, Code, Diagnostic, Env, Provider, Severity, closest,
+    AuthProvider, Code, Diagnostic, Env, ModelConfig, Provider, Severity, closest,
     env::{ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL},
 };
 use holodeck_validators::{Check, CheckState, ClaudeEnv, check_own_key, unless_replayed};
@@ -41,9 +41,12 @@ pub(crate) async fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     if matches!(credentials, CheckState::Missing | CheckState::Warning) {
         return not_checked("not checked without a usable credential");
     }
-    let auth = agent.config.model.auth_provider;
-    let probe = match agent.config.model.provider {
-        Provider::Openai | Provider::AzureOpenai | Provider::Ollama => compatible_probe(agent, env),
+    let Some(model) = &agent.config.model else {
+        return not_checked("a target is asked by `holodeck test`");
+    };
+    let auth = model.auth_provider;
+    let probe = match model.provider {
+        Provider::Openai | Provider::AzureOpenai | Provider::Ollama => compatible_probe(agent, model, env),
         Provider::Anthropic if matches!(auth, None | Some(AuthProvider::ApiKey)) => {
             anthropic_probe(agent, env)
         }
@@ -71,17 +74,17 @@ pub(crate) async fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     match list_models(&probe, agent, env).await {
         Ok(models) => vec![
             Check::ok(ENDPOINT, format!("{} answers", probe.url)),
-            check_model(agent, models.as_deref()),
+            check_model(agent, model, models.as_deref()),
         ],
         Err(Failure::Client(reason)) => problem(Diagnostic::error(Code::EndpointUnreachable, reason)),
         Err(Failure::Http(error)) => problem(diagnostic(&error, &probe)),
     }
 }
 
-fn compatible_probe(agent: &LoadedAgent, env: &Env) -> Result<Probe, Explanation> {
+fn compatible_probe(agent: &LoadedAgent, model: &ModelConfig, env: &Env) -> Result<Probe, Explanation> {
     let at = agent.locate("model.endpoint");
-    let endpoint = Endpoint::resolve(&agent.config.model, "model", at.as_ref(), env)
-        .map_err(|error| error.explanation())?;
+    let endpoint =
+        Endpoint::resolve(model, "model", at.as_ref(), env).map_err(|error| error.explanation())?;
     Ok(Probe {
         url: endpoint.models_url().clone(),
         headers: endpoint.headers().clone(),
@@ -142,8 +145,7 @@ fn names(list: &Value) -> Option<Vec<String>> {
 }
 
 /// Checks whether the agent's model is on the list.
-fn check_model(agent: &LoadedAgent, listed: Option<&[String]>) -> Check {
-    let model = &agent.config.model;
+fn check_model(agent: &LoadedAgent, model: &ModelConfig, listed: Option<&[String]>) -> Check {
     let configured = model.name.as_str();
     let unknown = |why: String| Check::not_checked(MODEL, format!("{why}; {ASK_LIVE}"));
     if model.provider == Provider::AzureOpenai {

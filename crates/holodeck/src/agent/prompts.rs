@@ -19,7 +19,9 @@ pub(crate) async fn model(
     tool: &PromptConfig,
     backends: &BackendSelector,
 ) -> Result<Arc<dyn PromptModel>, BackendError> {
-    let own = &agent.config.model;
+    let Some(own) = &agent.config.model else {
+        return Err(BackendError::config("a prompt tool needs the agent's `model`"));
+    };
     let model = match &tool.model {
         Some(overrides) => own.with_overrides(overrides),
         None => own.clone(),

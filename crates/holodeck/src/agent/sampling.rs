@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use holodeck_backend_api::{HistoryItem, Role, StopFamily, StopReason, ToolCx, TurnRequest};
 use holodeck_mcp_bridge::{SampledMessage, SamplingAnswer, SamplingHost, SamplingRequest};
-use holodeck_model::ResolvedAgent;
+use holodeck_model::{ModelConfig, ResolvedAgent};
 
 use crate::agent::{
     asker::Asker,
@@ -14,21 +14,25 @@ use crate::agent::{
 
 /// The agent's model, for servers that may sample it.
 pub(crate) struct AgentModel {
+    model: ModelConfig,
     agent: ResolvedAgent,
     backends: BackendSelector,
 }
 
 impl AgentModel {
-    pub(crate) fn of(agent: &ResolvedAgent, backends: &BackendSelector) -> Arc<Self> {
-        Arc::new(Self {
-            agent: agent.for_one_question(agent.config.model.clone()),
+    /// The model of `agent`, if it has one.
+    pub(crate) fn of(agent: &ResolvedAgent, backends: &BackendSelector) -> Option<Arc<Self>> {
+        let model = agent.config.model.clone()?;
+        Some(Arc::new(Self {
+            agent: agent.for_one_question(model.clone()),
+            model,
             backends: backends.clone(),
-        })
+        }))
     }
 
     /// The specialist for one request. The server's settings override the YAML, but cannot raise the token limit.
     fn specialist(&self, request: &SamplingRequest) -> Specialist {
-        let mut model = self.agent.config.model.clone();
+        let mut model = self.model.clone();
         let requested = request.max_tokens.max(1);
         model.max_tokens = Some(model.max_tokens.map_or(requested, |limit| limit.min(requested)));
         model.temperature = request.temperature.map(exact).or(model.temperature);

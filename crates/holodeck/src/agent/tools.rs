@@ -4,9 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use holodeck_backend_api::{BackendError, Explanation, NoTools, Occasion, ToolHost};
 use holodeck_cassette::{ToolFiles, ToolSet};
-use holodeck_model::{
-    Provider, ServerAccess, ToolAccess, ToolConfig, ToolNames, UnresolvedName, mcp_tool_name,
-};
+use holodeck_model::{ServerAccess, ToolAccess, ToolConfig, ToolNames, UnresolvedName, mcp_tool_name};
 use holodeck_tools::{PromptTool, Search, SearchTool, SetupError, Toolbox};
 use holodeck_yaml::LoadedAgent;
 use serde_json::Value;
@@ -61,7 +59,7 @@ pub(crate) struct ReadyTools {
 pub(crate) async fn prepare_tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetupError> {
     let ToolSetup { agent, backends, .. } = setup;
     let (env, answers) = (backends.env(), backends.answers());
-    let by_turn = agent.config.model.provider == Provider::Anthropic;
+    let by_turn = agent.config.is_claude();
     if by_turn && answers.replayed().is_some() {
         // A recorded turn contains the answers of its tools.
         return Ok(ReadyTools {

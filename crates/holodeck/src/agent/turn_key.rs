@@ -39,7 +39,10 @@ pub(crate) fn turn_key(
         agent.response_format.clone().unwrap_or_default(),
     );
     add("claude", claude_settings(&claude));
-    add("max_tokens", config.model.max_tokens.into());
+    add(
+        "max_tokens",
+        config.model.as_ref().and_then(|model| model.max_tokens).into(),
+    );
     add(
         "builtin_tools",
         json!(builtin_tools(&claude, occasion, side_effects)),
@@ -63,7 +66,7 @@ pub(crate) fn turn_key(
     add("files", Value::Object(files(agent)?));
     Ok(AgentContext {
         provider: "anthropic".to_owned(),
-        model: config.model.name.clone(),
+        model: config.answerer(),
         content: Value::Object(parts),
     })
 }

@@ -39,7 +39,7 @@ pub(crate) fn turn_runner(
     Ok(TurnRunner {
         files: file_reader(agent, env)?,
         prices,
-        model: agent.config.model.name.clone(),
+        model: agent.config.answerer(),
         timeout: Some(timeout.value),
         timeout_source: timeout_source.to_owned(),
     })

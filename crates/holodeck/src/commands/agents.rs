@@ -142,7 +142,9 @@ pub fn definition(doc: &AgentDoc, agent: Option<&ResolvedAgent>) -> (AgentDefini
     for skill in agent.map(skill_tools).unwrap_or_default() {
         names.add_host_tool(&skill);
     }
-    let provider = agent.map_or(Provider::Anthropic, |agent| agent.config.model.provider);
+    let provider = agent.map_or(Provider::Anthropic, |agent| {
+        agent.config.provider().unwrap_or(Provider::Anthropic)
+    });
     AgentDefinition::new(doc, &names, provider)
 }
 

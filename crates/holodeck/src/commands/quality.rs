@@ -13,7 +13,7 @@ use holodeck_eval::CountingJudge;
 use holodeck_judging::{JudgeCalls, JudgeSettings, RunJudge};
 use holodeck_model::{
     AfterSideEffects, ClaudeConfig, ExecutionState, Executor, ExecutorRecord, FileInput, JudgeFailure,
-    LoopStrategy, LoopSummary, Occasion, Provider, QualityLoopConfig, SideEffectGate, SideEffects, Spent,
+    LoopStrategy, LoopSummary, ModelConfig, Occasion, QualityLoopConfig, SideEffectGate, SideEffects, Spent,
     TerminationReason, ToolConfig,
 };
 use holodeck_orchestrator::{
@@ -99,7 +99,10 @@ impl AnswerScorers {
             GraderPrograms::new(&agent.dir, env, files),
             (Arc::clone(&redactor), agent.on_masked()),
         );
-        let model = agent.default_judge().answering();
+        let model = agent
+            .default_judge()
+            .map(ModelConfig::answering)
+            .unwrap_or_default();
         // Nothing is written to a journal: a case that is repeated asks again.
         let (judges, _) = RunJudge::new(Some(judges), model, &redactor);
         Ok(Self {
@@ -231,7 +234,7 @@ fn tools_with_side_effects(open: &OpenAgent, occasion: Occasion, gate: SideEffec
         .iter()
         .filter(|spec| spec.side_effects == SideEffects::Possible);
     let mut tools: Vec<String> = possible.map(|spec| format!("`{}`", spec.name)).collect();
-    if agent.config.model.provider == Provider::Anthropic {
+    if agent.config.is_claude() {
         let withheld = occasion == Occasion::Test && gate == SideEffectGate::Closed;
         let claude = agent.config.claude.clone().unwrap_or_default();
         let built_in = claude.all_built_in_tools().into_iter();

@@ -92,7 +92,7 @@ impl Index {
     pub(super) fn writer(&self) -> Option<Arc<ModelWriter>> {
         let tool = self.contextual_tool()?;
         let writer = ModelWriter::new(&self.agent, tool, &self.backends);
-        Some(Arc::new(writer))
+        writer.map(Arc::new)
     }
 
     /// The tool, if its passages get a context.

@@ -25,19 +25,20 @@ pub(super) struct ModelWriter {
 }
 
 impl ModelWriter {
-    /// A writer for a tool: its `context_model`, else the agent's own.
+    /// A writer for a tool: its `context_model`, else the agent's own; `None` if there is neither.
     pub(super) fn new(
         agent: &Arc<ResolvedAgent>,
         tool: &HierarchicalDocumentTool,
         backends: &BackendSelector,
-    ) -> Self {
+    ) -> Option<Self> {
         let limit = agent.execution.llm_timeout.value;
         let mut model = tool
             .context_model
-            .clone()
-            .unwrap_or_else(|| agent.config.model.clone());
+            .as_ref()
+            .or(agent.config.model.as_ref())?
+            .clone();
         model.max_tokens = Some(tool.context_max_tokens);
-        Self {
+        Some(Self {
             pool: ModelPool::new(agent, backends),
             specialist: Specialist {
                 model,
@@ -45,7 +46,7 @@ impl ModelWriter {
                 response_format: None,
             },
             limit,
-        }
+        })
     }
 
     /// Ends the backend if it was started.

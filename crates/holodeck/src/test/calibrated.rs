@@ -113,7 +113,10 @@ pub(crate) fn calibrated_judge(
     parts.add("`judge_repeats`", judging.repeats.into());
     parts.add("the version of the judge's prompts", JUDGE_PROMPTS.into());
     let models = match judging.judges {
-        [] => std::slice::from_ref(agent.default_judge()),
+        [] => agent
+            .default_judge()
+            .map(std::slice::from_ref)
+            .unwrap_or_default(),
         judges => judges,
     };
     let mut environment = Parts {

@@ -104,7 +104,7 @@ pub(crate) fn estimate(
         None => from_lengths(agent, plan, trials),
     };
     Estimate {
-        cost_usd: prices.cost(&agent.config.model.name, &usage),
+        cost_usd: prices.cost(&agent.config.answerer(), &usage),
         usage,
         prices_as_of: prices.as_of().to_owned(),
         basis,
@@ -208,7 +208,8 @@ fn from_last_run(agent: &ResolvedAgent, planned: u64) -> Option<(TokenUsage, Str
 /// Estimates from the lengths of the prompts.
 fn from_lengths(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> (TokenUsage, String) {
     let mut usage = TokenUsage::default();
-    let answer = agent.config.model.max_tokens.map_or(ANSWER_TOKENS, u64::from);
+    let answer = agent.config.model.as_ref().and_then(|model| model.max_tokens);
+    let answer = answer.map_or(ANSWER_TOKENS, u64::from);
     for (place, planned) in plan.cases.iter().enumerate() {
         let count = trials.get(place).map_or(1, |trials| u64::from(trials.count));
         let Some(case) = agent.config.test_cases.get(*planned) else {

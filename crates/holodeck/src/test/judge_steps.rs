@@ -14,8 +14,8 @@ use std::{
 use holodeck_eval::JUDGE_PROMPTS;
 use holodeck_judging::{RunJudge, StepsError, derive_steps};
 use holodeck_model::{
-    CheckIdentities, Code, DerivedSteps, Diagnostic, Digest, Env, ResolvedAgent, Spent, io_reason,
-    read_text_input,
+    CheckIdentities, Code, DerivedSteps, Diagnostic, Digest, Env, ModelConfig, ResolvedAgent, Spent,
+    io_reason, read_text_input,
 };
 use holodeck_turn::TurnRunner;
 use holodeck_yaml::{Load, LoadedAgent};
@@ -205,7 +205,14 @@ pub(crate) async fn derive_missing(
     check_writable(&path)?;
     let redactor = backends.answers().redactor();
     let judges = ModelPool::new(&agent.agent, backends).judges(turns);
-    let (judge, _) = RunJudge::new(Some(judges), agent.default_judge().answering(), &redactor);
+    let (judge, _) = RunJudge::new(
+        Some(judges),
+        agent
+            .default_judge()
+            .map(ModelConfig::answering)
+            .unwrap_or_default(),
+        &redactor,
+    );
     let derived = derive_steps(&needed, &judge).await;
     judge.close().await.map_err(OpenError::from)?;
     let (derived, spent) = derived?;

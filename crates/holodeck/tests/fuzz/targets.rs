@@ -407,7 +407,14 @@ fn model_calls() -> HttpModelCalls {
     };
     let client = HttpClient::new(&HttpOptions::default());
     let client = client.unwrap_or_else(|error| panic!("no client: {error}"));
-    let calls = HttpModelCalls::for_agent(client, &agent, "model", None, &Env::empty());
+    let calls = HttpModelCalls::for_agent(
+        client,
+        &agent,
+        agent.config.model.as_ref().unwrap(),
+        "model",
+        None,
+        &Env::empty(),
+    );
     calls.unwrap_or_else(|error| panic!("no endpoint: {error}"))
 }
 

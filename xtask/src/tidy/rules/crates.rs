@@ -61,6 +61,16 @@ pub(in crate::tidy) const CRATES: &[Crate] = &[
         &["holodeck-model", "holodeck-backend-api", "holodeck-http"],
     ),
     member(
+        "holodeck-backend-target",
+        2,
+        &[
+            "holodeck-model",
+            "holodeck-backend-api",
+            "holodeck-http",
+            "holodeck-process",
+        ],
+    ),
+    member(
         "holodeck-retrieval",
         2,
         &[
@@ -189,6 +199,7 @@ pub(in crate::tidy) const CRATES: &[Crate] = &[
             "holodeck-mcp-bridge",
             "holodeck-backend-claude",
             "holodeck-backend-openai",
+            "holodeck-backend-target",
             "holodeck-retrieval",
             "holodeck-tools",
             "holodeck-eval",

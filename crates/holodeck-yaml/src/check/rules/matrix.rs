@@ -15,7 +15,7 @@ use crate::{
 
 /// The parts of an agent that shape its answers, which alone can differ between combinations. The test cases and their
 /// checks must be the same.
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "model",
     "instructions",
     "response_format",
@@ -25,6 +25,7 @@ const PARTS: [&str; 9] = [
     "embedding_provider",
     "claude",
     "openai",
+    "target",
 ];
 
 /// More combinations are probably a mistake: each is a whole run.

@@ -42,6 +42,9 @@ const COMPARING: [&str; 9] = [
 
 pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
     let names = tool_names(rules, agent, provider);
+    // Those of a target are its own.
+    let names = (!rules.has(agent, "target")).then_some(names);
+    let names = names.as_ref();
     let execution = rules.child(agent, "execution");
     if let Some(execution) = &execution {
         check_min_passes(rules, execution, None, true);
@@ -53,7 +56,7 @@ pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Op
         check_min_passes(rules, &case, execution.as_ref(), false);
         check_metrics(rules, &case, "evaluations");
         check_conversation_metrics(rules, &case);
-        check_question(rules, &case, &names);
+        check_question(rules, &case, names);
         check_expected_agent(rules, agent, &case);
         check_command(rules, agent, &case);
         let turns = rules.list(&case, "turns");
@@ -75,7 +78,7 @@ pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Op
         check_only_turns(rules, &case);
         for turn in &turns {
             check_metrics(rules, turn, "evaluations");
-            check_question(rules, turn, &names);
+            check_question(rules, turn, names);
             check_command(rules, agent, turn);
         }
     }
@@ -287,7 +290,7 @@ fn check_only_turns(rules: &mut Rules<'_>, case: &View) {
 }
 
 /// Checks the fields that a case and a turn have in common.
-fn check_question(rules: &mut Rules<'_>, owner: &View, names: &ToolNames) {
+fn check_question(rules: &mut Rules<'_>, owner: &View, names: Option<&ToolNames>) {
     for call in rules.list(owner, "expected_tools") {
         check_arguments(rules, &call, "args");
         let node = match rules.tree.scalar(call.node) {
@@ -312,7 +315,14 @@ fn check_question(rules: &mut Rules<'_>, owner: &View, names: &ToolNames) {
 }
 
 /// Reports a name that no tool has: an expectation that cannot be met, or a prohibition without effect.
-fn check_reference(rules: &mut Rules<'_>, at: &View, node: Option<NodeId>, names: &ToolNames, what: &str) {
+fn check_reference(
+    rules: &mut Rules<'_>,
+    at: &View,
+    node: Option<NodeId>,
+    names: Option<&ToolNames>,
+    what: &str,
+) {
+    let Some(names) = names else { return };
     let Some((node, scalar)) = node.and_then(|node| Some((node, rules.tree.scalar(node)?))) else {
         return;
     };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use holodeck_model::{Code, Diagnostic, PlainCase, TextRange, closest};
+use holodeck_model::{AnswerRow, Code, Diagnostic, PlainCase, TextRange, closest};
 
 use super::{super::Loader, json_node::read_json, plain::is_plain};
 use crate::{
@@ -64,6 +64,8 @@ pub(super) enum RowKind {
     TestCase,
     /// An answer or a conversation that people judged.
     Label,
+    /// An answer that exists.
+    Answer,
     /// A task and the specialist agent that should be selected for it.
     Routing,
 }
@@ -95,6 +97,7 @@ impl Table {
             let help = match self.kind {
                 RowKind::TestCase => "the first row must name the fields: `input`, `ground_truth`, …",
                 RowKind::Label => "the first row must name the columns: `case`, `response`, `passed`, …",
+                RowKind::Answer => "the first row must name the columns: `input`, `text`, …",
                 RowKind::Routing => "the first row must name the columns: `task`, `expected_agent`, …",
             };
             let diagnostic = Diagnostic::error(Code::EmptyFile, "the table is empty")
@@ -216,6 +219,10 @@ fn read_header(
     let known: Vec<&str> = match kind {
         RowKind::TestCase => fields.fields.keys().map(String::as_str).collect(),
         RowKind::Label => LABEL_COLUMNS.to_vec(),
+        RowKind::Answer => {
+            let own = fields.fields.keys().map(String::as_str);
+            own.chain(AnswerRow::COLUMNS).collect()
+        }
         RowKind::Routing => ROUTING_COLUMNS.to_vec(),
     };
     let mut columns: Vec<Column> = Vec::with_capacity(cells.len());
@@ -247,6 +254,7 @@ fn read_header(
             Meaning::Nameless
         } else if kind == RowKind::Label && !["retrieval_context", "turns"].contains(&name.as_str())
             || kind == RowKind::Routing
+            || kind == RowKind::Answer && is_text_of_answer(&name)
         {
             Meaning::Text
         } else {
@@ -293,9 +301,20 @@ fn unknown_column(name: &str, alone: bool, known: &[&str], kind: RowKind) -> Dia
     let owner = match kind {
         RowKind::TestCase => "fields of a test case",
         RowKind::Label => "columns of labels",
+        RowKind::Answer => "columns of answers",
         RowKind::Routing => "columns of tasks",
     };
     diagnostic.with_help(format!("the {owner} are {}", names.join(", ")))
+}
+
+/// Whether a column of answers is a text whatever it looks like; the others may be JSON.
+fn is_text_of_answer(name: &str) -> bool {
+    AnswerRow::TEXTS.contains(&name) || ["name", "input", "finish_reason", "error", "session"].contains(&name)
+}
+
+/// Whether a test case has a field of this name.
+pub(super) fn is_case_field(name: &str) -> bool {
+    case_fields().is_some_and(|fields| fields.fields.contains_key(name))
 }
 
 /// The fields of a test case, as the schema has them.

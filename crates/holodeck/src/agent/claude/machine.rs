@@ -9,7 +9,7 @@ use std::{
 
 use holodeck_cassette::file_digest;
 use holodeck_model::{
-    Env, ManagedFileRecord, Provider, ResolvedAgent, SettingSource, decode_text, read_text_input, unix_lines,
+    Env, ManagedFileRecord, ResolvedAgent, SettingSource, decode_text, read_text_input, unix_lines,
 };
 use holodeck_validators::{Check, CheckState};
 use serde_json::Value;
@@ -63,7 +63,7 @@ pub(crate) fn managed_files(folder: &Path) -> Vec<PathBuf> {
 
 /// The administrator's files that apply to a run of an agent, for its run file. What is in a folder has a record of its own.
 pub(crate) fn managed_records(agent: &ResolvedAgent, folder: &Path) -> Vec<ManagedFileRecord> {
-    if agent.config.model.provider != Provider::Anthropic {
+    if !agent.config.is_claude() {
         return Vec::new();
     }
     let mut found = Vec::new();
@@ -86,7 +86,7 @@ pub(crate) fn managed_records(agent: &ResolvedAgent, folder: &Path) -> Vec<Manag
 /// Names the administrator's files in `holodeck doctor`; nothing where there are none.
 pub(crate) fn checks(agent: &ResolvedAgent) -> Vec<Check> {
     let files = managed_files(Path::new(MANAGED));
-    if agent.config.model.provider != Provider::Anthropic || files.is_empty() {
+    if !agent.config.is_claude() || files.is_empty() {
         return Vec::new();
     }
     let files: Vec<String> = files.iter().map(|file| format!("`{}`", file.display())).collect();

@@ -112,7 +112,7 @@ pub(super) fn options(setup: &AgentSetup<'_>) -> Result<ClaudeOptions, BackendEr
     check_programs(setup, &sources, &folder)?;
     let mut options = ClaudeOptions::new(program)
         .version(setup.cli.version)
-        .model(&config.model.name)
+        .model(&config.answerer())
         .system_prompt(&agent.instructions.text)
         .working_directory(folder)
         .max_turns(claude.max_turns.unwrap_or(MAX_TURNS))
@@ -168,9 +168,9 @@ pub(super) fn options(setup: &AgentSetup<'_>) -> Result<ClaudeOptions, BackendEr
     }
     options = add_reasoning(
         options,
-        &ClaudeModels::embedded().reasoning(&config.model.name, &claude),
+        &ClaudeModels::embedded().reasoning(&config.answerer(), &claude),
     );
-    if let Some(tokens) = config.model.max_tokens {
+    if let Some(tokens) = config.model.as_ref().and_then(|model| model.max_tokens) {
         options = options.max_tokens(tokens);
     }
     if let Some(format) = answer_format(agent)? {

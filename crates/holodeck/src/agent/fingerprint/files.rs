@@ -11,7 +11,7 @@ use std::{
 
 use holodeck_cassette::Cassette;
 use holodeck_documents::{Pictures, Source, WalkError, WalkOptions, walk};
-use holodeck_model::{Env, PathRef, Provider, ResolvedAgent, SettingSource, ToolConfig};
+use holodeck_model::{Env, PathRef, ResolvedAgent, SettingSource, ToolConfig};
 use holodeck_retrieval::FileManifest;
 
 use super::collect::{
@@ -73,7 +73,7 @@ pub(crate) fn settings_of_user(agent: &ResolvedAgent, env: &Env) -> Result<FileD
     let claude = agent.config.claude.iter();
     let mut sources = claude.flat_map(|claude| &claude.setting_sources);
     let reads_user = sources.any(|source| [SettingSource::User, SettingSource::All].contains(source));
-    let is_read = reads_user && agent.config.model.provider == Provider::Anthropic;
+    let is_read = reads_user && agent.config.is_claude();
     let Some(folder) = machine::user_folder(env).filter(|_| is_read) else {
         return Ok(FileDigests::new());
     };

@@ -11,7 +11,8 @@ use std::{
 
 use holodeck_documents::Source;
 use holodeck_model::{
-    CodeMetric, HooksConfig, MetricConfig, PathRef, ResolvedAgent, SecretMap, SettingSource, ToolConfig,
+    CodeMetric, HooksConfig, MetricConfig, PathRef, ResolvedAgent, SecretMap, SettingSource, TargetConfig,
+    ToolConfig,
 };
 use holodeck_orchestrator::split_command;
 
@@ -59,6 +60,8 @@ pub(crate) enum FileOwner<'a> {
     TestCases,
     /// A code grader.
     Grader,
+    /// The target that answers.
+    Target,
 }
 
 impl FileOwner<'_> {
@@ -69,7 +72,10 @@ impl FileOwner<'_> {
 
     /// Whether the model of one turn sees the files or what they do.
     pub(crate) fn shapes_turns(self) -> bool {
-        matches!(self, Self::Tool(_) | Self::Subagents | Self::CliSettings)
+        matches!(
+            self,
+            Self::Tool(_) | Self::Subagents | Self::CliSettings | Self::Target
+        )
     }
 }
 
@@ -88,6 +94,7 @@ impl fmt::Display for FileOwner<'_> {
             Self::LegacyAgent => "legacy agent",
             Self::TestCases => "test case",
             Self::Grader => "grader",
+            Self::Target => "target",
         })
     }
 }
@@ -180,6 +187,7 @@ pub(crate) fn files(agent: &ResolvedAgent) -> Vec<UsedFile<'_>> {
     for (index, tool) in agent.config.real_tools() {
         list.add_tool(&format!("tools.{index}"), tool);
     }
+    list.add_target();
     list.add_claude();
     list.add_routing();
     list.add_signals();
@@ -228,6 +236,37 @@ impl<'a> List<'a> {
             pointer,
             named,
         });
+    }
+
+    fn add_target(&mut self) {
+        let folder = &self.agent.dir;
+        match &self.agent.config.target {
+            Some(TargetConfig::Command(target)) => {
+                let program = Named::Program {
+                    command: Some(&target.command),
+                    args: &target.args,
+                    folder,
+                };
+                self.add(FileOwner::Target, "target.command", program);
+                self.add(
+                    FileOwner::Target,
+                    "target.env",
+                    Named::Variables("variable", &target.env),
+                );
+            }
+            Some(TargetConfig::Function(target)) => {
+                self.add(FileOwner::Target, "target.file", Named::Script(&target.file));
+                self.add(
+                    FileOwner::Target,
+                    "target.env",
+                    Named::Variables("variable", &target.env),
+                );
+            }
+            Some(TargetConfig::Answers(target)) => {
+                self.add(FileOwner::Target, "target.file", Named::File(target.file.path()));
+            }
+            _ => {}
+        }
     }
 
     fn add_tool(&mut self, pointer: &str, tool: &'a ToolConfig) {

@@ -23,7 +23,13 @@ pub(crate) fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     ];
     let models = groups.into_iter().flat_map(|roles| inventory.each(roles));
     models
-        .filter(|used| !is_same(&agent.config.model, &used.config))
+        .filter(|used| {
+            !agent
+                .config
+                .model
+                .as_ref()
+                .is_some_and(|own| is_same(own, &used.config))
+        })
         .map(|used| Check {
             subject: format!("{} {}", used.role, used.config.name),
             ..check_key(agent, &used.config, &used.pointer, &used.role.variables(env))

@@ -111,7 +111,7 @@ pub(super) fn plan(
         ),
         None => (agent.instructions.text.as_str(), None, Restriction::NONE),
     };
-    let model = model.unwrap_or_else(|| agent.config.model.name.clone());
+    let model = model.unwrap_or_else(|| agent.config.answerer());
     let skills: Vec<String> = variants
         .skills
         .iter()
@@ -119,7 +119,12 @@ pub(super) fn plan(
         .collect();
     plan.tools = declared_tools(&agent.config, restriction, &skills);
     let sent = (prompt.len() + context.command.task().len()) / BYTES_PER_TOKEN + 1;
-    let answer = agent.config.model.max_tokens.map_or(ANSWER_TOKENS, u64::from);
+    let answer = agent
+        .config
+        .model
+        .as_ref()
+        .and_then(|model| model.max_tokens)
+        .map_or(ANSWER_TOKENS, u64::from);
     let usage = TokenUsage::new(sent as u64, answer);
     if let Ok(backends) = backends_of(agent, &variants.env, None) {
         plan.cost_usd = backends.price_list().cost(&model, &usage);

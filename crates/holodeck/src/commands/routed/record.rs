@@ -15,9 +15,7 @@ use holodeck_backend_api::{
 };
 use holodeck_chat::{LOCAL_USER, mask_events};
 use holodeck_events::{Clock, EventStore, Ids, NewRun, RandomIds, Recording, RunNote, SystemClock};
-use holodeck_model::{
-    ExecutorRecord, JsonMap, Provider, Redactor, ResolvedAgent, TokenUsage, events::SessionStart,
-};
+use holodeck_model::{ExecutorRecord, JsonMap, Redactor, ResolvedAgent, TokenUsage, events::SessionStart};
 use holodeck_orchestrator::{LoopRules, LoopStep, TurnObserver};
 use holodeck_turn::TurnRecord;
 use serde_json::{Value, json};
@@ -308,15 +306,8 @@ pub(super) async fn record(
     let config = &run.agent.config;
     let start = SessionStart {
         agent_name: Some(config.name.clone()),
-        model: Some(config.model.name.clone()),
-        backend: Some(
-            if config.model.provider == Provider::Anthropic {
-                "claude"
-            } else {
-                "openai"
-            }
-            .to_owned(),
-        ),
+        model: Some(config.answerer()),
+        backend: Some(config.backend_name().to_owned()),
         ..SessionStart::default()
     };
     let session = recording.session(run.session_id, Some(LOCAL_USER), start).await;

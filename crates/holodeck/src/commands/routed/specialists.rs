@@ -7,9 +7,7 @@ use async_trait::async_trait;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, EventStream, Occasion, Opening, ToolHost, TurnRequest,
 };
-use holodeck_model::{
-    AgentMode, Env, NonInteractive, Provider, ResolvedAgent, SideEffectGate, SkillDoc, ToolNames,
-};
+use holodeck_model::{AgentMode, Env, NonInteractive, ResolvedAgent, SideEffectGate, SkillDoc, ToolNames};
 use holodeck_orchestrator::{AgentDefinition, ReadyAgent, SkillAgents, SkillPrograms, Specialists};
 use holodeck_otel_bridge::Telemetry;
 use holodeck_yaml::{Load, LoadedAgent};
@@ -180,7 +178,9 @@ impl Variants {
             agent.instructions.text.clone_from(&definition.prompt);
         }
         if let Some(model) = &definition.model {
-            agent.config.model.name.clone_from(model);
+            if let Some(own) = &mut agent.config.model {
+                own.name.clone_from(model);
+            }
         }
         let asks_no_person = definition.mode == Some(AgentMode::DontAsk);
         if asks_no_person {
@@ -195,7 +195,7 @@ impl Variants {
         }
         let restriction = Restriction::of(&definition);
         if !restriction.is_none() {
-            if agent.config.model.provider == Provider::Anthropic {
+            if agent.config.is_claude() {
                 let skills: Vec<String> = self.skills.iter().map(SkillDoc::tool_name).collect();
                 restrict_claude(&mut agent.config, restriction, &skills);
             }

@@ -8,7 +8,7 @@ use holodeck_backend_api::{
     CallRefusal, RequestPlace, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
 };
 use holodeck_model::{
-    Agent, AgentMode, ClaudeConfig, Glob, NameMatch, Provider, ToolConfig, ToolNames, without_pattern,
+    Agent, AgentMode, ClaudeConfig, Glob, NameMatch, ToolConfig, ToolNames, without_pattern,
 };
 use holodeck_orchestrator::{AgentDefinition, KnownTools};
 use holodeck_tools::Toolbox;
@@ -253,7 +253,7 @@ fn allow_only(agent: &mut Agent, named: &[String], skills: &[String]) {
 /// Facts about the tools of an agent that are known before they are called.
 pub(super) fn known_tools(agent: &Agent, host: &dyn ToolHost) -> KnownTools {
     let mut known = KnownTools::default();
-    if agent.model.provider == Provider::Anthropic {
+    if agent.is_claude() {
         for tool in ClaudeConfig::CLI_TOOLS {
             let class = if ClaudeConfig::may_change_something(tool) {
                 SideEffects::Possible
@@ -292,7 +292,7 @@ fn class_of(tool: &ToolConfig) -> SideEffects {
 pub(super) fn declared_tools(agent: &Agent, restriction: Restriction<'_>, skills: &[String]) -> Vec<String> {
     let mut restricted = agent.clone();
     let mut tools: Vec<String> = Vec::new();
-    if agent.model.provider == Provider::Anthropic {
+    if agent.is_claude() {
         restrict_claude(&mut restricted, restriction, skills);
         let claude = restricted.claude.clone().unwrap_or_default();
         tools.extend(claude.built_in_tools().iter().map(|tool| (*tool).to_owned()));

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use holodeck_model::{Provider, Redactor, Replayed, ResolvedAgent, RunMetadata, SideEffectGate};
+use holodeck_model::{Redactor, Replayed, ResolvedAgent, RunMetadata, SideEffectGate};
 use holodeck_runner::RunSettings;
 use holodeck_runs::{JournalHeader, RunFlags};
 use holodeck_yaml::LoadedAgent;
@@ -103,7 +103,7 @@ pub(super) fn settings(
 /// The number of cases that run at a time. HTTP endpoints and recordings need few resources of this machine, but Claude
 /// Code runs a process on it for each case.
 pub(super) fn concurrency(agent: &ResolvedAgent, requested: Option<NonZeroUsize>, live: bool) -> usize {
-    let claude = agent.config.model.provider == Provider::Anthropic && live;
+    let claude = agent.config.is_claude() && live;
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let default = if claude { 1 } else { (cores * 4).min(8) };
     let limit = agent.config.claude.as_ref().filter(|_| claude);

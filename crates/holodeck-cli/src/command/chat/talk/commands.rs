@@ -5,7 +5,6 @@ use std::{fs, io::Write as _, path::Path};
 use holodeck::{
     events::history,
     model::{
-        Provider,
         events::{AgentEvent, EventBody, RunTotals},
         printable,
     },
@@ -95,7 +94,7 @@ impl Talk<'_> {
         for tool in &config.tools {
             add(tool.name(), tool.description().lines().next().unwrap_or_default());
         }
-        if config.model.provider == Provider::Anthropic {
+        if config.is_claude() {
             let claude = config.claude.clone().unwrap_or_default();
             for name in claude.built_in_tools() {
                 add(name, "built into Claude Code");

@@ -1,0 +1,7 @@
+//! Tests of targets against scripted services and programs.
+
+mod conformance;
+mod hostile;
+mod http;
+mod programs;
+mod setup;
