@@ -11,9 +11,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     App, ServedAgent,
     app::{Place, Unattended},
-    idempotency::{KeyedPlace, RequestKey, end_of, stop_of},
+    idempotency::{KeyedPlace, RequestKey, stop_of},
     messages::wait_for_end,
     problem::{Problem, Result},
+    run_events::end_of,
 };
 
 /// A run whose answer a client waits for.

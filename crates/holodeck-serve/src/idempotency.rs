@@ -8,7 +8,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use holodeck_events::{EventStore, RunInfo, SessionInfo, StoredEvent};
+use holodeck_events::{EventStore, SessionInfo, StoredEvent};
 use holodeck_model::{
     digest_json,
     events::{CompleteReason, EventBody},
@@ -19,14 +19,13 @@ use serde_json::{Value, json};
 use crate::{
     App, ServedAgent,
     problem::{Problem, Result},
+    run_events::{PAGE, end_of, read_run},
 };
 
 /// How long a key counts.
 const LIFETIME: Duration = Duration::from_hours(24);
 /// How often a key can be used again after that.
 const MAX_USES: u32 = 10_000;
-/// Events that are read at once.
-const PAGE: usize = 16;
 
 /// The key of a request, with the digest of its body.
 #[derive(Clone, Debug)]
@@ -194,33 +193,15 @@ pub(crate) async fn stop_of(store: &dyn EventStore, run_id: &str) -> Result<Opti
         _ => return Ok(None),
     };
     let mut calls = Vec::new();
-    let mut after = run.first_index.checked_sub(1);
-    while after < run.last_index {
-        let page = store.read_page(&run.session_id, after, PAGE).await?;
-        let Some(end) = page.last() else { break };
-        after = Some(end.index());
-        let events = page.iter().map(StoredEvent::event);
-        for event in events.filter(|event| event.meta.run_id.as_deref() == Some(run_id)) {
-            if let EventBody::ToolUse(call) = &event.body
-                && !calls.contains(&call.tool_name)
-            {
-                calls.push(call.tool_name.clone());
-            }
+    read_run(store, &run, |event| {
+        if let EventBody::ToolUse(call) = &event.event().body
+            && !calls.contains(&call.tool_name)
+        {
+            calls.push(call.tool_name.clone());
         }
-    }
+    })
+    .await?;
     Ok(Some(Stop { calls, is_lost }))
-}
-
-/// A run that is over, and its last event.
-pub(crate) async fn end_of(store: &dyn EventStore, run_id: &str) -> Result<Option<(RunInfo, StoredEvent)>> {
-    let Some(run) = store.run(run_id).await? else {
-        return Ok(None);
-    };
-    let Some(last) = run.last_index else {
-        return Ok(None);
-    };
-    let page = store.read_page(&run.session_id, last.checked_sub(1), 1).await?;
-    Ok(page.into_iter().next().map(|last| (run, last)))
 }
 
 /// The code of the end of a run whose process ended.

@@ -33,6 +33,7 @@ mod reader_bytes;
 mod repeats;
 mod response_request;
 mod responses;
+mod run_events;
 mod runs;
 mod server;
 mod sessions;

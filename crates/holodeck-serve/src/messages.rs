@@ -18,6 +18,7 @@ use crate::{
     guard::User,
     idempotency::{Key, check_key},
     problem::{Problem, Result},
+    run_events::read_run,
     runs,
 };
 
@@ -193,13 +194,14 @@ impl Started {
 pub(crate) async fn wait_for_end(app: &App, session_id: &str, run_id: &str) -> Result<AgentExecutionResult> {
     let gone = || Problem::run_not_found(run_id);
     let is_of_run = |event: &StoredEvent| event.event().meta.run_id.as_deref() == Some(run_id);
-    let run = app.store().run(run_id).await?.ok_or_else(gone)?;
-    let before = run.first_index.checked_sub(1);
+    let mut run = app.store().run(run_id).await?.ok_or_else(gone)?;
     if run.last_index.is_none() {
+        let before = run.first_index.checked_sub(1);
         let mut events = app.subscribe(session_id, before).await?;
         loop {
             let event = events.next().await?.ok_or_else(gone)?;
             if is_of_run(&event) && event.event().body.is_terminal() {
+                run.last_index = Some(event.index());
                 break;
             }
             drop(event);
@@ -208,8 +210,8 @@ pub(crate) async fn wait_for_end(app: &App, session_id: &str, run_id: &str) -> R
     }
     // Few at a time: it is as large as the answer.
     let _reading = app.reads().acquire().await;
-    let mut of_run = app.store().read_after(session_id, before).await?;
-    of_run.retain(is_of_run);
+    let mut of_run = Vec::new();
+    read_run(app.store().as_ref(), &run, |event| of_run.push(event)).await?;
     agent_execution_result(of_run.iter().map(StoredEvent::event)).ok_or_else(gone)
 }
 
