@@ -53,8 +53,8 @@ impl AskedTools {
             return Ok(());
         }
         Err(format!(
-            "`{}` was changed after a person was asked about this call (its settings, its program, or a file that its \
-             `args` name), so that the approval does not count for it",
+            "`{}` was changed after a person was asked about this call (its settings, its program, or a program that \
+             its `args` name), so that the approval does not count for it",
             ask.tool_name
         ))
     }

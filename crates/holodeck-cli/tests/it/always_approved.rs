@@ -135,6 +135,35 @@ fn a_tool_that_is_always_approved_is_asked_about_again_when_it_changed() {
 }
 
 #[test]
+fn files_that_calls_write_change_no_tool_and_programs_among_the_arguments_do() {
+    let model = calling();
+    let project = Project::with("");
+    let tool = TOOL.replace("./note.sh", "./note.sh, args: [state.json, --rules=rules.sql]");
+    write(&project, &model, &tool, "");
+    let program = "#!/bin/sh\ncat >> \"$1\"\necho noted\n";
+    project.write("note.sh", program);
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(project.path("note.sh"), mode).unwrap();
+    project.write("state.json", "");
+    project.write("rules.sql", "select 1");
+    let server = Server::start(&project, &[]);
+    let first = Talk::begin(&server, "first");
+    assert!(first.asked.is_some());
+    // As a call of another conversation does meanwhile.
+    project.write("state.json", "[]");
+    first.approve("always");
+    let written = project.read("state.json");
+    assert!(written.contains("tea"), "{written}");
+    assert_eq!(Talk::begin(&server, "second").asked, None);
+    assert!(project.read("state.json").len() > written.len());
+    project.write("rules.sql", "select 2");
+    let third = Talk::begin(&server, "third");
+    assert!(third.asked.is_some());
+    third.reject();
+    server.end("-TERM").exits(0);
+}
+
+#[test]
 fn what_is_always_approved_is_listed_and_revoked_over_http_and_in_a_terminal() {
     let model = calling();
     let project = Project::with("");

@@ -8,6 +8,7 @@
 
 mod collect;
 mod files;
+mod programs;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -43,7 +44,7 @@ pub(crate) const WITHOUT_EFFECT: [&str; 6] = [
 
 pub use collect::IdentityError;
 use collect::{FileDigests, PathNames};
-pub(crate) use files::{digests_of, file_digests, settings_of_user};
+pub(crate) use files::{digests_of, file_digests, program_digests, settings_of_user};
 
 /// The part that names the version of all others.
 const FORMAT: &str = "identity format";

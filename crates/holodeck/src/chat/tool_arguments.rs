@@ -8,7 +8,7 @@ use holodeck_model::{Redactor, ResolvedAgent, ToolConfig, ToolNames, ToolOrigin,
 use holodeck_validators::SchemaFormat;
 use serde_json::{Value, json};
 
-use crate::agent::{fingerprint::file_digests, inventory::FileOwner};
+use crate::agent::{fingerprint::program_digests, inventory::FileOwner};
 
 /// Checks arguments against the schemas of an agent's tools. What the backend's own tools accept is not known here.
 pub(crate) struct ToolArguments {
@@ -57,7 +57,7 @@ impl CheckArguments for ToolArguments {
         if let Ok(config) = &mut config {
             self.redactor.configuration(config);
         }
-        let files = file_digests(
+        let files = program_digests(
             &self.agent,
             |owner| matches!(owner, FileOwner::Tool(tool) if of_tool(tool)),
         );

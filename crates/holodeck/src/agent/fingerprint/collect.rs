@@ -18,6 +18,7 @@ use holodeck_model::{
 };
 use secrecy::ExposeSecret as _;
 
+use super::programs::{PYTHON, has_extension, is_program, language};
 use crate::{
     AgentFolder,
     agent::inventory::{Named, UsedFile},
@@ -186,17 +187,28 @@ pub(crate) struct FileCollector {
     files: BTreeMap<String, (PathBuf, String)>,
     notes: FileDigests,
     error: Option<IdentityError>,
+    arguments: Arguments,
+}
+
+/// The files among the arguments of programs that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arguments {
+    /// All.
+    Files,
+    /// Those that are programs themselves: others may be written by the calls.
+    Programs,
 }
 
 impl FileCollector {
     /// Collects for an agent file in `folder`.
-    pub(crate) fn new(folder: &Path) -> Self {
+    pub(crate) fn new(folder: &Path, arguments: Arguments) -> Self {
         Self {
             names: PathNames::new(folder),
             pointer: String::new(),
             files: BTreeMap::new(),
             notes: FileDigests::new(),
             error: None,
+            arguments,
         }
     }
 
@@ -314,6 +326,9 @@ impl FileCollector {
             Err(error) => return self.fail_to_read(&path, &error),
         };
         if self.is_installed(&path) || argument.is_empty() {
+            return;
+        }
+        if self.arguments == Arguments::Programs && !is_program(&path) {
             return;
         }
         // Folders and databases change during use, so only their kind counts.
@@ -534,31 +549,6 @@ fn mask_secrets(name: &str, value: &str) -> String {
     let secrets = variable_secrets(name.trim(), value).into_iter();
     let secrets = secrets.filter(|secret| !secret.is_empty());
     secrets.fold(value.to_owned(), |value, secret| value.replace(&secret, "***"))
-}
-
-const PYTHON: &[&str] = &["py"];
-
-/// The extensions of scripts by language: a script may import those beside it.
-const LANGUAGES: &[&[&str]] = &[
-    PYTHON,
-    &["js", "mjs", "cjs", "jsx", "ts", "mts", "cts", "tsx"],
-    &["sh", "bash", "zsh"],
-    &["rb"],
-    &["pl", "pm"],
-    &["php"],
-    &["lua"],
-    &["r", "R"],
-];
-
-/// The extensions of the language of a script; `None` if it is not a script.
-fn language(path: &Path) -> Option<&'static [&'static str]> {
-    let mut languages = LANGUAGES.iter().copied();
-    languages.find(|extensions| has_extension(path, extensions))
-}
-
-fn has_extension(path: &Path, extensions: &[&str]) -> bool {
-    let extension = path.extension().and_then(OsStr::to_str);
-    extension.is_some_and(|extension| extensions.contains(&extension))
 }
 
 fn starts_with_bytes(path: &Path, expected: &[u8; 16]) -> bool {

@@ -15,7 +15,7 @@ use holodeck_model::{Env, PathRef, ResolvedAgent, SettingSource, ToolConfig};
 use holodeck_retrieval::FileManifest;
 
 use super::collect::{
-    FileCollector, FileDigests, IdentityError, PathNames, digest_content, kind, merge_digests,
+    Arguments, FileCollector, FileDigests, IdentityError, PathNames, digest_content, kind, merge_digests,
 };
 use crate::{
     JUDGE_STEPS,
@@ -34,6 +34,22 @@ pub(crate) fn file_digests<'a>(
     agent: &'a ResolvedAgent,
     is_wanted: impl Fn(FileOwner<'a>) -> bool,
 ) -> Result<Vec<(FileOwner<'a>, FileDigests)>, IdentityError> {
+    digests_by_owner(agent, Arguments::Files, is_wanted)
+}
+
+/// The same without what calls may write: of the files among the arguments of programs, those that are programs.
+pub(crate) fn program_digests<'a>(
+    agent: &'a ResolvedAgent,
+    is_wanted: impl Fn(FileOwner<'a>) -> bool,
+) -> Result<Vec<(FileOwner<'a>, FileDigests)>, IdentityError> {
+    digests_by_owner(agent, Arguments::Programs, is_wanted)
+}
+
+fn digests_by_owner<'a>(
+    agent: &'a ResolvedAgent,
+    arguments: Arguments,
+    is_wanted: impl Fn(FileOwner<'a>) -> bool,
+) -> Result<Vec<(FileOwner<'a>, FileDigests)>, IdentityError> {
     let files = inventory::files(agent).into_iter();
     let files: Vec<UsedFile<'a>> = files.filter(|file| is_wanted(file.owner)).collect();
     let mut found = Vec::new();
@@ -41,7 +57,7 @@ pub(crate) fn file_digests<'a>(
         let Some(UsedFile { owner, .. }) = files.first() else {
             continue;
         };
-        let mut digests = digests_of(&agent.dir, files)?;
+        let mut digests = collect(&agent.dir, arguments, files)?;
         for file in files {
             if let (Named::Documents { source, follow_links }, FileOwner::Tool(tool)) = (&file.named, owner) {
                 let documents = documents(source, *follow_links, agent, open_manifest(agent, tool));
@@ -60,7 +76,15 @@ pub(crate) fn digests_of<'a>(
     folder: &Path,
     files: impl IntoIterator<Item = &'a UsedFile<'a>>,
 ) -> Result<FileDigests, IdentityError> {
-    let mut collector = FileCollector::new(folder);
+    collect(folder, Arguments::Files, files)
+}
+
+fn collect<'a>(
+    folder: &Path,
+    arguments: Arguments,
+    files: impl IntoIterator<Item = &'a UsedFile<'a>>,
+) -> Result<FileDigests, IdentityError> {
+    let mut collector = FileCollector::new(folder, arguments);
     for file in files {
         collector.add(file);
     }
