@@ -73,6 +73,26 @@ fn a_token_that_is_short_or_given_twice_is_refused_with_its_place() {
             "have the same token",
         ),
         (two, &[("A", long)], 5, "`B` has no token"),
+        // A name is shown wherever a conversation is, so it is refused before anything shows it: as a token of its own, of
+        // another user, as a part, and for a variable that names no user here.
+        (
+            "    tokens:\n    - {user: 0123456789abcdef, token_env: A}\n",
+            &[("A", long)],
+            4,
+            "`serve.auth.tokens.0.user` has the token of `A` in it",
+        ),
+        (
+            "    tokens:\n    - {user: alice, token_env: A}\n    - {user: x-0123456789abcdef, token_env: B}\n",
+            &[("A", " 0123456789abcdef ")],
+            5,
+            "`serve.auth.tokens.1.user` has the token of `A` in it",
+        ),
+        (
+            "    tokens:\n    - {user: 0123456789abcdef, token_env: A}\n",
+            &[("A", "fedcba9876543210"), ("HOLODECK_TOKEN", long)],
+            4,
+            "has the token of `HOLODECK_TOKEN` in it",
+        ),
     ] {
         let all = refused(auth, env).says(says).all();
         assert!(all.contains(&format!("agent.yaml:{}:", lines + line)), "{all}");

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use holodeck_model::{AllowedOrigin, AuthMode, Env, Location, ServeConfig, env};
+use holodeck_model::{AllowedOrigin, AuthMode, Env, Location, ServeAuth, ServeConfig, env};
 use holodeck_serve::{Access, Token};
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -30,6 +30,7 @@ pub(super) fn access(
         None => {}
         Some(auth) if auth.mode == AuthMode::None => {}
         Some(auth) => {
+            tokens.check_names(auth)?;
             for (at, (user, variable)) in auth.token_variables().enumerate() {
                 let pointer = match &auth.token_env {
                     Some(_) => "serve.auth.token_env".to_owned(),
@@ -96,14 +97,45 @@ struct ClientToken {
 }
 
 impl ClientTokens<'_> {
+    /// Refuses the name of a user with a token in it: the log and stored conversations show names. Comes before everything
+    /// that shows one.
+    fn check_names(&self, auth: &ServeAuth) -> Result<(), ServeError> {
+        let variables = auth.token_variables().map(|(_, variable)| variable);
+        let variables: Vec<&str> = variables.chain([env::HOLODECK_TOKEN]).collect();
+        for (at, user) in auth.tokens.iter().map(|token| &token.user).enumerate() {
+            let holds = |token: &str| {
+                let is_long = token.chars().count() >= SHORTEST_TOKEN;
+                user.trim() == token || is_long && user.contains(token)
+            };
+            let found = variables
+                .iter()
+                .find(|variable| self.token(variable).is_some_and(holds));
+            if let Some(variable) = found {
+                let pointer = format!("serve.auth.tokens.{at}.user");
+                let message = format!("the name in `{pointer}` has the token of `{variable}` in it");
+                let hint =
+                    "a name is shown in the log and in conversations: choose another one, and another token";
+                return Err(self.refused(&pointer, &message, hint));
+            }
+        }
+        Ok(())
+    }
+
+    /// The token in a variable.
+    fn token(&self, variable: &str) -> Option<&str> {
+        let token = self.env.get(variable).map(str::trim);
+        token.filter(|token| !token.is_empty())
+    }
+
+    fn refused(&self, pointer: &str, message: &str, hint: &str) -> ServeError {
+        let place = (self.place)(pointer).map_or_else(String::new, |place| format!("{place}: "));
+        config_error(format!("{place}{message}"), hint)
+    }
+
     fn add(&mut self, user: &str, variable: &str, pointer: &str) -> Result<(), ServeError> {
         const HINT: &str = "set it, for instance to the output of `openssl rand -hex 32`";
-        let refused = |message: String, hint: &str| {
-            let place = (self.place)(pointer).map_or_else(String::new, |place| format!("{place}: "));
-            config_error(format!("{place}{message}"), hint)
-        };
-        let token = self.env.get(variable).map(str::trim);
-        let Some(token) = token.filter(|token| !token.is_empty()) else {
+        let refused = |message: String, hint: &str| self.refused(pointer, &message, hint);
+        let Some(token) = self.token(variable) else {
             let message = format!("the variable `{variable}` has no token for the user `{user}`");
             return Err(refused(message, HINT));
         };
