@@ -1,7 +1,7 @@
 //! Two `holodeck serve` processes on one store, of which one dies or freezes while a person is asked.
 
 use std::{
-    sync::mpsc::{Receiver, channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
     time::Duration,
 };
@@ -144,6 +144,112 @@ impl<'p> Pair<'p> {
         let checked = check.envs(self.env).output().unwrap();
         CommandOutput::of(&checked).exits(0);
         assert!(!self.project.path(NOTED).exists());
+    }
+}
+
+/// What a server answers to the deletion of the conversation: the status, and the code of a refusal.
+fn delete(server: &Server, query: &str) -> (u16, Value) {
+    let answer = server.ask("DELETE", &format!("/v1/sessions/a{query}"), "", "");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    (status, body["code"].clone())
+}
+
+impl Pair<'_> {
+    /// The stream of the reader at the other server ends, and nothing is left anywhere, also of the tool.
+    fn check_gone(&self) {
+        check_gone(&self.received, &[&self.other, &self.owner]);
+        assert_eq!(self.approve(), (404, json!("APPROVAL_NOT_FOUND")));
+        assert!(!self.project.path(NOTED).exists());
+    }
+}
+
+fn check_gone(received: &Receiver<Received>, servers: &[&Server]) {
+    let ended = loop {
+        match received.recv_timeout(Duration::from_mins(2)) {
+            Ok(_) => {}
+            Err(ended) => break ended,
+        }
+    };
+    assert_eq!(ended, RecvTimeoutError::Disconnected);
+    for server in servers {
+        let (status, gone) = try_ask(&server.address, "GET", "/v1/sessions/a", "").unwrap();
+        assert_eq!((status, &gone["code"]), (404, &json!("SESSION_NOT_FOUND")));
+        let (_, listed) = try_ask(&server.address, "GET", "/v1/approvals", "").unwrap();
+        assert_eq!(listed["approvals"], json!([]));
+    }
+}
+
+/// The conversation of a dead process is deleted elsewhere.
+fn a_conversation_of_a_killed_server_is_deleted(project: &Project, env: &[(&'static str, &str)]) {
+    let pair = Pair::start(project, env);
+    assert_eq!(delete(&pair.other, ""), (409, json!("RUN_IN_PROGRESS")));
+    let Pair {
+        owner,
+        other,
+        received,
+        ..
+    } = pair;
+    owner.signal("-KILL");
+    owner.wait();
+    // A database may notice it a moment later.
+    let deleted = loop {
+        let deleted = delete(&other, "");
+        if env.is_empty() || deleted.0 != 409 {
+            break deleted;
+        }
+    };
+    assert_eq!(deleted, (204, Value::Null));
+    check_gone(&received, &[&other]);
+    assert!(!project.path(NOTED).exists());
+    other.end("-TERM").exits(0);
+}
+
+/// A conversation is deleted at one server while a person is asked there, and another one has a reader.
+fn a_conversation_with_a_foreign_reader_is_deleted(project: &Project, env: &[(&'static str, &str)]) {
+    let pair = Pair::start(project, env);
+    assert_eq!(delete(&pair.owner, ""), (409, json!("RUN_IN_PROGRESS")));
+    assert_eq!(delete(&pair.owner, "?force=true"), (204, Value::Null));
+    pair.check_gone();
+}
+
+/// The same at a server that does not run it.
+fn a_conversation_that_runs_elsewhere_is_deleted(project: &Project, env: &[(&'static str, &str)]) {
+    let pair = Pair::start(project, env);
+    assert_eq!(delete(&pair.other, "?force=true"), (204, Value::Null));
+    pair.check_gone();
+    // Its run ends without the tool, and the server takes other messages.
+    let path = "/v1/sessions/b/messages?wait=true";
+    let (status, answer) = try_ask(&pair.owner.address, "POST", path, r#"{"message": "hello"}"#).unwrap();
+    assert_eq!((status, &answer["response"]), (200, &json!("I am here.")));
+    pair.owner.end("-TERM").exits(0);
+    assert!(!pair.project.path(NOTED).exists());
+}
+
+#[test]
+fn deleted_conversations_of_one_file_end_their_readers_and_runs_in_every_process() {
+    let model = model();
+    for deletes in [
+        a_conversation_of_a_killed_server_is_deleted,
+        a_conversation_with_a_foreign_reader_is_deleted,
+        a_conversation_that_runs_elsewhere_is_deleted,
+    ] {
+        deletes(&project(&model, ""), &[]);
+    }
+}
+
+#[test]
+fn deleted_conversations_of_one_database_end_their_readers_and_runs_in_every_process() {
+    let model = model();
+    for deletes in [
+        a_conversation_of_a_killed_server_is_deleted,
+        a_conversation_with_a_foreign_reader_is_deleted,
+        a_conversation_that_runs_elsewhere_is_deleted,
+    ] {
+        let database = PostgresServer::start();
+        let project = project(&model, "events: {store: postgres, url_env: EVENTS_DB}\n");
+        deletes(&project, &[("EVENTS_DB", &database.url())]);
     }
 }
 

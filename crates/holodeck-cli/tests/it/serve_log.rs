@@ -247,3 +247,37 @@ fn clients_are_told_that_the_model_failed_and_the_log_why() {
         .unwrap();
     assert!(why.contains("127.0.0.1:9"), "{log}");
 }
+
+#[test]
+fn a_client_that_takes_nothing_is_a_line_of_the_log() {
+    use std::{io::Write as _, net::TcpStream};
+
+    // More than the buffers of a connection hold.
+    let model = ModelServer::answering(|_| Reply::text("word ".repeat(2 << 20)));
+    let project = Project::with(&format!(
+        "{}serve: {{slow_consumer_seconds: 1}}\n",
+        agent(&model.url(), TWO_CASES)
+    ));
+    let server = Server::start(&project, &[]);
+    let body = json!({"message": "go"}).to_string();
+    let answered = server.ask("POST", "/v1/sessions/s/messages?wait=true", "", &body);
+    assert!(answered.starts_with("HTTP/1.1 200"), "{:.200}", answered);
+    let stalled = [(); 2].map(|()| {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        let path = "/v1/sessions/s/events?follow=true";
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+        stream
+    });
+    while !server
+        .ask("GET", "/metrics", "", "")
+        .contains("holodeck_slow_consumers_closed_total 2\n")
+    {}
+    drop(stalled);
+    let log = server.end("-TERM").exits(0).stderr;
+    let lines = log.lines().filter(|line| line.contains("took no data"));
+    // The first at once, the rest with the end.
+    let counts: Vec<_> = lines
+        .map(|line| line.split_once("count: ").unwrap().1.trim_end_matches(')'))
+        .collect();
+    assert_eq!(counts, ["1", "1"], "{log}");
+}

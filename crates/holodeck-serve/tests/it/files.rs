@@ -73,12 +73,23 @@ fn form(parts: &[Part<'_>]) -> String {
 }
 
 async fn send_form(world: &World, user: &str, path: &str, parts: &[Part<'_>]) -> Reply {
+    send_form_with(world, user, path, &[], parts).await
+}
+
+async fn send_form_with(
+    world: &World,
+    user: &str,
+    path: &str,
+    more: &[(&str, &str)],
+    parts: &[Part<'_>],
+) -> Reply {
     let token = format!("Bearer token-of-{user}");
     let media_type = format!("multipart/form-data; boundary={BOUNDARY}");
     let headers = [
         ("authorization", token.as_str()),
         ("content-type", media_type.as_str()),
     ];
+    let headers = [&headers[..], more].concat();
     world.send(Method::POST, path, &headers, &form(parts)).await
 }
 
@@ -319,4 +330,46 @@ async fn the_files_of_a_user_have_a_quota() {
     upload(&world, "bob", "a.txt", &large).await;
     upload(&world, "bob", "b.txt", &large).await;
     refused("bob", &large.replace('y', "z"), "attachments.max_user_mib").await;
+}
+
+#[tokio::test]
+async fn a_form_with_a_key_is_one_run_and_one_with_another_file_is_refused() {
+    for path in [
+        "/agent/helper/chat/multipart",
+        "/agent/helper/chat/stream/multipart",
+    ] {
+        for session in [None, Some("s-form")] {
+            let (world, _folder) = office().await;
+            let send = async |user: &str, key: &str, message: &str, content: &str| {
+                let mut parts = vec![("message", None, message), ("files", Some("note.txt"), content)];
+                // Each user has a conversation with this id.
+                parts.extend(session.map(|id| ("session_id", None, id)));
+                send_form_with(&world, user, path, &[("idempotency-key", key)], &parts).await
+            };
+            let runs = async || {
+                let sessions = world.store.sessions(None).await.unwrap();
+                sessions.iter().map(|session| session.runs).sum::<u64>()
+            };
+            for _ in 0..3 {
+                let answered = send("alice", "k", "what is it?", "forty-two").await;
+                assert_eq!(answered.status, 200, "{path} {answered:?}");
+                assert!(answered.text.contains("forty-two"), "{path} {answered:?}");
+            }
+            assert_eq!(runs().await, 1, "{path} {session:?}");
+            // The file of a request that was sent before is not kept twice.
+            assert_eq!(names(&world, "alice").await, ["note.txt"]);
+            for (message, content) in [("what else?", "forty-two"), ("what is it?", "forty-three")] {
+                let refused = send("alice", "k", message, content).await;
+                assert_eq!(refused.status, 422, "{path} {session:?} {refused:?}");
+            }
+            assert_eq!(names(&world, "alice").await, ["note.txt"]);
+            assert_eq!(runs().await, 1, "{path} {session:?}");
+            assert_eq!(send("bob", "k", "what is it?", "nothing").await.status, 200);
+            assert_eq!(
+                send("alice", "other", "what is it?", "forty-three").await.status,
+                200
+            );
+            assert_eq!(runs().await, 3, "{path} {session:?}");
+        }
+    }
 }

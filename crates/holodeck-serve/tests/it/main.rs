@@ -13,6 +13,7 @@ mod browsers;
 mod completions;
 mod ending;
 mod files;
+mod full_disk;
 mod keys;
 mod messages;
 mod openai_requests;

@@ -427,6 +427,66 @@ async fn a_run_that_answers_a_key_can_be_stopped_by_its_id() {
 }
 
 #[tokio::test]
+async fn a_run_that_ended_from_outside_after_it_called_a_tool_is_answered_with_what_it_called() {
+    let forms = [
+        ("/agent/helper/chat", json!({"message": "go"}).to_string()),
+        (
+            "/agent/helper/chat",
+            json!({"message": "go", "session_id": "t"}).to_string(),
+        ),
+        (
+            "/v1/sessions/t/messages?wait=true",
+            json!({"message": "go"}).to_string(),
+        ),
+    ];
+    for (path, body) in keyed_requests().into_iter().chain(forms) {
+        for is_lost in [false, true] {
+            let gate = Gate::new();
+            let (world, tools) = calling_until(&gate).await;
+            let first = begin(&world, path, &body);
+            tools.until_called().await;
+            // Until the result of the tool is stored.
+            let (session_id, run_id) = loop {
+                let (session_id, run_id) = open_run(&world).await;
+                let stored = world.stored(&session_id).await;
+                if stored
+                    .iter()
+                    .any(|(_, event)| event.contains(r#""type":"tool_result""#))
+                {
+                    break (session_id, run_id.unwrap());
+                }
+                tokio::task::yield_now().await;
+            };
+            if is_lost {
+                // As another process does when this one is dead.
+                world.store.abandon(&session_id, &run_id);
+                assert_eq!(world.store.recover().await.unwrap(), [run_id]);
+            } else {
+                let stopped = world.post(&format!("/v1/runs/{run_id}/cancel"), json!({})).await;
+                assert_eq!(stopped.status, 202, "{path}");
+                assert_ne!(first.await.unwrap().status, 200, "{path}");
+            }
+            gate.open();
+            let again = begin(&world, path, &body).await.unwrap();
+            assert_eq!(again.status, 502, "{path} {is_lost} {again:?}");
+            assert_eq!(again.headers["x-should-retry"], "false", "{path}");
+            assert_eq!(tools.called().len(), 1, "{path}");
+            if keyed_requests().iter().any(|(keyed, _)| *keyed == path) {
+                let error = &again.json()["error"];
+                assert_eq!(error["code"], "run_stopped", "{path} {again:?}");
+                let message = error["message"].as_str().unwrap();
+                let begins = if is_lost {
+                    "the process ended during the run, which had called `echo`; it is not run again"
+                } else {
+                    "the run was stopped after it called `echo`; it is not run again"
+                };
+                assert!(message.starts_with(begins), "{path} {message}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_conversation_that_is_deleted_by_force_ends_the_run_that_answers_a_key_first() {
     for (path, body) in keyed_requests() {
         let gate = Gate::new();

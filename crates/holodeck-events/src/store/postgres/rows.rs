@@ -209,12 +209,13 @@ pub(super) async fn page(
     fill_page(rows.iter().map(read_event), limit)
 }
 
-/// A session, unless it does not exist.
+/// Whether a session of another user has this id, or had it before it was deleted.
 pub(super) async fn is_taken(db: &Db, session_id: &str, user: &str) -> Result<bool, Failure> {
     let row = db.query_opt(sql::TAKEN, &[&session_id, &user]).await?;
     Ok(row.map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
 }
 
+/// A session, unless it does not exist.
 pub(super) async fn session_info(db: &Db, session_id: &str) -> Result<Option<SessionInfo>, Failure> {
     let row = db.query_opt(sql::SESSION_INFO, &[&session_id]).await?;
     row.map(|row| read_session_info(&row)).transpose()

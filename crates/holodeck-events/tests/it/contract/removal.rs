@@ -14,6 +14,7 @@ use crate::{
 
 each_store! {
     a_deleted_session_is_gone_and_its_id_is_not_used_again
+    an_id_is_taken_for_all_but_its_user_also_after_its_deletion
     a_session_with_an_open_run_is_deleted_only_by_force
     a_deleted_session_ends_its_subscriptions
     pieces_are_swept_after_the_resume_window
@@ -54,6 +55,39 @@ async fn a_deleted_session_is_gone_and_its_id_is_not_used_again(subject: Subject
     assert_eq!(subject.store.delete_session("s", true).await, not_found);
     assert!(subject.store.subscribe("s", None).await.is_err());
     assert_eq!(subject.stored("other").await.len(), 5);
+}
+
+async fn an_id_is_taken_for_all_but_its_user_also_after_its_deletion(subject: Subject) {
+    let of_alice = NewRun {
+        user_id: Some("alice".to_owned()),
+        ..session_run("s")
+    };
+    let ended = || answered([text("a"), stop(StopReason::EndTurn, "m")]);
+    subject.record(of_alice, ended()).await;
+    // Without an owner, it is of no user.
+    recorded(&subject, "free").await;
+    // Named, and without a message yet.
+    subject.start("named", Some("alice")).await.unwrap();
+    let check = async |session: &str, of_alice: bool, of_bob: bool| {
+        for (user, taken) in [("alice", of_alice), ("bob", of_bob)] {
+            let found = subject.store.is_taken(session, user).await;
+            assert_eq!(found, Ok(taken), "{session} {user}");
+        }
+    };
+    for round in 0..2 {
+        check("s", false, true).await;
+        check("named", false, true).await;
+        check("free", true, true).await;
+        check("unknown", false, false).await;
+        check("", false, false).await;
+        if round == 0 {
+            for session in ["s", "named", "free"] {
+                subject.store.delete_session(session, false).await.unwrap();
+            }
+            // What remains of its events is removed in steps.
+            subject.store.sweep(retention(MINUTE, None)).await.unwrap();
+        }
+    }
 }
 
 async fn a_session_with_an_open_run_is_deleted_only_by_force(subject: Subject) {
