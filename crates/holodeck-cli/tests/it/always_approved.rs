@@ -1,11 +1,11 @@
 //! Approvals for all conversations: for the tool as it was, listed, revoked, and only where the YAML allows them.
 
-use holodeck_testkit::{ModelServer, Reply};
+use holodeck_testkit::{ModelServer, PostgresServer, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::{
-    project::{Project, TWO_CASES, agent},
+    project::{CommandOutput, Project, TWO_CASES, agent},
     serve::Server,
     serve_faults::try_ask,
 };
@@ -91,8 +91,12 @@ impl<'s> Talk<'s> {
 }
 
 fn script(project: &Project, text: &str) {
+    program(project, &format!("#!/bin/sh\ncat\n# {text}\n"));
+}
+
+fn program(project: &Project, text: &str) {
     use std::os::unix::fs::PermissionsExt as _;
-    project.write("note.sh", format!("#!/bin/sh\ncat\n# {text}\n"));
+    project.write("note.sh", text);
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(project.path("note.sh"), mode).unwrap();
 }
@@ -140,10 +144,7 @@ fn files_that_calls_write_change_no_tool_and_programs_among_the_arguments_do() {
     let project = Project::with("");
     let tool = TOOL.replace("./note.sh", "./note.sh, args: [state.json, --rules=rules.sql]");
     write(&project, &model, &tool, "");
-    let program = "#!/bin/sh\ncat >> \"$1\"\necho noted\n";
-    project.write("note.sh", program);
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(project.path("note.sh"), mode).unwrap();
+    program(&project, "#!/bin/sh\ncat >> \"$1\"\necho noted\n");
     project.write("state.json", "");
     project.write("rules.sql", "select 1");
     let server = Server::start(&project, &[]);
@@ -165,18 +166,35 @@ fn files_that_calls_write_change_no_tool_and_programs_among_the_arguments_do() {
 
 #[test]
 fn what_is_always_approved_is_listed_and_revoked_over_http_and_in_a_terminal() {
+    listed_and_revoked("", &[]);
+}
+
+#[test]
+fn what_is_always_approved_is_listed_and_revoked_in_a_database() {
+    let database = PostgresServer::start();
+    let events = "events: {store: postgres, url_env: EVENTS_DB}\n";
+    listed_and_revoked(events, &[("EVENTS_DB", &database.url())]);
+}
+
+fn listed_and_revoked(events: &str, env: &[(&str, &str)]) {
     let model = calling();
     let project = Project::with("");
     write(&project, &model, TOOL, "");
+    project.write("agent.yaml", format!("{}{events}", project.read("agent.yaml")));
     script(&project, "one");
-    let nothing = project.run(&["approvals", "always", "list", "--json"]).exits(0);
+    let run = |args: &[&str]| {
+        let args = [&["approvals", "always"], args].concat();
+        let output = project.command(&args).envs(env.iter().copied()).output();
+        CommandOutput::of(&output.unwrap())
+    };
+    let nothing = run(&["list", "--json"]).exits(0);
     assert_eq!(nothing.stdout, "[]\n");
-    let server = Server::start(&project, &[]);
+    let server = Server::start_with(&project, &[], env);
     Talk::begin(&server, "first").approve("always");
     let path = "/v1/approvals/always";
     let (status, listed) = try_ask(&server.address, "GET", path, "").unwrap();
     assert_eq!((status, &listed["always"][0]["tool"]), (200, &json!("note")));
-    let listed = project.run(&["approvals", "always", "list", "--json"]).exits(0);
+    let listed = run(&["list", "--json"]).exits(0);
     let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
     assert_eq!(
         (&listed[0]["tool"], &listed[0]["user"]),
@@ -188,14 +206,10 @@ fn what_is_always_approved_is_listed_and_revoked_over_http_and_in_a_terminal() {
         (unknown.0, &unknown.1["code"]),
         (404, &json!("APPROVAL_NOT_FOUND"))
     );
-    project
-        .run(&["approvals", "always", "revoke", "note", "--user", "eve"])
+    run(&["revoke", "note", "--user", "eve"])
         .exits(2)
         .says("not always approved");
-    project
-        .run(&["approvals", "always", "revoke", "note"])
-        .exits(0)
-        .says("revoked");
+    run(&["revoke", "note"]).exits(0).says("revoked");
     let asked = Talk::begin(&server, "second");
     assert!(asked.asked.is_some());
     asked.approve("always");

@@ -228,6 +228,52 @@ fn a_conversation_on_a_terminal() {
 }
 
 #[test]
+fn a_terminal_shows_for_how_long_a_model_that_is_asked_again_is_silent() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    let asked = AtomicUsize::new(0);
+    let server = ModelServer::answering(move |_| match asked.fetch_add(1, Ordering::SeqCst) {
+        0 => Reply::openai_error(503, "overloaded", None, None).retry_after(3),
+        _ => Reply::text("I am back."),
+    });
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let mut terminal = OnTerminal::start(&project, &["chat"]);
+    terminal.until("you › ");
+    terminal.types("hello\r");
+    terminal.until("waiting for ");
+    terminal.until("I am back.");
+    terminal.types("/quit\r");
+    assert_eq!(terminal.ends().0, Some(0));
+    assert_eq!(server.finish().len(), 2);
+}
+
+#[test]
+fn a_conversation_that_is_resumed_on_a_terminal_is_shown_before_it_continues() {
+    let server = counting_server();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    piped(&project, &["chat"], "first of all\nand then\n").exits(0);
+    let mut terminal = OnTerminal::start(&project, &["chat", "--resume"]);
+    for shown in [
+        "continuing after 2 messages",
+        "first of all",
+        "first of all after 0.",
+        "and then",
+        "and then after 2.",
+        "you › ",
+    ] {
+        terminal.until(shown);
+    }
+    terminal.types("third\r");
+    terminal.until("third after 4.");
+    terminal.types("/quit\r");
+    assert_eq!(terminal.ends().0, Some(0));
+    // In a pipe, only what is answered now is written.
+    let ran = piped(&project, &["chat", "--resume"], "fourth\n").exits(0);
+    assert_eq!(ran.stdout, "fourth after 6.\n");
+    server.finish();
+}
+
+#[test]
 fn a_person_is_asked_about_a_call() {
     let server = calling_server();
     let project = Project::with(&asking_agent(&server));

@@ -253,7 +253,7 @@ fn a_client_that_takes_nothing_is_a_line_of_the_log() {
     use std::{io::Write as _, net::TcpStream};
 
     // More than the buffers of a connection hold.
-    let model = ModelServer::answering(|_| Reply::text("word ".repeat(2 << 20)));
+    let model = ModelServer::answering(|_| Reply::text("word ".repeat(1 << 20)).in_pieces(1_000));
     let project = Project::with(&format!(
         "{}serve: {{slow_consumer_seconds: 1}}\n",
         agent(&model.url(), TWO_CASES)
