@@ -128,6 +128,11 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
         "only the command line draws",
     ),
     importer("indicatif", &["holodeck-cli"], "only the command line draws"),
+    importer(
+        "tikv-jemallocator",
+        &["holodeck-cli"],
+        "only a program chooses its allocator, never a library",
+    ),
     importer("rustyline", &["holodeck-cli"], "only the command line reads keys"),
     importer(
         "clap_mangen",

@@ -2,6 +2,7 @@
 
 use holodeck_model::events::AgentMessage;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::{
     AgUiBody, AgUiEvent,
@@ -85,9 +86,28 @@ pub(super) struct Agent {
 
 #[derive(Default)]
 struct Streamed {
-    /// The text of the message that the client has.
-    sent: String,
+    sent: Sent,
     is_open: bool,
+}
+
+/// The text of the message that the client has, by its length and digest: each client of a large message would hold a copy.
+#[derive(Default)]
+struct Sent {
+    bytes: usize,
+    digest: Sha256,
+}
+
+impl Sent {
+    fn push(&mut self, delta: &str) {
+        self.bytes += delta.len();
+        self.digest.update(delta);
+    }
+
+    /// What `content` has after the text that was sent; `None` if it does not begin with that.
+    fn missing<'a>(&self, content: &'a str) -> Option<&'a str> {
+        let (begin, rest) = content.split_at_checked(self.bytes)?;
+        (Sha256::digest(begin) == self.digest.clone().finalize()).then_some(rest)
+    }
 }
 
 impl Agent {
@@ -141,8 +161,8 @@ impl Agent {
 
     fn forget(&mut self) {
         self.is_sealed = false;
-        self.text.sent.clear();
-        self.reasoning.sent.clear();
+        self.text.sent = Sent::default();
+        self.reasoning.sent = Sent::default();
     }
 
     pub(super) fn add_reasoning(&mut self, turn: u32, delta: &str, out: &mut Output) {
@@ -153,9 +173,8 @@ impl Agent {
     /// All reasoning of the message. The client gets what was not streamed.
     pub(super) fn complete_reasoning(&mut self, turn: u32, content: &str, out: &mut Output) {
         self.enter(turn, out);
-        if let Some(missing) = content.strip_prefix(&self.reasoning.sent) {
-            let missing = missing.to_owned();
-            self.stream_reasoning(&missing, out);
+        if let Some(missing) = self.reasoning.sent.missing(content) {
+            self.stream_reasoning(missing, out);
         }
         self.end_reasoning(out);
     }
@@ -169,9 +188,8 @@ impl Agent {
     pub(super) fn complete_message(&mut self, turn: u32, message: &AgentMessage, out: &mut Output) {
         self.enter(turn, out);
         self.end_reasoning(out);
-        if let Some(missing) = message.content.strip_prefix(&self.text.sent) {
-            let missing = missing.to_owned();
-            self.stream_text(&missing, out);
+        if let Some(missing) = self.text.sent.missing(&message.content) {
+            self.stream_text(missing, out);
         } else {
             // The stored text is what counts, so it is not left out.
             self.close(out);
@@ -216,7 +234,7 @@ impl Agent {
             };
             out.push(tag, start);
         }
-        self.reasoning.sent.push_str(delta);
+        self.reasoning.sent.push(delta);
         let delta = delta.to_owned();
         out.push(tag, AgUiBody::ReasoningMessageContent { message_id, delta });
     }
@@ -244,7 +262,7 @@ impl Agent {
             };
             out.push(tag, start);
         }
-        self.text.sent.push_str(delta);
+        self.text.sent.push(delta);
         let delta = delta.to_owned();
         out.push(tag, AgUiBody::TextMessageContent { message_id, delta });
     }
