@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holodeck_backend_api::AnswerFormat;
+use holodeck_backend_api::{AnswerFormat, ToolCall};
 use serde_json::{Value, json};
 
 use crate::json::parse_deciding;
@@ -37,17 +37,26 @@ impl SentFormat {
         )
     }
 
-    /// The answer as a value that satisfies the schema, or what is wrong with it.
-    pub(crate) fn read(&self, answer: &str) -> Result<Value, String> {
-        let value = if self.format.is_loose() {
-            in_text::find_object(answer)?
-        } else {
+    /// The answer to `question` as a value that satisfies the schema, or what is wrong with it.
+    pub(crate) fn read(&self, answer: &str, question: &str) -> Result<Value, String> {
+        if !self.format.is_loose() {
             let answer = strip_fence(answer);
-            parse_deciding(answer).map_err(|error| format!("it is not JSON ({error})"))?
-        };
-        let value = self.format.fit(value);
+            let value = parse_deciding(answer).map_err(|error| format!("it is not JSON ({error})"))?;
+            self.format.check(&value)?;
+            return Ok(value);
+        }
+        let found = in_text::find_object(answer)?;
+        let value = self.format.fit(found.json, found.value.clone())?;
         self.format.check(&value)?;
+        let is_same = |other: Value| self.format.fit("", other).is_ok_and(|other| other == value);
+        found.check_quoted(question, is_same)?;
         Ok(value)
+    }
+
+    /// What is wrong with an answer that calls tools, where the model was offered none; `None` if calls are no answer.
+    pub(crate) fn check_calls(&self, calls: &[ToolCall]) -> Option<String> {
+        let first = calls.first().filter(|_| self.format.is_loose())?;
+        Some(format!("it calls a tool, `{}`, and there are none", first.name))
     }
 }
 
@@ -120,20 +129,23 @@ mod tests {
             "```json\n{\"id\": 7}\n```",
             "```\n{\"id\": 7}```",
         ] {
-            assert_eq!(format().read(answer), Ok(json!({"id": 7})), "{answer}");
+            assert_eq!(format().read(answer, ""), Ok(json!({"id": 7})), "{answer}");
         }
     }
 
     #[test]
     fn problems_are_reported_with_their_place() {
         assert_eq!(
-            format().read("{\"id\": \"x\"}").unwrap_err(),
+            format().read("{\"id\": \"x\"}", "").unwrap_err(),
             "\"x\" is not of type \"integer\" at `/id`"
         );
-        assert_eq!(format().read("{}").unwrap_err(), "\"id\" is a required property");
+        assert_eq!(
+            format().read("{}", "").unwrap_err(),
+            "\"id\" is a required property"
+        );
         assert!(
             format()
-                .read("sure: {}")
+                .read("sure: {}", "")
                 .unwrap_err()
                 .starts_with("it is not JSON")
         );

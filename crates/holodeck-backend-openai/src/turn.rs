@@ -66,10 +66,12 @@ pub(crate) fn run(
         let outcome = loop {
             let mut message = None;
             let mut too_long = None;
+            let has_tools;
             {
                 let unit = request.unit.as_deref();
                 let place = RequestPlace { unit, trial: request.trial, message: turn.model_calls };
                 let tools = core.offered_tools(selection.as_ref(), place);
+                has_tools = !tools.is_empty();
                 let context = CallContext {
                     tools: &tools,
                     unit,
@@ -100,10 +102,19 @@ pub(crate) fn run(
             }
             let message = message.unwrap_or_default();
             turn.model_calls += 1;
-            turn.conversation.push(wire_message::assistant(&message.text, &message.calls, &core.model));
             let stop_reason = message.stop_reason.clone().unwrap_or(StopReason::EndTurn);
+            if !has_tools && let Some(problem) = core.format.as_ref().and_then(|format| format.check_calls(&message.calls)) {
+                // Without the calls: a call needs a result, and a request without tools must not have either.
+                turn.conversation.push(wire_message::assistant(&message.text, &[], &core.model));
+                if !turn.can_ask_again(core) {
+                    break Some(Outcome::Failed { reason: unfit(&problem, &stop_reason) });
+                }
+                turn.request_repair(&problem);
+                continue;
+            }
+            turn.conversation.push(wire_message::assistant(&message.text, &message.calls, &core.model));
             if message.calls.is_empty() || stop_reason.family() == StopFamily::Refusal {
-                match turn.check_answer(core, &message, &stop_reason) {
+                match turn.check_answer(core, &request.message, &message, &stop_reason) {
                     Answer::Plain => break None,
                     Answer::Structured(value) => {
                         yield turn.observe(BackendEvent::StructuredOutput(value));
@@ -237,6 +248,13 @@ struct Turn {
     repair: Option<usize>,
 }
 
+/// The failure of a turn whose answer was wrong twice.
+fn unfit(problem: &str, stop_reason: &StopReason) -> String {
+    let cut = stop_reason.truncation();
+    let cut = cut.map_or_else(String::new, |reason| format!("; {}", reason.truncation_note()));
+    format!("structured output does not match the schema: {problem}{cut}")
+}
+
 /// An event while tools run.
 enum ToolStep {
     Asked(Question),
@@ -290,29 +308,34 @@ impl Turn {
         Some(BackendEvent::Notice { message })
     }
 
-    fn check_answer(&mut self, core: &Core, message: &Message, stop_reason: &StopReason) -> Answer {
+    /// Whether a wrong answer may be asked for once more.
+    fn can_ask_again(&self, core: &Core) -> bool {
+        self.repair.is_none() && self.model_calls < core.max_turns
+    }
+
+    fn check_answer(
+        &mut self,
+        core: &Core,
+        question: &str,
+        message: &Message,
+        stop_reason: &StopReason,
+    ) -> Answer {
         self.stop_reason = stop_reason.clone();
         let Some(format) = &core.format else {
             return Answer::Plain;
         };
         let is_empty = message.text.trim().is_empty();
-        let can_ask = self.repair.is_none() && self.model_calls < core.max_turns;
+        let can_ask = self.can_ask_again(core);
         if is_empty && can_ask && stop_reason.family() == StopFamily::End {
             return Answer::Repair("it is empty".to_owned());
         }
         if is_empty || stop_reason.family() == StopFamily::Refusal {
             return Answer::Plain;
         }
-        match format.read(&message.text) {
+        match format.read(&message.text, question) {
             Ok(value) => Answer::Structured(value),
             Err(problem) if can_ask => Answer::Repair(problem),
-            Err(problem) => {
-                let cut = stop_reason.truncation();
-                let cut = cut.map_or_else(String::new, |reason| format!("; {}", reason.truncation_note()));
-                Answer::Wrong(format!(
-                    "structured output does not match the schema: {problem}{cut}"
-                ))
-            }
+            Err(problem) => Answer::Wrong(unfit(&problem, stop_reason)),
         }
     }
 

@@ -33,6 +33,22 @@ pub enum VerdictFormat {
     Quality,
     /// `{message, status}`: the next message of a simulated user.
     UserMessage,
+    /// [`Score`](Self::Score) without a reason.
+    BareScore {
+        /// The lowest score.
+        min: u32,
+        /// The highest score.
+        max: u32,
+    },
+    /// [`Verdicts`](Self::Verdicts) without reasons.
+    BareVerdicts,
+    /// [`Statements`](Self::Statements) without reasons.
+    BareStatements,
+    /// [`Goal`](Self::Goal) without a reason.
+    BareGoal {
+        /// The highest score.
+        max: u32,
+    },
 }
 
 impl VerdictFormat {
@@ -44,13 +60,30 @@ impl VerdictFormat {
         }
     }
 
+    /// This form, where a reason is asked for only if `include`.
+    pub fn with_reason(self, include: bool) -> Self {
+        match self {
+            _ if include => self,
+            Self::Score { min, max } => Self::BareScore { min, max },
+            Self::Verdicts => Self::BareVerdicts,
+            Self::Statements => Self::BareStatements,
+            Self::Goal { max } => Self::BareGoal { max },
+            _ => self,
+        }
+    }
+
     /// Why the score in an answer of this form is none; `None` if it is one, or the form has no score.
     pub fn invalid_score(self, answer: &Value) -> Option<String> {
         let (min, max) = match self {
-            Self::Score { min, max } => (min, max),
-            Self::Goal { max } => (0, max),
+            Self::Score { min, max } | Self::BareScore { min, max } => (min, max),
+            Self::Goal { max } | Self::BareGoal { max } => (0, max),
             Self::Quality => (0, MAX_LISTED),
-            Self::Items | Self::Verdicts | Self::Statements | Self::UserMessage => return None,
+            Self::Items
+            | Self::Verdicts
+            | Self::BareVerdicts
+            | Self::Statements
+            | Self::BareStatements
+            | Self::UserMessage => return None,
         };
         let score = answer.as_object()?.get("score").unwrap_or(&Value::Null);
         match score.as_f64() {
@@ -63,7 +96,14 @@ impl VerdictFormat {
     /// The JSON Schema.
     pub fn schema(self) -> Value {
         let text = json!({"type": "string"});
-        let object = |title: &str, properties: Value| {
+        let is_bare = matches!(
+            self,
+            Self::BareScore { .. } | Self::BareVerdicts | Self::BareStatements | Self::BareGoal { .. }
+        );
+        let object = |title: &str, mut properties: Value| {
+            if let (true, Some(properties)) = (is_bare, properties.as_object_mut()) {
+                properties.shift_remove("reason");
+            }
             let required: Vec<&String> = properties
                 .as_object()
                 .into_iter()
@@ -83,7 +123,7 @@ impl VerdictFormat {
         };
         let list = |items: Value| json!({"type": "array", "items": items});
         match self {
-            Self::Score { min, max } => {
+            Self::Score { min, max } | Self::BareScore { min, max } => {
                 // A list is enforced by every endpoint with structured answers, bounds are not; long lists are refused.
                 let score = if max - min <= MAX_LISTED {
                     json!({"type": "integer", "enum": (min..=max).collect::<Vec<u32>>()})
@@ -102,17 +142,17 @@ impl VerdictFormat {
                 }),
             ),
             Self::Items => object("items", json!({"items": list(text)})),
-            Self::Verdicts => {
+            Self::Verdicts | Self::BareVerdicts => {
                 let verdict = json!({"type": "string", "enum": ["yes", "no", "idk"]});
                 let item = json!({"number": {"type": "integer"}, "reason": text, "verdict": verdict});
                 object("verdicts", json!({"verdicts": list(object("", item))}))
             }
-            Self::Statements => {
+            Self::Statements | Self::BareStatements => {
                 let verdict = json!({"type": "string", "enum": ["yes", "no"]});
                 let item = json!({"reason": text, "statement": text, "verdict": verdict});
                 object("statements", json!({"statements": list(object("", item))}))
             }
-            Self::Goal { max } => {
+            Self::Goal { max } | Self::BareGoal { max } => {
                 let effect = json!({"type": "string", "enum": ["contributed", "hindered"]});
                 let item = json!({"effect": effect, "quote": text, "turn": {"type": "integer"}});
                 let score = json!({"type": "integer", "enum": (0..=max).collect::<Vec<u32>>()});

@@ -12,6 +12,38 @@ const SAFE: usize = 18;
 
 /// The places of long integers in a JSON text.
 fn long_integers(json: &str) -> Vec<(usize, &str)> {
+    words_of_kind(json, is_long)
+}
+
+/// A number in a JSON text that has a fraction, and as a floating-point number has none: `9.99999999999999999999`. It would be
+/// read as another number than was written.
+pub fn rounded_to_whole(json: &str) -> Option<&str> {
+    let number = words_of_kind(json, is_rounded_to_whole).into_iter().next();
+    number.map(|(_, number)| number)
+}
+
+/// Whether the nearest floating-point number of a word is whole, and the word is not.
+fn is_rounded_to_whole(word: &str) -> bool {
+    if !word.parse::<f64>().is_ok_and(|number| number.fract() == 0.0) {
+        return false;
+    }
+    let (mantissa, exponent) = word.split_once(['e', 'E']).unwrap_or((word, "0"));
+    let (before, after) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let before = before.trim_start_matches(['-', '+']);
+    let exponent: i128 = exponent.parse().unwrap_or(if exponent.starts_with('-') {
+        i128::from(i64::MIN)
+    } else {
+        i128::from(i64::MAX)
+    });
+    // The place after the last digit that is not zero, counted from the point.
+    let digits = format!("{before}{after}");
+    let significant = digits.trim_end_matches('0').len();
+    let last = significant as i128 - before.len() as i128;
+    significant > 0 && digits.bytes().any(|digit| digit != b'0') && last.saturating_sub(exponent) > 0
+}
+
+/// The places of the words of a kind outside of the strings of a JSON text.
+fn words_of_kind(json: &str, is_of_kind: fn(&str) -> bool) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let (mut in_string, mut escaped) = (false, false);
     let mut start = None;
@@ -30,9 +62,8 @@ fn long_integers(json: &str) -> Vec<(usize, &str)> {
             continue;
         }
         if let Some(begin) = start.take()
-            && at - begin > SAFE
             && let Some(word) = json.get(begin..at)
-            && is_long(word)
+            && is_of_kind(word)
         {
             found.push((begin, word));
         }
@@ -43,6 +74,9 @@ fn long_integers(json: &str) -> Vec<(usize, &str)> {
 
 /// Whether a word is an integer that does not fit.
 fn is_long(word: &str) -> bool {
+    if word.len() <= SAFE {
+        return false;
+    }
     let digits = word.strip_prefix('-').unwrap_or(word);
     let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_integer && word.parse::<u64>().is_err() && word.parse::<i64>().is_err()

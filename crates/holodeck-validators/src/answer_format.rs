@@ -1,9 +1,9 @@
 //! Validates answers against a JSON Schema.
 
 use holodeck_backend_api::AnswerFormat;
-use holodeck_model::{JSON_LEVELS, json_levels};
+use holodeck_model::{JSON_LEVELS, json_levels, long_integers::rounded_to_whole};
 use jsonschema::Validator;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Answers that satisfy a JSON Schema.
 #[derive(Debug)]
@@ -40,14 +40,90 @@ fn whole(number: f64) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() < 1e15).then_some(number as i64)
 }
 
+/// Words in the names of keys that explain a value, or say what it can be.
+const NOT_VALUES: [&str; 19] = [
+    "reason",
+    "reasoning",
+    "reasons",
+    "explanation",
+    "rationale",
+    "justification",
+    "comment",
+    "comments",
+    "note",
+    "notes",
+    "description",
+    "confidence",
+    "max",
+    "maximum",
+    "min",
+    "minimum",
+    "range",
+    "scale",
+    "type",
+];
+
+/// The words of a key in lower case: `finalScore` and `final_score` have the same.
+fn words_of(key: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for c in key.chars() {
+        let begins = !c.is_alphanumeric() || c.is_uppercase() && was_lower;
+        if begins {
+            words.push(String::new());
+        }
+        if let (true, Some(word)) = (c.is_alphanumeric(), words.last_mut()) {
+            word.extend(c.to_lowercase());
+        }
+        was_lower = c.is_lowercase() || c.is_ascii_digit();
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Whether a key that a schema does not have may be another reading of one that it has: `Score` or `final_score` for `score`.
+fn is_near(key: &str, name: &str, schema: &Value) -> bool {
+    let (key, name) = (words_of(key), words_of(name));
+    if key.concat() == name.concat() {
+        return true;
+    }
+    let is_free_text =
+        schema.get("type").is_some_and(|kind| kind == "string") && schema.get("enum").is_none();
+    let contains = !name.is_empty() && key.windows(name.len()).any(|words| words == name);
+    let explains = key.iter().any(|word| NOT_VALUES.contains(&word.as_str()));
+    contains && !is_free_text && !explains
+}
+
+/// Refuses an object in which a key beside those of the schema gives one of these another value.
+fn check_near_keys(fields: &Map<String, Value>, properties: &Map<String, Value>) -> Result<(), String> {
+    let others = fields.iter().filter(|(key, _)| !properties.contains_key(*key));
+    for (key, other) in others {
+        for (name, schema) in properties {
+            let Some(value) = fields.get(name).filter(|_| is_near(key, name, schema)) else {
+                continue;
+            };
+            let (mut value, mut other) = (value.clone(), other.clone());
+            fit(&mut value, schema)?;
+            fit(&mut other, schema)?;
+            if value != other {
+                return Err(format!("it has `{name}` and, with another value, `{key}`"));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Writes numbers that are texts as numbers, and removes keys that the schema excludes.
-fn fit(value: &mut Value, schema: &Value) {
+fn fit(value: &mut Value, schema: &Value) -> Result<(), String> {
     let is = |kind: &str| schema.get("type").is_some_and(|found| found == kind);
     match value {
         Value::String(text) if is("integer") || is("number") => {
             if let Ok(number @ Value::Number(_)) = serde_json::from_str::<Value>(text.trim()) {
+                if let Some(number) = rounded_to_whole(text.trim()) {
+                    return Err(rounded(number));
+                }
                 *value = number;
-                fit(value, schema);
+                fit(value, schema)?;
             }
         }
         Value::Number(number) if is("integer") => {
@@ -57,25 +133,36 @@ fn fit(value: &mut Value, schema: &Value) {
         }
         Value::Object(fields) => {
             let properties = schema.get("properties").and_then(Value::as_object);
-            let Some(properties) = properties else { return };
+            let Some(properties) = properties else {
+                return Ok(());
+            };
             if schema.get("additionalProperties") == Some(&Value::Bool(false)) {
+                check_near_keys(fields, properties)?;
                 fields.retain(|name, _| properties.contains_key(name));
             }
             for (name, value) in fields.iter_mut() {
                 if let Some(schema) = properties.get(name) {
-                    fit(value, schema);
+                    fit(value, schema)?;
                 }
             }
         }
         Value::Array(items) => {
             if let Some(schema) = schema.get("items") {
                 for item in items.iter_mut() {
-                    fit(item, schema);
+                    fit(item, schema)?;
                 }
             }
         }
         _ => {}
     }
+    Ok(())
+}
+
+/// The refusal of a number that cannot be read as it was written.
+fn rounded(number: &str) -> String {
+    let shown: String = number.chars().take(24).collect();
+    let cut = if shown.len() < number.len() { "…" } else { "" };
+    format!("its number {shown}{cut} has a fraction that would be lost")
 }
 
 impl AnswerFormat for SchemaFormat {
@@ -87,11 +174,14 @@ impl AnswerFormat for SchemaFormat {
         self.is_loose
     }
 
-    fn fit(&self, mut answer: Value) -> Value {
+    fn fit(&self, json: &str, mut answer: Value) -> Result<Value, String> {
         if self.is_loose {
-            fit(&mut answer, &self.schema);
+            if let Some(number) = rounded_to_whole(json) {
+                return Err(rounded(number));
+            }
+            fit(&mut answer, &self.schema)?;
         }
-        answer
+        Ok(answer)
     }
 
     fn check(&self, answer: &Value) -> Result<(), String> {
@@ -158,8 +248,9 @@ mod tests {
         });
         let loose = SchemaFormat::new(&schema).unwrap().loose();
         let read = |score: Value| {
-            let answer = loose
-                .fit(json!({"score": score, "reason": "5", "verdicts": [{"number": "2", "x": 1}], "y": 2}));
+            let answer =
+                json!({"score": score, "reason": "5", "verdicts": [{"number": "2", "x": 1}], "y": 2});
+            let answer = loose.fit(&answer.to_string(), answer)?;
             loose.check(&answer).map(|()| answer)
         };
         for score in [json!(8), json!("8"), json!(" 8 "), json!(8.0), json!("8.0")] {
@@ -185,8 +276,130 @@ mod tests {
         // The format of a user is taken by its word.
         let strict = SchemaFormat::new(&schema).unwrap();
         let answer = json!({"score": "8", "reason": "", "y": 1});
-        assert_eq!(strict.fit(answer.clone()), answer);
+        assert_eq!(strict.fit(&answer.to_string(), answer.clone()), Ok(answer));
         assert!(!strict.is_loose() && loose.is_loose());
+    }
+
+    #[test]
+    fn a_number_is_never_rounded_to_a_score() {
+        let score = json!({"type": "integer", "enum": [0, 9, 10]});
+        let schema = json!({"type": "object", "properties": {"score": score}, "required": ["score"]});
+        let loose = SchemaFormat::new(&schema).unwrap().loose();
+        let read = |json: &str| {
+            let answer = loose.fit(json, serde_json::from_str(json).unwrap())?;
+            loose.check(&answer).map(|()| answer)
+        };
+        for nines in 1..40 {
+            for number in [
+                format!("9.{}", "9".repeat(nines)),
+                format!("10.{}1", "0".repeat(nines)),
+                format!("0.{}1", "0".repeat(nines)),
+                format!("1e-{nines}"),
+                format!("99{}e-{}", "9".repeat(nines), nines + 1),
+                "1e-400".to_owned(),
+            ] {
+                for json in [
+                    format!("{{\"score\": {number}}}"),
+                    format!("{{\"score\": \" {number}\"}}"),
+                ] {
+                    assert!(read(&json).is_err(), "{json}: {:?}", read(&json));
+                }
+            }
+            for number in [
+                format!("10.{}", "0".repeat(nines)),
+                format!("1{}e-{}", "0".repeat(nines), nines - 1),
+                "1e1".to_owned(),
+            ] {
+                for json in [
+                    format!("{{\"score\": {number}}}"),
+                    format!("{{\"score\": \"{number}\"}}"),
+                ] {
+                    assert_eq!(read(&json), Ok(json!({"score": 10})), "{json}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_beside_a_score_that_may_be_another_reading_is_refused() {
+        let verdict = json!({"type": "string", "enum": ["yes", "no"]});
+        let item =
+            json!({"type": "object", "properties": {"verdict": verdict}, "additionalProperties": false});
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "score": {"type": "integer"},
+                "reason": {"type": "string"},
+                "verdicts": {"type": "array", "items": item},
+            },
+            "additionalProperties": false,
+        });
+        let loose = SchemaFormat::new(&schema).unwrap().loose();
+        let fit = |key: &str, other: Value, place: usize| {
+            let mut fields = vec![
+                ("score", json!(8)),
+                ("reason", json!("polite")),
+                ("verdicts", json!([])),
+            ];
+            fields.insert(place, (key, other));
+            let fields: Map<String, Value> = fields
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect();
+            loose.fit("", fields.into())
+        };
+        for place in 0..4 {
+            for key in [
+                "Score",
+                "SCORE",
+                " score",
+                "score_",
+                "sCore",
+                "final_score",
+                "finalScore",
+                "FinalScore",
+                "final score",
+                "overall-score",
+                "score_2",
+                "Final.Score",
+            ] {
+                for other in [
+                    json!(2),
+                    json!("2"),
+                    json!("8/10"),
+                    json!("two"),
+                    json!(null),
+                    json!(8.5),
+                ] {
+                    assert!(fit(key, other.clone(), place).is_err(), "{key}: {other}");
+                }
+                for same in [json!(8), json!("8"), json!(8.0)] {
+                    assert!(fit(key, same.clone(), place).is_ok(), "{key}: {same}");
+                }
+            }
+            for key in ["Reason", "verdicts_", "Verdicts", "final_verdicts"] {
+                assert!(fit(key, json!("x"), place).is_err(), "{key}");
+            }
+            for key in [
+                "score_explanation",
+                "max_score",
+                "scoreRange",
+                "scored",
+                "underscore",
+                "details",
+                "confidence",
+                "why",
+                "score_reason",
+                "reason_long",
+            ] {
+                assert!(fit(key, json!(2), place).is_ok(), "{key}");
+            }
+        }
+        let nested = json!({"verdicts": [{"verdict": "yes", "final_verdict": "no"}]});
+        assert_eq!(
+            loose.fit("", nested).unwrap_err(),
+            "it has `verdict` and, with another value, `final_verdict`"
+        );
     }
 
     #[test]

@@ -8,12 +8,37 @@ use serde_json::Value;
 use crate::json::parse_deciding;
 
 mod around;
+mod quoted;
 
 /// Characters without a picture that some models write first or last.
 const INVISIBLE: [char; 3] = ['\u{feff}', '\u{200b}', '\u{2060}'];
 
 /// The only object in a text.
-pub(super) fn find_object(text: &str) -> Result<Value, String> {
+#[derive(Debug, PartialEq)]
+pub(super) struct Found<'t> {
+    pub(super) value: Value,
+    /// The object as it was written.
+    pub(super) json: &'t str,
+    /// Whether it is not all that the text says.
+    has_company: bool,
+}
+
+impl Found<'_> {
+    /// Refuses an object that also stands in the question: text beside it may be about it. `is_same` compares it with those of
+    /// the question.
+    pub(super) fn check_quoted(&self, question: &str, is_same: impl Fn(Value) -> bool) -> Result<(), String> {
+        if self.has_company && quoted::stands_in(question, self.json, is_same) {
+            return Err(
+                "it has text beside its JSON object, which also stands in the material and may be only quoted"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The only object in a text.
+pub(super) fn find_object(text: &str) -> Result<Found<'_>, String> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || INVISIBLE.contains(&c));
     let mut objects = find_objects(text)?.into_iter();
     let (first, value) = objects.next().ok_or("it has no JSON object")?;
@@ -25,7 +50,12 @@ pub(super) fn find_object(text: &str) -> Result<Value, String> {
         places.push(place);
     }
     around::check(text, &places, &value)?;
-    Ok(value)
+    let json = places.first().and_then(|place| text.get(place.clone()));
+    Ok(Found {
+        value,
+        json: json.unwrap_or_default(),
+        has_company: around::has_company(text, &places),
+    })
 }
 
 /// All objects in a text, with their places. A brace that is neither the beginning of an object nor closed by the text
@@ -103,16 +133,16 @@ mod tests {
             ("That is {clear}.\n", ""),
         ] {
             assert_eq!(
-                find_object(&format!("{before}{object}{after}")),
-                Ok(value.clone()),
+                find_object(&format!("{before}{object}{after}")).unwrap().value,
+                value,
                 "{before}|{after}"
             );
         }
-        assert_eq!(find_object(&format!("{object}\n{object}")), Ok(value));
+        assert_eq!(find_object(&format!("{object}\n{object}")).unwrap().value, value);
         let raw = "{\"score\": 8, \"reason\": \"line one\nline\ttwo\"}";
         assert_eq!(
-            find_object(raw),
-            Ok(json!({"score": 8, "reason": "line one\nline\ttwo"}))
+            find_object(raw).unwrap().value,
+            json!({"score": 8, "reason": "line one\nline\ttwo"})
         );
     }
 

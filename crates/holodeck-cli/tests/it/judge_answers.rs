@@ -30,8 +30,8 @@ fn last_message(request: &ReceivedRequest) -> &str {
     request.texts("user").pop().unwrap_or_default()
 }
 
-/// Runs a case for each text, which its judge answers with, however often it is asked.
-fn judge_all(texts: &[String]) -> Vec<Judged> {
+/// Runs a case for each text, which its judge answers with, however often it is asked. The judged answers begin with `judged`.
+fn judge_all_of(texts: &[String], judged: &'static str) -> Vec<Judged> {
     let number_in = |request: &ReceivedRequest| -> usize {
         let prompt = request.texts("user").concat();
         let (_, after) = prompt.split_once("question number ").unwrap();
@@ -39,10 +39,11 @@ fn judge_all(texts: &[String]) -> Vec<Judged> {
         after[..digits].parse().unwrap()
     };
     let answers = texts.to_vec();
+    let beginning = if judged.is_empty() { "An answer to" } else { judged };
     let server = ModelServer::answering(move |request| match request.body["model"].as_str() {
         Some("judge") => Reply::text(answers[number_in(request)].clone()),
         // The judge sees the answer.
-        _ => Reply::text(format!("An answer to question number {}.", number_in(request))),
+        _ => Reply::text(format!("{beginning} question number {}.", number_in(request))),
     });
     let endpoint = server.url();
     let mut yaml = format!(
@@ -84,19 +85,27 @@ fn judge_all(texts: &[String]) -> Vec<Judged> {
 }
 
 fn check_all_read(texts: &[String]) {
+    check_read(texts, "");
+}
+
+fn check_all_refused(texts: &[String]) {
+    check_refused(texts, "");
+}
+
+fn check_read(texts: &[String], judged: &'static str) {
     let right = Judged {
         state: "passed".to_owned(),
         score: Some(0.8),
         asked: 1,
         reasons: Vec::new(),
     };
-    let judged = judge_all(texts);
+    let judged = judge_all_of(texts, judged);
     let wrong = texts.iter().zip(&judged).filter(|(_, judged)| **judged != right);
     assert_eq!(wrong.collect::<Vec<_>>(), []);
 }
 
-fn check_all_refused(texts: &[String]) {
-    let judged = judge_all(texts);
+fn check_refused(texts: &[String], judged: &'static str) {
+    let judged = judge_all_of(texts, judged);
     let wrong = texts.iter().zip(&judged).filter(|(_, judged)| {
         let has_reason = judged
             .reasons
@@ -250,6 +259,12 @@ fn the_documented_table_of_what_is_read_is_true() {
         } else {
             (&mut refused, &mut read)
         };
+        if let Some(judged) = row["judged"].as_str() {
+            let judged: &'static str = judged.to_owned().leak();
+            check_refused(&texts("examples"), judged);
+            check_read(&texts("counterexamples"), judged);
+            continue;
+        }
         own.extend(texts("examples"));
         others.extend(texts("counterexamples"));
     }
@@ -399,6 +414,55 @@ fn an_unreadable_answer_to_any_judged_metric_is_asked_for_once_more_with_the_rea
         for result in run["report"]["results"].as_array().unwrap() {
             assert_eq!(result["state"], "passed", "{name}: {result:#}");
         }
+    }
+}
+
+/// A judge that answers with a call, as models do that were trained with tools.
+#[test]
+fn a_judge_that_calls_a_tool_is_asked_once_more_and_never_again() {
+    for calls_for in [1, usize::MAX] {
+        let asked = std::sync::atomic::AtomicUsize::new(0);
+        let server = ModelServer::answering(move |request| {
+            if request.body["model"] != "judge" {
+                return Reply::text("It takes 30 days.");
+            }
+            let number = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            if number < calls_for {
+                Reply::tool_call("call_1", "submit_verdict", &json!({"score": 2, "reason": "rude"}))
+            } else {
+                Reply::text(OBJECT)
+            }
+        });
+        let endpoint = server.url();
+        let project = Project::with(&format!(
+            "name: desk\nmodel: {{provider: openai, name: m, endpoint: \"{endpoint}\"}}\n\
+             instructions: {{inline: Answer briefly.}}\nevaluations:\n  model: {{provider: openai, name: judge, endpoint: \
+             \"{endpoint}\"}}\n  metrics: [{{type: geval, name: polite, criteria: Is it polite?, evaluation_steps: [Read \
+             it.], threshold: 0.7}}]\ntest_cases: [{{name: a, input: How long?}}]\n"
+        ));
+        let ran = project.run(&["test"]);
+        let requests = server.finish();
+        let questions: Vec<_> = requests
+            .iter()
+            .filter(|request| request.body["model"] == "judge")
+            .collect();
+        assert_eq!(questions.len(), 2, "{ran:?}");
+        let again = last_message(questions[1]);
+        assert!(
+            again.starts_with(&format!(
+                "{ONCE_MORE}it calls a tool, `submit_verdict`, and there are none"
+            )),
+            "{again}"
+        );
+        let is_read = calls_for == 1;
+        assert_eq!(ran.code, Some(if is_read { 0 } else { 3 }), "{ran:?}");
+        let result = project.run_file()["report"]["results"][0].clone();
+        assert_eq!(result["state"], if is_read { "passed" } else { "error" });
+        assert_eq!(
+            result["metric_results"][0]["score"].as_f64(),
+            is_read.then_some(0.8),
+            "{result:#}"
+        );
     }
 }
 

@@ -178,13 +178,11 @@ impl Geval {
     fn scale_text(&self) -> String {
         let reason = reason_text(self.include_reason);
         if self.strict {
-            return format!(
-                "Answer with `reason`, {reason}, and `score`: 1 if the criteria are met entirely, otherwise 0."
-            );
+            return format!("Answer with {reason}`score`: 1 if the criteria are met entirely, otherwise 0.");
         }
         let (min, max) = self.range();
         let mut text = format!(
-            "Answer with `reason`, {reason}, and `score`, a whole number from {min} (the criteria are not met at all) to \
+            "Answer with {reason}`score`, a whole number from {min} (the criteria are not met at all) to \
              {max} (they are met entirely)."
         );
         for level in self.rubric.iter().flatten() {
@@ -231,7 +229,7 @@ impl Geval {
             _ => format!("score{}", Opinion::Sample.mark(sample)),
         };
         let (min, max) = self.range();
-        let format = VerdictFormat::Score { min, max };
+        let format = VerdictFormat::Score { min, max }.with_reason(self.include_reason);
         let question = Question {
             step: &step,
             prompt: prompt.to_owned(),

@@ -56,8 +56,8 @@ impl GoalSuccess {
             "Judge whether the goal of the user was reached in the conversation below, between a user and an AI assistant, \
              the agent. The goal stands between the `goal` tags. The conversation has {} turns. {EXPLANATION}\n\n\
              Answer with `evidence`: for every turn that contributed to the goal or hindered it, `turn` is its number, \
-             `effect` is `contributed` or `hindered`, and `quote` is a passage of that turn, copied word by word; with \
-             `reason`, {}; and with `score`, {scale}. A score above 0 needs at least one turn that contributed.\n\n{}",
+             `effect` is `contributed` or `hindered`, and `quote` is a passage of that turn, copied word by word; and \
+             with {}`score`, {scale}. A score above 0 needs at least one turn that contributed.\n\n{}",
             transcript.len(),
             reason_text(self.include_reason),
             material.render()
@@ -96,6 +96,8 @@ impl GoalSuccess {
 #[derive(Deserialize)]
 struct GoalAnswer {
     evidence: Vec<Evidence>,
+    /// Absent if none was asked for.
+    #[serde(default)]
     reason: String,
     score: f64,
 }
@@ -146,7 +148,7 @@ impl JudgedMetric for GoalSuccess {
         let question = Question {
             step: "score",
             prompt: self.build_prompt(&transcript, goal),
-            format: VerdictFormat::Goal { max: self.top() },
+            format: VerdictFormat::Goal { max: self.top() }.with_reason(self.include_reason),
             shared: false,
             odds: false,
         };

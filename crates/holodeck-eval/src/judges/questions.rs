@@ -185,7 +185,7 @@ impl Questions<'_> {
     /// change the score unseen.
     pub(super) async fn verdicts(
         &self,
-        step: &str,
+        format: VerdictFormat,
         prompt: String,
         count: usize,
         allowed: &[VerdictWord],
@@ -195,9 +195,9 @@ impl Questions<'_> {
             verdicts: Vec<NumberedVerdict>,
         }
         let question = Question {
-            step,
+            step: "verdicts",
             prompt,
-            format: VerdictFormat::Verdicts,
+            format,
             shared: false,
             odds: false,
         };
@@ -232,11 +232,11 @@ impl Questions<'_> {
     }
 }
 
-/// The demand for a reason; an empty one costs no tokens.
+/// The demand for a reason, before the one for a score.
 pub(super) fn reason_text(include: bool) -> &'static str {
     if include {
-        "one or two sentences that name what decided"
+        "`reason`, one or two sentences that name what decided, and "
     } else {
-        "as an empty text"
+        ""
     }
 }

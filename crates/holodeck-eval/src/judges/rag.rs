@@ -80,7 +80,7 @@ impl Rag {
         );
         let allowed = [VerdictWord::Yes, VerdictWord::No, VerdictWord::Idk];
         let verdicts = questions
-            .verdicts("verdicts", prompt, claims.len(), &allowed)
+            .verdicts(self.verdict_format(), prompt, claims.len(), &allowed)
             .await?;
         let judged = join(claims, verdicts);
         let good = judged
@@ -119,7 +119,7 @@ impl Rag {
         );
         let allowed = [VerdictWord::Yes, VerdictWord::No, VerdictWord::Idk];
         let verdicts = questions
-            .verdicts("verdicts", prompt, statements.len(), &allowed)
+            .verdicts(self.verdict_format(), prompt, statements.len(), &allowed)
             .await?;
         let judged = join(statements, verdicts);
         let good = judged
@@ -156,7 +156,7 @@ impl Rag {
         );
         let allowed = [VerdictWord::Yes, VerdictWord::No];
         let verdicts = questions
-            .verdicts("verdicts", prompt, passages.len(), &allowed)
+            .verdicts(self.verdict_format(), prompt, passages.len(), &allowed)
             .await?;
         let judged = join(passages.into_iter().map(str::to_owned).collect(), verdicts);
         let useful: Vec<bool> = judged
@@ -250,7 +250,7 @@ impl Rag {
         let question = Question {
             step,
             prompt,
-            format: VerdictFormat::Statements,
+            format: VerdictFormat::Statements.with_reason(self.include_reason),
             shared: false,
             odds: false,
         };
@@ -273,25 +273,29 @@ impl Rag {
             .await
     }
 
+    fn verdict_format(&self) -> VerdictFormat {
+        VerdictFormat::Verdicts.with_reason(self.include_reason)
+    }
+
     fn verdict_text(&self) -> String {
         format!(
-            "Answer with `verdicts`: for each its `number`, the `reason` {}, and the `verdict`.",
+            "Answer with `verdicts`: for each its `number`{} and the `verdict`.",
             self.reason_text()
         )
     }
 
     fn statement_text(&self) -> String {
         format!(
-            "Answer with `statements`: for each the `statement`, the `reason` {}, and the `verdict`.",
+            "Answer with `statements`: for each the `statement`{} and the `verdict`.",
             self.reason_text()
         )
     }
 
     fn reason_text(&self) -> &'static str {
         if self.include_reason {
-            "in one short sentence"
+            ", the `reason` in one short sentence,"
         } else {
-            "as an empty text"
+            ""
         }
     }
 

@@ -96,7 +96,7 @@ impl ReadyMade {
 
     fn scale_text(&self) -> String {
         format!(
-            "Answer with `reason`, {}, and `score`, a whole number from 1 (worst) to {} (best).",
+            "Answer with {}`score`, a whole number from 1 (worst) to {} (best).",
             reason_text(self.include_reason),
             self.scale
         )
@@ -105,6 +105,8 @@ impl ReadyMade {
 
 #[derive(Deserialize)]
 pub(super) struct ScoreAnswer {
+    /// Absent if none was asked for.
+    #[serde(default)]
     pub(super) reason: String,
     pub(super) score: f64,
 }
@@ -131,7 +133,8 @@ impl JudgedMetric for ReadyMade {
             format: VerdictFormat::Score {
                 min: 1,
                 max: self.scale,
-            },
+            }
+            .with_reason(self.include_reason),
             shared: false,
             odds: false,
         };

@@ -102,8 +102,9 @@ fn the_reason_quotes_the_turns_that_decided() {
 #[test]
 fn without_reasons_the_turns_that_decided_stay_in_the_details() {
     let judge = Scripted::new(|request: &JudgeRequest<'_>| {
-        assert!(request.prompt.contains("as an empty text"), "{}", request.prompt);
-        value(json!({"score": 8, "reason": "", "evidence": [
+        assert_eq!(request.format, VerdictFormat::BareGoal { max: 10 });
+        assert!(!request.prompt.contains("`reason`"), "{}", request.prompt);
+        value(json!({"score": 8, "evidence": [
             {"turn": 3, "effect": "contributed", "quote": "The money arrives on Monday."},
         ]}))
     });

@@ -183,12 +183,14 @@ fn outcome_of(case: &Value) -> MetricOutcome {
     let scripted = Scripted::new(|request: &JudgeRequest<'_>| match request.format {
         VerdictFormat::Items if kind == "geval" => value(json!({"items": ["step"]})),
         VerdictFormat::Items => value(json!({"items": texts(count)})),
-        VerdictFormat::Score { .. } => Ok(JudgeAnswer {
+        VerdictFormat::Score { .. } | VerdictFormat::BareScore { .. } => Ok(JudgeAnswer {
             value: json!({"reason": "r", "score": case["raw"]}),
             scores: probabilities(case),
             model: None,
         }),
-        VerdictFormat::Verdicts => value(verdicts(&queue.lock().unwrap().pop_front().unwrap_or_default())),
+        VerdictFormat::Verdicts | VerdictFormat::BareVerdicts => {
+            value(verdicts(&queue.lock().unwrap().pop_front().unwrap_or_default()))
+        }
         _ => value(statements(&queue.lock().unwrap().pop_front().unwrap_or_default())),
     });
     judge(config, &input, &scripted)
@@ -748,17 +750,24 @@ fn without_reasons_every_judge_is_asked_for_none_and_none_is_reported() {
                 VerdictFormat::Goal { max } => value(json!({"reason": "because", "score": max, "evidence": [
                     {"turn": 1, "effect": "contributed", "quote": "30 days."}]})),
                 VerdictFormat::Verdicts => value(verdicts(&["yes".to_owned()])),
+                VerdictFormat::BareScore { max, .. } => value(json!({"score": max})),
+                VerdictFormat::BareGoal { max } => value(json!({"score": max, "evidence": [
+                    {"turn": 1, "effect": "contributed", "quote": "30 days."}]})),
+                VerdictFormat::BareVerdicts => value(json!({"verdicts": [{"number": 1, "verdict": "yes"}]})),
+                VerdictFormat::BareStatements => {
+                    value(json!({"statements": [{"statement": "s", "verdict": "yes"}]}))
+                }
                 _ => value(statements(&["yes".to_owned()])),
             });
             let outcome = judge_any(&config, &input, &scripted);
             assert_eq!((outcome.score, outcome.error), (Some(1.0), None), "{config}");
             let reason = outcome.reason;
             assert_eq!(reason.is_some(), include != Some(false), "{config}: {reason:?}");
-            let asks_for_none = scripted
+            let asks_for_one = scripted
                 .prompts()
                 .iter()
-                .any(|prompt| prompt.contains("as an empty text"));
-            assert_eq!(asks_for_none, include == Some(false), "{config}");
+                .any(|prompt| prompt.contains("`reason`"));
+            assert_eq!(asks_for_one, include != Some(false), "{config}");
         }
     }
 }

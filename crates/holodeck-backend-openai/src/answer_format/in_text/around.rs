@@ -94,6 +94,17 @@ pub(super) fn check(text: &str, places: &[Range<usize>], value: &Value) -> Resul
     Ok(())
 }
 
+/// Whether a text says anything but the objects at `places`: one fence or tag around one of them says nothing.
+pub(super) fn has_company(text: &str, places: &[Range<usize>]) -> bool {
+    let is_whole = |place: &Range<usize>| {
+        sides_of(text, place).is_some_and(|sides| is_whole(sides.before.trim(), sides.after.trim()))
+    };
+    let rest = without(text, places);
+    let mut lines = rest.lines().map(str::trim_start);
+    !places.iter().any(is_whole)
+        && lines.any(|line| !line.starts_with("~~~") && line.contains(char::is_alphanumeric))
+}
+
 fn number_of(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),
