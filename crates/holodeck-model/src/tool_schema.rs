@@ -1,12 +1,16 @@
 //! Completes the JSON Schema of a tool's arguments, as model endpoints need it.
 //!
 //! Endpoints refuse a request for the schema of any one tool: a root that is not an object with `properties`, alternatives at
-//! the root, `null` where a list or an object belongs, arrays without `items`. A complete schema is left as it is. What
-//! a completed schema allows more than before is still checked by the tool.
+//! the root, `null` where a list or an object belongs, arrays without `items`, references that lead nowhere, values that a
+//! keyword cannot have. A complete schema is left as it is. What a completed schema allows more than before is still checked by the
+//! tool.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
+
+mod keywords;
+mod references;
 
 /// Deeper parts are left as they are: parsers of JSON refuse such a depth.
 const MAX_DEPTH: usize = 100;
@@ -46,7 +50,11 @@ const NOT_AT_ROOT: [&str; 5] = ["anyOf", "oneOf", "allOf", "not", "enum"];
 
 /// The schema of a tool's arguments as an object with `properties`, which every endpoint accepts.
 pub fn complete_tool_schema(schema: Value) -> Value {
-    let mut root = match complete(schema, 0) {
+    let root = match schema {
+        Value::Object(root) => keywords::wrap_flat(with_own_references(root)),
+        _ => Map::new(),
+    };
+    let mut root = match complete(root.into(), 0) {
         Value::Object(root) => root,
         _ => Map::new(),
     };
@@ -62,7 +70,57 @@ pub fn complete_tool_schema(schema: Value) -> Value {
     }
     root.insert("type".to_owned(), "object".into());
     root.entry("properties").or_insert_with(|| json!({}));
-    Value::Object(root)
+    add_required(&mut root);
+    // After the merge, which removes parts.
+    Value::Object(references::remove_dangling(root))
+}
+
+/// References to the schema by its own address as those within it.
+fn with_own_references(root: Map<String, Value>) -> Map<String, Value> {
+    let Some(Value::String(id)) = root.get("$id").or_else(|| root.get("id")) else {
+        return root;
+    };
+    let id = id.trim_end_matches('#').to_owned();
+    if id.is_empty() {
+        return root;
+    }
+    let mut root = Value::Object(root);
+    let mut parts = vec![&mut root];
+    while let Some(part) = parts.pop() {
+        match part {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    if let ("$ref", Value::String(reference)) = (name.as_str(), &mut *value)
+                        && let Some(path) = reference.strip_prefix(&id).filter(|path| path.starts_with('#'))
+                    {
+                        *reference = path.to_owned();
+                    }
+                    parts.push(value);
+                }
+            }
+            Value::Array(items) => parts.extend(items),
+            _ => {}
+        }
+    }
+    match root {
+        Value::Object(root) => root,
+        _ => Map::new(),
+    }
+}
+
+/// Adds the properties that are required and not described: endpoints refuse names that they do not know.
+fn add_required(schema: &mut Map<String, Value>) {
+    let is_object = schema.get("type").is_some_and(|kind| kind == "object");
+    let names = names_of(schema.get("required"));
+    if names.is_empty() || !is_object && !schema.contains_key("properties") {
+        return;
+    }
+    let properties = schema.entry("properties").or_insert_with(|| json!({}));
+    if let Some(properties) = properties.as_object_mut() {
+        for name in names {
+            properties.entry(name).or_insert_with(|| json!({}));
+        }
+    }
 }
 
 /// Replaces a reference at the root by its definition.
@@ -181,6 +239,20 @@ fn complete(schema: Value, depth: usize) -> Value {
     }
     schema.retain(|keyword, value| !value.is_null() || MAY_BE_NULL.contains(&keyword.as_str()));
     complete_lists(&mut schema);
+    keywords::repair(&mut schema);
+    if let Some(properties) = schema.get_mut("properties") {
+        let (named, required) = keywords::repair_properties(properties.take());
+        *properties = named.into();
+        if !required.is_empty()
+            && let Some(names) = schema
+                .entry("required")
+                .or_insert_with(|| json!([]))
+                .as_array_mut()
+        {
+            names.extend(required);
+            remove_repeated(names);
+        }
+    }
     for keyword in WITH_NAMED_SCHEMAS {
         let Some(value) = schema.get_mut(keyword) else {
             continue;
@@ -193,6 +265,11 @@ fn complete(schema: Value, depth: usize) -> Value {
                 .collect(),
             _ => json!({}),
         };
+    }
+    if let Some(Value::Object(named)) = schema.get_mut("dependencies") {
+        for value in named.values_mut().filter(|value| value.is_object()) {
+            *value = complete(value.take(), depth + 1);
+        }
     }
     for keyword in WITH_SCHEMAS {
         if let Some(Value::Array(schemas)) = schema.get_mut(keyword) {
@@ -212,6 +289,7 @@ fn complete(schema: Value, depth: usize) -> Value {
     if is_array(&schema) {
         schema.entry("items").or_insert_with(|| json!({}));
     }
+    add_required(&mut schema);
     Value::Object(schema)
 }
 

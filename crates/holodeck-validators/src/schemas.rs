@@ -279,3 +279,6 @@ fn placed(agent: &LoadedAgent, pointer: &str, diagnostic: Diagnostic) -> Diagnos
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod completed_tests;

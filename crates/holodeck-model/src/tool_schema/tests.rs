@@ -283,7 +283,7 @@ fn types_are_those_of_json_schema() {
     }
     check(
         &json!({"type": "OBJECT", "properties": {"a": {"type": "INT"}}, "required": ["a", "a", 7, null, "b", "a"]}),
-        &json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a", "b"]}),
+        &json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}, "required": ["a", "b"]}),
     );
     check(
         &json!({"anyOf": [{"type": "OBJECT", "properties": {"a": {"type": "str"}}}]}),
