@@ -74,6 +74,7 @@ pub fn notes(case: &CaseReport) -> Vec<String> {
     let notes = trials
         .into_iter()
         .chain(executors(case))
+        .chain(file_notes(case))
         .chain(truncated)
         .chain(redacted);
     let ended = conversation_end(case);
@@ -82,6 +83,17 @@ pub fn notes(case: &CaseReport) -> Vec<String> {
         .chain(ended)
         .chain(missing_votes_on(case))
         .collect()
+}
+
+/// What was noted when the files of a case were read, such as a guessed charset, each once.
+pub fn file_notes(case: &CaseReport) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for note in case.turns().flat_map(|turn| turn.record.file_notes()) {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes
 }
 
 /// Which executor answered: `executor: reviewer (sdk, confidence 0.55)`, of several turns each that differs from the one

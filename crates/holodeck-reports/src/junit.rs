@@ -129,7 +129,10 @@ fn case(case: &CaseReport, name: &str, head: &ReportHead, out: &mut dyn Write) -
         let trials = case.trials.as_deref().map(format::trials);
         let ended = format::conversation_end(case);
         let remarks = trials.into_iter().chain(format::executors(case));
-        let remarks = remarks.chain(truncated).chain(ended);
+        let remarks = remarks
+            .chain(format::file_notes(case))
+            .chain(truncated)
+            .chain(ended);
         let remarks = remarks
             .chain(format::missing_votes_on(case))
             .chain(failed_calls(case));
@@ -193,6 +196,7 @@ fn body(case: &CaseReport) -> String {
         }
     }
     lines.extend(format::executors(case));
+    lines.extend(format::file_notes(case));
     lines.extend(format::truncations(case));
     if let Some(conversation) = format::conversation(case) {
         let conversation = format::clip(&conversation, TEXT_CHARS);

@@ -136,6 +136,9 @@ fn details(case: &CaseReport, out: &mut dyn Write) -> std::io::Result<()> {
     if let Some(executors) = format::executors(case) {
         writeln!(out, "- {}", inline(&executors))?;
     }
+    for note in format::file_notes(case) {
+        writeln!(out, "- {}", inline(&format::clip(&note, TEXT_CHARS)))?;
+    }
     if let Some(conversation) = format::conversation(case) {
         writeln!(out, "\nConversation:\n")?;
         fenced("text", &conversation, out)?;
@@ -210,6 +213,7 @@ fn remarks(case: &CaseReport) -> String {
     scores
         .chain(failed)
         .chain(executors)
+        .chain(format::file_notes(case))
         .collect::<Vec<_>>()
         .join(", ")
 }

@@ -1,9 +1,11 @@
-//! Notes about what was adapted in the requests of a run: each is shown once, whichever model it concerns.
+//! Notes about what was adapted in the requests of a run, and about the files that its cases attach: each is shown once,
+//! whichever model or case it concerns.
 
 use std::collections::HashSet;
 
 use holodeck_backend_api::Adaptations;
-use holodeck_runs::{Journal, JournalError};
+use holodeck_runs::{Journal, JournalError, UnitRecord};
+use holodeck_turn::TurnRecord;
 
 use crate::{RunEvent, RunSink};
 
@@ -40,6 +42,15 @@ impl AdaptationNotes {
             }
         }
         Ok(())
+    }
+
+    /// Shows what is new of the notes on the files of a unit.
+    pub(crate) fn show_files(&mut self, unit: &UnitRecord, sink: &mut dyn RunSink) {
+        for message in unit.turns.iter().flat_map(TurnRecord::file_notes) {
+            if self.shown.insert(message.clone()) {
+                sink.on(&RunEvent::Notice { message });
+            }
+        }
     }
 
     /// Whether a message of a backend is a note that was shown.

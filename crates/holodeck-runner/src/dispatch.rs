@@ -547,6 +547,7 @@ impl Dispatcher<'_> {
         work: &mut Work,
     ) -> Result<bool, RunError> {
         self.sink.graded(&record, &grade);
+        self.adaptations.show_files(&record, self.sink);
         let index = self.index(unit).unwrap_or_default();
         let place = self.journal.case_of(unit);
         let GradingStage { agent, redactor, .. } = &*self.grading;

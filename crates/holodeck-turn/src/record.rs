@@ -49,6 +49,16 @@ pub struct TurnRecord {
 }
 
 impl TurnRecord {
+    /// What was noted when the attached files were read, such as a hidden sheet, each with the file.
+    pub fn file_notes(&self) -> impl Iterator<Item = String> {
+        self.files.iter().filter_map(|file| {
+            let metadata = file.get("metadata")?;
+            let note = metadata.get("warning")?.as_str()?;
+            let name = metadata.get("path").or_else(|| metadata.get("url"))?.as_str()?;
+            Some(format!("file `{name}`: {note}"))
+        })
+    }
+
     /// A turn that was not run because an earlier one failed.
     pub fn skipped(input: &str) -> Self {
         Self {

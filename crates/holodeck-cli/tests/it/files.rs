@@ -61,3 +61,45 @@ fn a_url_on_a_private_network_is_refused_by_default() {
     assert!(ran.all().contains("127.0.0.1"), "{ran:?}");
     assert_eq!(server.finish().len(), 0);
 }
+
+/// What was noted when a file was read is in every report, and at the terminal once for all cases.
+#[test]
+fn notes_on_attached_files_are_shown_wherever_the_case_is() {
+    let server = ModelServer::answering(|request| {
+        Reply::text(if request.texts("user").concat().contains("first") {
+            "yes"
+        } else {
+            "no"
+        })
+    });
+    let cases = "  - {name: a, input: first?, ground_truth: 'yes', files: [{path: menu.txt, type: text}]}\n  \
+                 - {name: b, input: second?, ground_truth: 'yes', files: [{path: menu.txt, type: text}]}\n  \
+                 - {name: c, input: first?, ground_truth: 'yes', files: [{path: plain.txt, type: text}]}\n";
+    let project = Project::with(&agent(&server.url(), cases));
+    project.write("menu.txt", b"A caf\xe9 for 3 \x80.".as_slice());
+    project.write("plain.txt", "A café for 3 €.");
+    let reports = ["html", "markdown", "junit"];
+    let mut args = vec!["test".to_owned()];
+    args.extend(reports.map(|format| format!("--report={format}=out.{format}")));
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let ran = project.run(&args).exits(1);
+    let run = project.run_file();
+    let warning = |case: usize| {
+        let file = &run["report"]["results"][case]["processed_files"][0];
+        file["metadata"]["warning"].as_str().map(str::to_owned)
+    };
+    let note = warning(0).unwrap();
+    assert!(note.contains("Windows-1252"), "{note}");
+    assert_eq!((warning(1), warning(2)), (Some(note.clone()), None));
+    let shown = format!("file `menu.txt`: {note}");
+    assert_eq!(ran.stderr.matches(&shown).count(), 1, "{ran:?}");
+    assert!(!ran.all().contains("file `plain.txt`"), "{ran:?}");
+    for format in reports {
+        let report = std::fs::read_to_string(project.path(&format!("out.{format}"))).unwrap();
+        // Escapes of the format aside, the words are there: for the case that passed and for the one that failed.
+        let words = note
+            .split(['`', '\'', '"', '<', '>', '&', '*', '_'])
+            .max_by_key(|part| part.len());
+        assert_eq!(report.matches(words.unwrap()).count(), 2, "{format}: {report}");
+    }
+}
