@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use holodeck_model::{
-    Code, Diagnostic, FileKind, InstructionsSource, JsonMap, Layer, ResolvedInstructions, hex, unix_lines,
+    Code, Diagnostic, FileKind, InstructionsSource, JsonMap, Layer, ResolvedInstructions, hex,
+    lines_with_ends, unix_lines,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -15,11 +16,55 @@ use super::{
 use crate::{
     check::{Findings, check_shape},
     schema::{self, FrontMatter},
-    yaml::{Entry, FileId, NodeId, from_tree},
+    yaml::{Entry, FileId, NodeId, Place, from_tree},
 };
 
 /// The next step for a prompt that begins as front matter does.
 const OWN_TEXT: &str = "if it is a part of the prompt, put text before it";
+
+/// Fields that other programs have in the front matter of a prompt. They have no effect here.
+const FIELDS: [&str; 40] = [
+    "agent",
+    "aliases",
+    "allowed-tools",
+    "argument-hint",
+    "authors",
+    "categories",
+    "category",
+    "config",
+    "created",
+    "date",
+    "id",
+    "input",
+    "inputs",
+    "keywords",
+    "lang",
+    "language",
+    "license",
+    "max_tokens",
+    "metadata",
+    "mode",
+    "model",
+    "name",
+    "output",
+    "outputs",
+    "owner",
+    "parameters",
+    "provider",
+    "role",
+    "sample",
+    "schema",
+    "slug",
+    "source",
+    "status",
+    "summary",
+    "temperature",
+    "title",
+    "tools",
+    "type",
+    "updated",
+    "variables",
+];
 
 impl Loader<'_> {
     /// Returns `None` only if an error was reported.
@@ -86,7 +131,7 @@ impl Loader<'_> {
         let has_text = text
             .get(range.clone())
             .is_some_and(|block| !block.trim().is_empty());
-        let Some(root) = self.build_front_matter(file, range).ok()? else {
+        let Some(root) = self.build_front_matter(file, range.clone()).ok()? else {
             if has_text {
                 let message = "the front matter has only comments, which are not sent to the model";
                 let diagnostic = Diagnostic::warning(Code::BadFrontMatter, message).with_help(OWN_TEXT);
@@ -118,30 +163,63 @@ impl Loader<'_> {
         instructions.tags = known.tags.unwrap_or_default();
         instructions.extra = self.extra_keys(root);
         self.warn_of_lost_text(root, end, &instructions.extra);
+        self.warn_of_comments(file, range);
         Some(())
     }
 
-    /// Reports what is read as front matter and looks like a part of the prompt: a sentence before a colon, or anything
-    /// unknown before dots, which a prompt may have on a line of their own.
+    /// Reports what is read as front matter and may be a part of the prompt: keys that neither this program nor others have
+    /// there, and anything unknown before dots, which a prompt may have on a line of their own.
     fn warn_of_lost_text(&mut self, root: NodeId, end: FrontMatterEnd, extra: &JsonMap) {
-        let is_lost = |key: &&String| end == FrontMatterEnd::Dots || key.trim().contains(char::is_whitespace);
-        let Some(key) = extra.keys().find(is_lost) else {
-            return;
-        };
-        let Some(place) = self.tree.get(root, key).map(|entry| entry.key_place) else {
-            return;
-        };
-        let message = match end {
-            FrontMatterEnd::Dots => {
-                format!("`{key}` is read as front matter, which ends at `...`, and not sent to the model")
+        let is_lost = |key: &&String| end == FrontMatterEnd::Dots || !FIELDS.contains(&key.as_str());
+        for key in extra.keys().filter(is_lost) {
+            let Some(place) = self.tree.get(root, key).map(|entry| entry.key_place) else {
+                continue;
+            };
+            let (message, help) = match end {
+                FrontMatterEnd::Dots => (
+                    format!(
+                        "`{key}` is read as front matter, which ends at `...`, and not sent to the model"
+                    ),
+                    format!("end front matter with `---`; {OWN_TEXT}"),
+                ),
+                FrontMatterEnd::Fence => (
+                    format!("`{key}` is read as front matter, and not sent to the model"),
+                    format!("{OWN_TEXT}, such as a heading before the first `---`"),
+                ),
+            };
+            let diagnostic = Diagnostic::warning(Code::BadFrontMatter, message)
+                .about(key)
+                .with_help(help);
+            self.findings.add(&self.tree, place, diagnostic);
+        }
+    }
+
+    /// Reports the lines of comments beside keys: in a prompt they may be headings.
+    fn warn_of_comments(&mut self, file: FileId, block: Range<usize>) {
+        let text = self.tree.file_text(file);
+        let mut at = block.start;
+        for line in lines_with_ends(text.get(block).unwrap_or_default()) {
+            let start = at;
+            at += line.len();
+            let comment = line.trim_end();
+            if !comment.starts_with('#') || comment.trim_matches(['#', ' ', '\t']).is_empty() {
+                continue;
             }
-            FrontMatterEnd::Fence => format!("`{key}` is read as front matter, and not sent to the model"),
-        };
-        let help = format!("end front matter with `---`; {OWN_TEXT}");
-        let diagnostic = Diagnostic::warning(Code::BadFrontMatter, message)
-            .about(key)
-            .with_help(help);
-        self.findings.add(&self.tree, place, diagnostic);
+            let shown: String = comment.chars().take(60).collect();
+            let cut = if shown.len() < comment.len() { "…" } else { "" };
+            let message =
+                format!("`{shown}{cut}` is a comment of the front matter, and not sent to the model");
+            let diagnostic = Diagnostic::warning(Code::BadFrontMatter, message)
+                .with_help(format!("{OWN_TEXT}, such as a heading before the first `---`"));
+            // The size of a file is limited.
+            let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+            let place = Place {
+                file,
+                start: offset(start),
+                end: offset(start + comment.len()),
+            };
+            self.findings.add(&self.tree, place, diagnostic);
+        }
     }
 
     fn extra_keys(&self, root: NodeId) -> JsonMap {

@@ -57,6 +57,13 @@ fn texts(fields: &str) -> Vec<(String, usize, bool)> {
     texts
 }
 
+fn lines_of(text: &str) -> Vec<String> {
+    text.replace("\r\n", "\n")
+        .split(['\n', '\r'])
+        .map(str::to_owned)
+        .collect()
+}
+
 /// Whether a finding names this file and line.
 fn names(found: &[Diagnostic], file: &str, line: usize) -> bool {
     found.iter().any(|found| {
@@ -78,12 +85,13 @@ fn a_prompt_is_its_body_or_its_front_matter_is_named() {
             .agent
             .unwrap_or_else(|| panic!("{text:?}: {:#?}", load.diagnostics));
         let prompt = agent.instructions.text.as_str();
+        let comment = lines_of(&text).iter().position(|line| line.starts_with("# note"));
         if is_read {
-            assert_eq!(
-                (prompt, load.diagnostics.as_slice()),
-                ("Be kind.", &[][..]),
-                "{text:?}"
-            );
+            assert_eq!(prompt, "Be kind.", "{text:?}");
+            // A heading of a prompt looks like a comment.
+            assert_eq!(load.diagnostics.len(), usize::from(comment.is_some()), "{text:?}");
+            let is_named = |line| names(&load.diagnostics, "p.md", line + 1);
+            assert!(comment.is_none_or(is_named), "{text:?}: {:#?}", load.diagnostics);
             assert_eq!(agent.instructions.version, "2", "{text:?}");
         } else {
             assert!(prompt.contains("Be kind."), "{text:?}");
@@ -176,6 +184,24 @@ fn no_sentence_of_a_prompt_is_dropped_without_a_word() {
         ("---\nRule one: never refund\n---\nBe kind.\n", 2, "Be kind."),
         ("---\n# Role\n---\nBe kind.\n", 1, "Be kind."),
         ("\n---\n# Role\n# Tone\n...\nBe kind.\n", 2, "Be kind."),
+        ("---\nRule: never refund\n---\nBe kind.\n", 2, "Be kind."),
+        ("---\nrule: never refund\n---\nBe kind.\n", 2, "Be kind."),
+        (
+            "----------\nRule: never refund\n----------\nBe kind.\n",
+            2,
+            "Be kind.",
+        ),
+        (
+            "---\nversion: 2\nRules:\n  - never refund\n---\nBe kind.\n",
+            3,
+            "Be kind.",
+        ),
+        ("---\n# Role\nversion: 2\n---\nBe kind.\n", 2, "Be kind."),
+        (
+            "---\nversion: 2\n\n## Tone, warm\n----------\nBe kind.\n",
+            4,
+            "Be kind.",
+        ),
     ] {
         for end in LINE_ENDS {
             let text = text.replace('\n', end);
@@ -196,6 +222,24 @@ fn no_sentence_of_a_prompt_is_dropped_without_a_word() {
             );
         }
     }
+    // Each key is named.
+    let files = MemoryFiles::new()
+        .with(
+            "agent.yaml",
+            "name: a\nmodel: {provider: openai, name: m}\ninstructions: {file: p.md}\n",
+        )
+        .with(
+            "p.md",
+            "---\nRule: never refund\ntitle: t\nTone: warm\n# Role\n---\nBe kind.\n",
+        );
+    let found = load_agent(Path::new("agent.yaml"), &Env::empty(), &files).diagnostics;
+    for (name, line) in [("`Rule`", 2), ("`Tone`", 4), ("`# Role`", 5)] {
+        let is_named = found.iter().any(|found| {
+            found.message.contains(name) && found.primary.as_ref().is_some_and(|place| place.line == line)
+        });
+        assert!(is_named, "{name}: {found:#?}");
+    }
+    assert_eq!(found.len(), 3);
     // Fields of other programs are front matter in every program.
     for fine in [
         "---\ntitle: My prompt\nmodel: gpt\n---\nBe kind.\n",
