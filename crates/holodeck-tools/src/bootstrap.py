@@ -104,6 +104,15 @@ def _plain(value):
     raise TypeError(type(value).__name__)
 
 
+def _default(value):
+    """The JSON of a default, in the form in which the value would be sent."""
+    import decimal
+
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return _plain(value)
+
+
 def _hints(function):
     import typing
 
@@ -131,7 +140,7 @@ def _describe(function):
             required.append(parameter.name)
         else:
             try:
-                schema["default"] = json.loads(json.dumps(parameter.default, allow_nan=False, default=_plain))
+                schema["default"] = json.loads(json.dumps(parameter.default, allow_nan=False, default=_default))
             except (TypeError, ValueError):
                 pass
         properties[parameter.name] = schema
@@ -168,6 +177,8 @@ def _kind(hint):
             hint = args[0]
         elif origin in (getattr(typing, "Required", hint), getattr(typing, "NotRequired", hint)):
             hint = args[0]
+        elif type(hint).__name__ == "InitVar":
+            hint = hint.type
         elif hasattr(hint, "__supertype__"):
             hint = hint.__supertype__
         elif hasattr(hint, "__value__") and not isinstance(hint, type):
@@ -221,8 +232,9 @@ def _fields(kind):
         hints = getattr(kind, "__annotations__", {})
     if dataclasses.is_dataclass(kind):
         missing = dataclasses.MISSING
-        for field in dataclasses.fields(kind):
-            if field.init:
+        # `dataclasses.fields` leaves out `InitVar`s, which `__init__` takes.
+        for field in kind.__dataclass_fields__.values():
+            if field.init and field._field_type is not dataclasses._FIELD_CLASSVAR:
                 required = field.default is missing and field.default_factory is missing
                 default = None if field.default is missing else field.default
                 yield field.name, hints.get(field.name, typing.Any), required, default
@@ -294,7 +306,7 @@ def _schema_of(kind, args, depth):
             elif default is not None:
                 try:
                     properties[name]["default"] = json.loads(
-                        json.dumps(default, allow_nan=False, default=_plain)
+                        json.dumps(default, allow_nan=False, default=_default)
                     )
                 except (TypeError, ValueError):
                     pass
@@ -318,8 +330,9 @@ def _schema_of(kind, args, depth):
     if kind in (collections.abc.Mapping, collections.abc.MutableMapping) or (
         isinstance(kind, type) and issubclass(kind, dict)
     ):
-        if len(args) == 2:
-            return {"type": "object", "additionalProperties": _schema(args[1], depth)}
+        values = _dict_hints(kind, args)[1]
+        if values is not typing.Any:
+            return {"type": "object", "additionalProperties": _schema(values, depth)}
         return {"type": "object"}
     if kind in texts:
         return dict(texts[kind][0])
@@ -377,22 +390,100 @@ def _convert(value, hint):
         if _is_record(kind):
             hints = {name: hint for name, hint, _, _ in _fields(kind)}
             return kind(**{name: _convert(item, hints.get(name, typing.Any)) for name, item in value.items()})
-        if len(args) == 2:
-            return {name: _convert(item, args[1]) for name, item in value.items()}
-        return value
+        keys, values = _dict_hints(kind, args)
+        converted = {}
+        for name, item in value.items():
+            key = _convert_key(name, keys)
+            if key in converted:
+                raise ValueError("two keys mean the same: " + repr(name))
+            converted[key] = _convert(item, values)
+        return _as_dict(converted, kind)
     own = _items_of(kind)
     if isinstance(value, list) and own is not None:
         if own is tuple and args and args[-1] is not Ellipsis:
             return tuple(_convert(item, arg) for item, arg in zip(value, args))
         items = [_convert(item, args[0]) for item in value] if args else value
         return items if own is list else own(items)
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if kind is float and type(value) is int and abs(value) <= 2**53:
+        return float(value)
     if kind in _texts():
         return _texts()[kind][1](value)
     return value
 
 
+def _dict_hints(kind, args):
+    """The hints of the keys and of the values of a dictionary."""
+    import collections
+    import typing
+
+    if len(args) == 2:
+        return args
+    if isinstance(kind, type) and issubclass(kind, collections.Counter):
+        return (args[0] if args else typing.Any), int
+    return typing.Any, typing.Any
+
+
+def _as_dict(value, kind):
+    """A dictionary of the class that the hint promises."""
+    import collections
+
+    if not isinstance(kind, type) or not issubclass(kind, dict) or kind is dict:
+        return value
+    if issubclass(kind, collections.defaultdict):
+        return kind(None, value)
+    return kind(value)
+
+
+def _convert_key(key, hint):
+    """The key that the hint promises: keys of JSON are texts."""
+    import enum
+    import typing
+
+    kind, args, _ = _kind(hint)
+    if _is_union(kind):
+        for arg in args:
+            try:
+                return _convert_key(key, arg)
+            except Exception:
+                continue
+        return key
+    if kind is typing.Literal:
+        values = [(arg.value if isinstance(arg, enum.Enum) else arg, arg) for arg in args]
+        return _key_of(key, values)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return _key_of(key, [pair for member in kind for pair in ((member.value, member), (member.name, member))])
+    if kind is bool:
+        return _key_of(key, [(True, True), (False, False)])
+    if kind is int:
+        number = float(key)
+        return int(number) if number.is_integer() and not key.strip().lstrip("+-").isdigit() else int(key)
+    if kind is float:
+        return float(key)
+    if kind in _texts():
+        return _texts()[kind][1](key)
+    return key
+
+
+def _key_of(key, values):
+    """The one of several values that is written as this key."""
+    import json
+
+    for written in (str, json.dumps):
+        for value, own in values:
+            try:
+                if value == key or written(value) == key:
+                    return own
+            except (TypeError, ValueError):
+                continue
+    raise ValueError(repr(key) + " is none of " + ", ".join(repr(value) for value, _ in values))
+
+
 def _convert_to_one(value, hints):
-    """The value for the first of several hints that fits."""
+    """The value for the first of several hints that fits; one of its own class comes first."""
+    if type(value) in (int, float) and type(value) in [_kind(hint)[0] for hint in hints]:
+        return value
     for hint in hints:
         if _fits(value, hint):
             try:
@@ -409,7 +500,8 @@ def _fits(value, hint):
     if value is None:
         return False
     if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        is_whole = isinstance(value, float) and value.is_integer()
+        return is_whole or isinstance(value, int) and not isinstance(value, bool)
     if kind is float:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind in (str, bool):

@@ -233,3 +233,193 @@ async fn a_parameter_that_has_no_name_for_callers_keeps_its_default_beside_other
     let refused = agent.call(tool, json!({"b": 2})).await.text;
     assert!(refused.contains("\"a\" is a required property"), "{refused}");
 }
+
+/// A hint, a value as models write it, and the value that the function gets, as Python shows it.
+const SCALARS: &[(&str, &str, &str)] = &[
+    ("int", "5", "5"),
+    ("int", "5.0", "5"),
+    ("int", "-7.0", "-7"),
+    ("int", "12345678901234567", "12345678901234567"),
+    ("float", "5", "5.0"),
+    ("float", "2.5", "2.5"),
+    ("bool", "true", "True"),
+    ("str", "\"5.0\"", "'5.0'"),
+    ("Union[int, str]", "5.0", "5"),
+    ("Union[str, int]", "5.0", "5"),
+    ("Union[int, float]", "5.0", "5.0"),
+    ("Union[float, int]", "5", "5"),
+    ("Union[int, float]", "2.5", "2.5"),
+    ("Any", "5.0", "5.0"),
+    ("Level", "2", "<Level.HIGH: 2>"),
+    ("Level", "2.0", "<Level.HIGH: 2>"),
+    ("Color", "\"red\"", "<Color.RED: 'red'>"),
+    ("Number", "5.0", "5"),
+    ("Annotated[int, 'a number']", "5.0", "5"),
+    ("decimal.Decimal", "0.1", "Decimal('0.1')"),
+    ("decimal.Decimal", "5", "Decimal('5')"),
+    (
+        "decimal.Decimal",
+        "\"0.1234567890123456789\"",
+        "Decimal('0.1234567890123456789')",
+    ),
+];
+
+/// The same for keys, which are texts in JSON.
+const KEYS: &[(&str, &str, &str)] = &[
+    ("str", "5", "'5'"),
+    ("int", "5", "5"),
+    ("int", "-5", "-5"),
+    ("int", "5.0", "5"),
+    ("int", "12345678901234567890", "12345678901234567890"),
+    ("float", "0.5", "0.5"),
+    ("bool", "true", "True"),
+    ("bool", "False", "False"),
+    ("Level", "2", "<Level.HIGH: 2>"),
+    ("Level", "HIGH", "<Level.HIGH: 2>"),
+    ("Color", "red", "<Color.RED: 'red'>"),
+    ("Color", "RED", "<Color.RED: 'red'>"),
+    ("Literal[1, 2]", "2", "2"),
+    ("Union[int, str]", "2", "2"),
+    ("Union[int, str]", "x", "'x'"),
+    ("decimal.Decimal", "0.10", "Decimal('0.10')"),
+    ("datetime.date", "2026-01-02", "datetime.date(2026, 1, 2)"),
+    ("Any", "5", "'5'"),
+];
+
+const CLASSES: &str = r#"
+import collections, dataclasses, datetime, decimal, enum
+from typing import *
+
+Number = NewType("Number", int)
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+@dataclasses.dataclass
+class Scaled:
+    value: int
+    factor: dataclasses.InitVar[int]
+    offset: dataclasses.InitVar[int] = 1
+    kind: ClassVar[str] = "scaled"
+    total: int = dataclasses.field(init=False, default=0)
+
+    def __post_init__(self, factor, offset):
+        self.total = self.value * factor + offset
+"#;
+
+/// Every hint and value alone and within every container.
+fn hinted_values() -> Vec<(String, String, String)> {
+    let mut all: Vec<(String, String, String)> = Vec::new();
+    let mut add = |hint: String, sent: String, got: String| all.push((hint, sent, got));
+    for (hint, sent, got) in SCALARS {
+        add((*hint).to_owned(), (*sent).to_owned(), (*got).to_owned());
+        add(format!("Optional[{hint}]"), (*sent).to_owned(), (*got).to_owned());
+        add(
+            format!("List[{hint}]"),
+            format!("[{sent}, {sent}]"),
+            format!("[{got}, {got}]"),
+        );
+        add(
+            format!("Tuple[{hint}, ...]"),
+            format!("[{sent}]"),
+            format!("({got},)"),
+        );
+        add(
+            format!("Tuple[str, {hint}]"),
+            format!("[\"a\", {sent}]"),
+            format!("('a', {got})"),
+        );
+        add(format!("Set[{hint}]"), format!("[{sent}]"), format!("{{{got}}}"));
+        add(
+            format!("Dict[str, {hint}]"),
+            format!("{{\"k\": {sent}}}"),
+            format!("{{'k': {got}}}"),
+        );
+        add(
+            format!("List[Dict[str, List[{hint}]]]"),
+            format!("[{{\"k\": [{sent}]}}]"),
+            format!("[{{'k': [{got}]}}]"),
+        );
+    }
+    for (hint, sent, got) in KEYS {
+        add(
+            format!("Dict[{hint}, int]"),
+            format!("{{\"{sent}\": 3.0}}"),
+            format!("{{{got}: 3}}"),
+        );
+        add(
+            format!("List[Mapping[{hint}, List[int]]]"),
+            format!("[{{\"{sent}\": [3.0]}}]"),
+            format!("[{{{got}: [3]}}]"),
+        );
+        add(
+            format!("Counter[{hint}]"),
+            format!("{{\"{sent}\": 3.0}}"),
+            format!("Counter({{{got}: 3}})"),
+        );
+    }
+    for (hint, sent, got) in [
+        ("collections.Counter", "{\"a\": 2.0}", "Counter({'a': 2})"),
+        (
+            "collections.OrderedDict",
+            "{\"a\": 2.0}",
+            "OrderedDict([('a', 2.0)])",
+        ),
+        (
+            "DefaultDict[str, int]",
+            "{\"a\": 2.0}",
+            "defaultdict(None, {'a': 2})",
+        ),
+        (
+            "Scaled",
+            "{\"value\": 3.0, \"factor\": 2.0}",
+            "Scaled(value=3, total=7)",
+        ),
+        (
+            "List[Scaled]",
+            "[{\"value\": 3, \"factor\": 2, \"offset\": 0.0}]",
+            "[Scaled(value=3, total=6)]",
+        ),
+        ("int", "true", "True"),
+        ("int", "2.5", "2.5"),
+    ] {
+        add(hint.to_owned(), sent.to_owned(), got.to_owned());
+    }
+    all
+}
+
+#[tokio::test]
+async fn every_hint_within_every_container_gets_the_value_that_it_promises() {
+    let values = hinted_values();
+    let hints = values.iter().enumerate();
+    let hints: Vec<String> = hints
+        .map(|(number, (hint, ..))| format!("a{number}: {hint}"))
+        .collect();
+    let source = format!(
+        "{CLASSES}\ndef f({}):\n    return [repr(value) for value in locals().values()]\n",
+        hints.join(", ")
+    );
+    let agent = Agent::new().file("t.py", &source);
+    let sent = values.iter().enumerate();
+    let sent: Vec<String> = sent
+        .map(|(number, (_, sent, _))| format!("\"a{number}\": {sent}"))
+        .collect();
+    let arguments: Value = serde_json::from_str(&format!("{{{}}}", sent.join(", "))).unwrap();
+    let tool = json!({"file": "t.py", "function": "f"});
+    let reply = agent.call(tool, arguments).await.text;
+    let got: Vec<String> = serde_json::from_str(&reply).unwrap_or_else(|error| panic!("{error}: {reply}"));
+    assert_eq!(got.len(), values.len());
+    // Versions of Python show an ordered dictionary in one of two forms.
+    let newer = |got: &str| got.replace("OrderedDict({'a': 2.0})", "OrderedDict([('a', 2.0)])");
+    let wrong: Vec<_> = values
+        .iter()
+        .zip(got)
+        .filter(|((_, _, right), got)| newer(got) != *right)
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
