@@ -4,10 +4,10 @@
 
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
 use holodeck_http::HttpClient;
 use holodeck_model::{EmbeddingProvider, EmbeddingSettings, EndpointConfig, Env, JsonMap, Provider};
 use serde_json::Value;
@@ -46,6 +46,8 @@ pub(super) struct HttpEmbedder {
     observed: OnceLock<usize>,
     /// Some texts were too long for the model; from then on, it truncates them.
     cuts: AtomicBool,
+    /// The most texts per request that the server was seen to take after it refused more.
+    most_texts: AtomicUsize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +100,49 @@ impl HttpEmbedder {
             concurrency: options.concurrency.max(1),
             observed: OnceLock::new(),
             cuts: AtomicBool::new(false),
+            most_texts: AtomicUsize::new(usize::MAX),
         })
+    }
+
+    /// Asks for the vectors of a batch; one that the server refuses is asked for in halves, because many servers take fewer
+    /// texts than others, and say so in words of their own. If a single text is at fault, its half is refused too.
+    fn batch_or_halves<'a>(
+        &'a self,
+        texts: &'a [&'a str],
+        purpose: Purpose,
+    ) -> BoxFuture<'a, Result<CountedVectors, RetrievalError>> {
+        async move {
+            let most = self.most_texts.load(Ordering::Relaxed);
+            if texts.len() > most {
+                let mut whole = CountedVectors {
+                    vectors: Vec::with_capacity(texts.len()),
+                    tokens: Some(0),
+                };
+                for part in texts.chunks(most) {
+                    append(&mut whole, self.batch_or_halves(part, purpose).await?);
+                }
+                return Ok(whole);
+            }
+            match self.batch(texts, purpose).await {
+                Err(RetrievalError::Refused { .. }) if texts.len() > 1 => {
+                    let middle = texts.len().div_ceil(2);
+                    let (first, second) = texts.split_at(middle);
+                    let mut whole = self.batch_or_halves(first, purpose).await?;
+                    append(&mut whole, self.batch_or_halves(second, purpose).await?);
+                    let before = self.most_texts.fetch_min(middle, Ordering::Relaxed);
+                    if before > middle {
+                        tracing::warn!(
+                            embedder = %self.id,
+                            "the endpoint refuses {} texts at once; it is asked for {middle} from now on",
+                            texts.len()
+                        );
+                    }
+                    Ok(whole)
+                }
+                answer => answer,
+            }
+        }
+        .boxed()
     }
 
     async fn batch(&self, texts: &[&str], purpose: Purpose) -> Result<CountedVectors, RetrievalError> {
@@ -188,7 +232,8 @@ impl HttpEmbedder {
             .id
             .dimensions
             .map_or(most, |length| ANSWER_BYTES / (length.max(1) * NUMBER_BYTES));
-        batches(texts, most.min(fit).max(1), BATCH_BYTES)
+        let most = most.min(fit).min(self.most_texts.load(Ordering::Relaxed));
+        batches(texts, most.max(1), BATCH_BYTES)
     }
 }
 
@@ -216,7 +261,7 @@ impl Embedder for HttpEmbedder {
         let mut requests = Vec::new();
         for range in self.batches(texts) {
             if let Some(texts) = texts.get(range) {
-                requests.push(self.batch(texts, purpose));
+                requests.push(self.batch_or_halves(texts, purpose));
             }
         }
         let parts: Vec<CountedVectors> = stream::iter(requests)
@@ -228,6 +273,11 @@ impl Embedder for HttpEmbedder {
             vectors: parts.into_iter().flat_map(|part| part.vectors).collect(),
         })
     }
+}
+
+fn append(whole: &mut CountedVectors, part: CountedVectors) {
+    whole.vectors.extend(part.vectors);
+    whole.tokens = whole.tokens.zip(part.tokens).map(|(one, other)| one + other);
 }
 
 /// Batches of neighbouring texts, limited by count and bytes; a longer text forms a batch of its own.

@@ -365,3 +365,69 @@ async fn the_scripted_model_server_makes_embeddings() {
     assert_eq!(server.embedding_requests().len(), 2);
     server.finish();
 }
+
+/// Servers that take fewer texts at once than they are asked for, in forms of their own.
+#[tokio::test]
+async fn a_batch_that_is_too_large_is_asked_for_in_halves_and_its_size_is_remembered() {
+    for status in [400, 413, 422] {
+        for most in [1, 2, 3, 10, 25, 31, 32, 127] {
+            let server = EndpointServer::answering(move |request| {
+                let texts = request.body["input"].as_array().unwrap().len();
+                if texts > most {
+                    let message = format!("batch size is invalid, it should not be larger than {most}.");
+                    return Reply::error(status, &json!({"error": {"message": message}}));
+                }
+                numbered(request)
+            });
+            let embedder = build(&openai(&server));
+            let texts: Vec<String> = (1..=60).map(|number| number.to_string()).collect();
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let mut counts = Vec::new();
+            for _ in 0..2 {
+                let made = embedder.embed(&texts, Purpose::Passage).await.unwrap();
+                let order: Vec<f32> = made
+                    .iter()
+                    .map(|vector| (vector[1] / vector[0]).round())
+                    .collect();
+                let right: Vec<f32> = (1..=60_u8).map(f32::from).collect();
+                assert_eq!(order, right, "{status}, {most}");
+                counts.push(server.requests().len());
+            }
+            let requests = server.finish();
+            let later = requests[counts[0]..]
+                .iter()
+                .map(|request| request.body["input"].as_array().unwrap().len());
+            assert!(
+                later.clone().all(|texts| texts <= most) && later.sum::<usize>() == 60,
+                "{status}, {most}: what was refused once is not asked for again"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_single_text_that_is_refused_is_an_error_and_no_size_to_remember() {
+    for bad in [1, 7, 8, 9, 16] {
+        let server = EndpointServer::answering(move |request| {
+            let texts = request.body["input"].as_array().unwrap();
+            if texts.iter().any(|text| text == &bad.to_string()) {
+                return Reply::error(400, &json!({"error": {"message": "a text is not allowed"}}));
+            }
+            numbered(request)
+        });
+        let embedder = build(&openai(&server));
+        let all: Vec<String> = (1..=16).map(|number| number.to_string()).collect();
+        let texts: Vec<&str> = all.iter().map(String::as_str).collect();
+        let error = embedder.embed(&texts, Purpose::Passage).await.unwrap_err();
+        assert!(matches!(error, RetrievalError::Refused { .. }), "{error:?}");
+        let refused = server.requests().len();
+        assert!(refused <= 16, "{refused}");
+        let good: Vec<&str> = texts
+            .into_iter()
+            .filter(|text| *text != bad.to_string())
+            .collect();
+        assert_eq!(embedder.embed(&good, Purpose::Passage).await.unwrap().len(), 15);
+        let requests = server.finish();
+        assert_eq!(requests.len(), refused + 1, "the good ones are asked for at once");
+    }
+}
