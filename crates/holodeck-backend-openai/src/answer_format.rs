@@ -53,7 +53,7 @@ impl SentFormat {
         Ok(value)
     }
 
-    /// What is wrong with an answer that calls tools, where the model was offered none; `None` if calls are no answer.
+    /// Why an answer that calls tools is refused where the model was offered none; `None` if calls do not answer.
     pub(crate) fn check_calls(&self, calls: &[ToolCall]) -> Option<String> {
         let first = calls.first().filter(|_| self.format.is_loose())?;
         Some(format!("it calls a tool, `{}`, and there are none", first.name))

@@ -4,7 +4,7 @@
 
 mod declared;
 
-use encoding_rs::{Encoding, REPLACEMENT, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+use encoding_rs::{Encoding, ISO_2022_JP, REPLACEMENT, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use crate::Problem;
 pub(crate) use declared::in_media_type as charset_of_media_type;
@@ -80,7 +80,7 @@ fn decode_unmarked(bytes: &[u8], declarations: Declarations<'_>) -> Result<Decod
         declared::in_html(html)
     });
     let Some(label) = label else {
-        return guess(bytes);
+        return read_escapes(bytes).map_or_else(|| guess(bytes), Ok);
     };
     let utf8 = std::str::from_utf8(bytes).ok();
     let encoding = match Encoding::for_label(label.as_bytes()) {
@@ -139,6 +139,17 @@ fn decode_as(encoding: &'static Encoding, bytes: &[u8]) -> Result<Decoded, Probl
     }
     let note = format!("{}, the first in line {line}", replaced(invalid, name));
     Ok((text.into_owned(), Some(note)))
+}
+
+/// ISO-2022-JP without a declaration: its bytes are ASCII, with escapes that no other text has.
+fn read_escapes(bytes: &[u8]) -> Option<Decoded> {
+    let is_escape = |three: &[u8]| matches!(three, b"\x1b$B" | b"\x1b$@");
+    if !bytes.windows(3).any(is_escape) {
+        return None;
+    }
+    let (text, has_errors) = ISO_2022_JP.decode_without_bom_handling(bytes);
+    let note = "it has the escapes of ISO-2022-JP; read as ISO-2022-JP".to_owned();
+    (!has_errors).then(|| (text.into_owned(), Some(note)))
 }
 
 /// Decodes bytes that declare no character set.

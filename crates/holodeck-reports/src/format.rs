@@ -85,7 +85,7 @@ pub fn notes(case: &CaseReport) -> Vec<String> {
         .collect()
 }
 
-/// What was noted when the files of a case were read, such as a guessed charset, each once.
+/// The notes on the files of a case, such as a guessed charset, each once.
 pub fn file_notes(case: &CaseReport) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for note in case.turns().flat_map(|turn| turn.record.file_notes()) {

@@ -49,7 +49,7 @@ pub struct TurnRecord {
 }
 
 impl TurnRecord {
-    /// What was noted when the attached files were read, such as a hidden sheet, each with the file.
+    /// The notes on the attached files, such as a hidden sheet, each with the file.
     pub fn file_notes(&self) -> impl Iterator<Item = String> {
         self.files.iter().filter_map(|file| {
             let metadata = file.get("metadata")?;

@@ -542,3 +542,31 @@ fn events_are_written_and_a_question_of_run_is_stored() {
         ran.stdout
     );
 }
+
+/// Editors and shells of Windows write it at the beginning of a file and of a pipe.
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_message_or_of_a_name_in_dotenv() {
+    let server = counting_server();
+    let yaml = agent("${DESK_ENDPOINT}", TWO_CASES);
+    for mark in ["", "\u{feff}"] {
+        let project = Project::with(&yaml);
+        project.write(".env", format!("{mark}DESK_ENDPOINT={}\r\n", server.url()));
+        let ran = piped(&project, &["chat"], &format!("{mark}one\n\u{feff}two\n")).exits(0);
+        assert_eq!(ran.stdout, "one after 0.\n\u{feff}two after 2.\n", "{mark:?}");
+        let ran = piped(&project, &["chat"], &format!("{mark}exit\none\n")).exits(0);
+        assert_eq!(ran.stdout, "", "{mark:?}");
+    }
+    server.finish();
+}
+
+#[test]
+fn a_secret_of_dotenv_that_is_too_short_to_be_masked_is_named_with_its_line() {
+    let server = correct_server();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    project.write(".env", "# keys\nDESK=---\nDESK_KEY=---\nOTHER_TOKEN=0123456789\n");
+    let ran = project.run(&["test"]).exits(0);
+    let named = ran.stderr.matches("too short to be masked").count();
+    assert_eq!(named, 1, "{ran:?}");
+    ran.says(".env:3: the value of `DESK_KEY` is too short to be masked");
+    server.finish();
+}

@@ -62,7 +62,7 @@ fn a_url_on_a_private_network_is_refused_by_default() {
     assert_eq!(server.finish().len(), 0);
 }
 
-/// What was noted when a file was read is in every report, and at the terminal once for all cases.
+/// The notes on a file that was read are in every report, and at the terminal once for all cases.
 #[test]
 fn notes_on_attached_files_are_shown_wherever_the_case_is() {
     let server = ModelServer::answering(|request| {
@@ -96,10 +96,8 @@ fn notes_on_attached_files_are_shown_wherever_the_case_is() {
     assert!(!ran.all().contains("file `plain.txt`"), "{ran:?}");
     for format in reports {
         let report = std::fs::read_to_string(project.path(&format!("out.{format}"))).unwrap();
-        // Escapes of the format aside, the words are there: for the case that passed and for the one that failed.
-        let words = note
-            .split(['`', '\'', '"', '<', '>', '&', '*', '_'])
-            .max_by_key(|part| part.len());
-        assert_eq!(report.matches(words.unwrap()).count(), 2, "{format}: {report}");
+        // For the case that passed and for the one that failed, which Markdown has in its list of cases, too.
+        let times = if format == "markdown" { 3 } else { 2 };
+        assert_eq!(report.matches(&note).count(), times, "{format}: {report}");
     }
 }

@@ -455,7 +455,7 @@ fn a_judge_that_calls_a_tool_is_asked_once_more_and_never_again() {
             "{again}"
         );
         let is_read = calls_for == 1;
-        assert_eq!(ran.code, Some(if is_read { 0 } else { 3 }), "{ran:?}");
+        assert_eq!(ran.code, Some(if is_read { 0 } else { 4 }), "{ran:?}");
         let result = project.run_file()["report"]["results"][0].clone();
         assert_eq!(result["state"], if is_read { "passed" } else { "error" });
         assert_eq!(

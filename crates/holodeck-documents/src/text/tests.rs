@@ -232,3 +232,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn japanese_in_escapes_is_read_without_a_declaration() {
+    for sentence in [
+        "返金は七日かかります。",
+        "Refunds: 七日 (7 days)",
+        "一\n二\nthree",
+    ] {
+        let bytes = encoded("iso-2022-jp", sentence);
+        assert!(bytes.is_ascii(), "{sentence}");
+        let (text, notes) = plain(&bytes).unwrap();
+        assert_eq!(text, sentence);
+        assert_eq!(notes, ["it has the escapes of ISO-2022-JP; read as ISO-2022-JP"]);
+        // A mark says that it is something else.
+        let marked = [b"\xef\xbb\xbf".as_slice(), &bytes].concat();
+        assert!(plain(&marked).unwrap().0 != sentence, "{sentence}");
+    }
+    // Escapes of a terminal, and one that only looks like it.
+    for text in ["\u{1b}[31mred\u{1b}[0m\u{1b}(B", "\u{1b}$B\u{1b}", "cost: $B"] {
+        assert_eq!(
+            plain(text.as_bytes()),
+            Ok((text.to_owned(), Vec::new())),
+            "{text:?}"
+        );
+    }
+}

@@ -58,6 +58,48 @@ async fn too_many_requests_for_ever_ends_in_the_last_error() {
     assert_eq!(requests, 4);
 }
 
+/// The clock of a server may be years away from ours, in either direction.
+#[tokio::test]
+async fn a_date_to_retry_after_is_measured_by_the_clock_of_the_server() {
+    for (date, after, wait) in [
+        (
+            "Tue, 02 Jan 2001 03:04:05 GMT",
+            "Tue, 02 Jan 2001 03:04:47 GMT",
+            Some(42),
+        ),
+        (
+            "Fri, 01 Jan 2100 00:00:50 GMT",
+            "Fri, 01 Jan 2100 00:01:07 GMT",
+            Some(17),
+        ),
+        (
+            "Tue, 02 Jan 2001 03:04:05 GMT",
+            "Tue, 02 Jan 2001 03:04:01 GMT",
+            Some(0),
+        ),
+        ("Tue, 02 Jan 2001 03:04:05 GMT", "soon", None),
+        ("Tue, 02 Jan 2001 03:04:05 GMT", "2.5", None),
+    ] {
+        let expected = if after == "2.5" {
+            Some(Duration::from_millis(2500))
+        } else {
+            wait.map(Duration::from_secs)
+        };
+        for line in ["429 Too Many Requests", "503 Service Unavailable"] {
+            for headers in [
+                format!("Date: {date}\r\nRetry-After: {after}\r\n"),
+                format!("retry-after: {after}\r\ndate: {date}\r\n"),
+            ] {
+                let server = Server::start(vec![status(line, &headers, "")]).await;
+                let asked = client()
+                    .post_json(&server.url, &Headers::new(), &json!({}), &once())
+                    .await;
+                assert_eq!(asked.unwrap_err().retry_after(), expected, "{line}: {headers}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_wrong_key_stops_at_once_and_is_not_repeated() {
     let answer = status(

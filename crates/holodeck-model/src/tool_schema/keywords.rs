@@ -158,7 +158,7 @@ fn move_exclusive(schema: &mut Map<String, Value>, exclusive: &str, bound: &str)
     }
 }
 
-/// A number, also one that is written as a text. One that is not exact is no bound.
+/// A number, also one that is written as a text, unless its digits were lost.
 fn repair_number(value: &mut Value) -> bool {
     if let Value::String(text) = value
         && let Ok(number @ Value::Number(_)) = serde_json::from_str(text.trim())

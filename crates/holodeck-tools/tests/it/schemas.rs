@@ -257,11 +257,6 @@ const SCALARS: &[(&str, &str, &str)] = &[
     ("Annotated[int, 'a number']", "5.0", "5"),
     ("decimal.Decimal", "0.1", "Decimal('0.1')"),
     ("decimal.Decimal", "5", "Decimal('5')"),
-    (
-        "decimal.Decimal",
-        "\"0.1234567890123456789\"",
-        "Decimal('0.1234567890123456789')",
-    ),
 ];
 
 /// The same for keys, which are texts in JSON.

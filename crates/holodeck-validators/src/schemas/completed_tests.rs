@@ -212,7 +212,7 @@ fn refused(schema: &Value, root: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// What is wrong with the schema that is sent for one with a wrong value in a place.
+/// The faults of the schema that is sent for one with a wrong value in a place.
 fn check(keyword: &str, value: &Value, place: &str, kind: &str) -> Option<String> {
     let mut schema = json!({"type": kind, "description": "kept"});
     if kind == "object" {

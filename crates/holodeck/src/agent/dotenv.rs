@@ -226,7 +226,21 @@ fn without_comment(value: &str) -> &str {
 fn kept_in(template: &str) -> Vec<String> {
     let found = unreplaced_variables(template).into_iter();
     let braces = found.filter(UnreplacedVariable::has_braces);
-    braces.map(|found| found.shown).collect()
+    braces
+        .map(|found| found.shown)
+        .chain(nested_in(template))
+        .collect()
+}
+
+/// Variables in the default of another: a default ends at its first `}`, so that what follows is text. Without other parts of
+/// the default.
+fn nested_in(template: &str) -> impl Iterator<Item = String> + '_ {
+    let begun = || template.split("${").skip(1);
+    begun().zip(begun().skip(1)).filter_map(|(before, inner)| {
+        let (name, default) = before.split_once(":-")?;
+        (is_name(name) && !default.contains('}') && inner.contains('}'))
+            .then(|| format!("${{{name}:-…${{…}}}}"))
+    })
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}`; a name that is not set is empty, as in 0.7.
@@ -350,6 +364,10 @@ mod tests {
                 ("'${X-hunter2} $HUNTER2'", vec![], false),
                 ("'$HUNTER2'", vec![], false),
                 ("${X:-a}", vec![], false),
+                ("${X:-${Y}}", vec!["${X:-…${…}}"], false),
+                ("\"${X:-hunter2 ${Y:-hunter3}}\"", vec!["${X:-…${…}}"], false),
+                ("${X:-a} ${Y:-b}", vec![], false),
+                ("X:-a ${Y}", vec![], false),
             ] {
                 let text = format!("# note{end}{end}B=\"two{end}lines\"{end}A={value}{end}");
                 let found = parse(&text, |_| None).unwrap();

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use holodeck_model::{Env, printable, read_text_input, shown_path};
+use holodeck_model::{Env, Redactor, printable, read_text_input, redact::names_a_secret, shown_path};
 
 use super::dotenv;
 
@@ -38,6 +38,12 @@ pub fn environment(agent_path: &Path) -> Result<Env, EnvironmentError> {
         add_defaults(&mut env, &user, Owner::User)?;
     }
     Ok(env)
+}
+
+/// Whether a variable is a secret by its name, and its value would not be masked in a text.
+fn is_unmasked_secret(name: &str, value: &str) -> bool {
+    let is_masked = || Redactor::new([value.to_owned()]).text(value) != value;
+    names_a_secret(name) && !value.trim().is_empty() && !is_masked()
 }
 
 /// The author of a file.
@@ -86,6 +92,14 @@ fn add_defaults(env: &mut Env, file: &Path, owner: Owner) -> Result<(), Environm
                 assignment.name,
             );
         }
+        if is_unmasked_secret(&assignment.name, &assignment.value) {
+            tracing::warn!(
+                "{}: the value of `{}` is too short to be masked where answers and logs repeat it; only secrets of 8 characters or \
+                 more are",
+                place(),
+                assignment.name,
+            );
+        }
         last.insert(assignment.name, assignment.value);
     }
     for (name, value) in last {
@@ -100,6 +114,17 @@ fn add_defaults(env: &mut Env, file: &Path, owner: Owner) -> Result<(), Environm
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_that_no_text_is_masked_for_is_found() {
+        for value in ["---", "1", "abcdefg", "....", "-_-_-_-", "\u{fc}\u{fc}"] {
+            assert!(is_unmasked_secret("DESK_KEY", value), "{value}");
+            assert!(!is_unmasked_secret("DESK", value), "no secret: {value}");
+        }
+        for value in ["", " ", "abcdefgh", "--------", "sk-1234567890"] {
+            assert!(!is_unmasked_secret("DESK_KEY", value), "{value}");
+        }
+    }
 
     #[test]
     fn files_of_every_editor_are_read_as_they_are_written() {
