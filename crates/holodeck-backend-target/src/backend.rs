@@ -88,16 +88,16 @@ impl AgentBackend for TargetBackend {
     }
 
     fn start(&self, request: TurnRequest) -> EventStream<'_> {
-        let shared = &self.shared;
+        let mut conversation = Conversation {
+            shared: Arc::clone(&self.shared),
+            state: State::new(Vec::new(), None),
+        };
         Box::pin(stream! {
-            let mut state = State::new(Vec::new(), None);
-            {
-                let mut events = pin!(turn(shared, &mut state, request));
-                while let Some(event) = events.next().await {
-                    yield event;
-                }
+            let Conversation { shared, state } = &mut conversation;
+            let mut events = pin!(turn(shared, state, request));
+            while let Some(event) = events.next().await {
+                yield event;
             }
-            shared.asker.release(&mut state);
         })
     }
 
@@ -122,8 +122,10 @@ impl AgentBackend for TargetBackend {
             state.is_named = true;
         }
         Ok(Box::new(TargetSession {
-            shared: Arc::clone(&self.shared),
-            state,
+            conversation: Conversation {
+                shared: Arc::clone(&self.shared),
+                state,
+            },
             core: SessionCore::new(),
         }))
     }
@@ -206,17 +208,28 @@ fn turn<'a>(shared: &'a Shared, state: &'a mut State, request: TurnRequest) -> E
     })
 }
 
-/// A conversation with a target.
-struct TargetSession {
+/// The state of a conversation. Dropping it frees what it used for other conversations.
+struct Conversation {
     shared: Arc<Shared>,
     state: State,
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        self.shared.asker.release(&mut self.state);
+    }
+}
+
+/// A conversation with a target.
+struct TargetSession {
+    conversation: Conversation,
     core: SessionCore,
 }
 
 #[async_trait]
 impl AgentSession for TargetSession {
     fn turn(&mut self, request: TurnRequest) -> EventStream<'_> {
-        let (shared, state) = (&self.shared, &mut self.state);
+        let Conversation { shared, state } = &mut self.conversation;
         self.core.turn(request, |request| turn(shared, state, request))
     }
 
@@ -225,19 +238,21 @@ impl AgentSession for TargetSession {
     }
 
     fn handle(&self) -> Option<SessionHandle> {
-        let asker = &self.shared.asker;
+        let Conversation { shared, state } = &self.conversation;
+        let asker = &shared.asker;
         let keeps = !asker.sends_history() && asker.names_session();
         keeps.then(|| SessionHandle {
             provider: PROVIDER.to_owned(),
-            id: self.state.session_id.clone(),
-            head: self.state.user_messages().to_string(),
+            id: state.session_id.clone(),
+            head: state.user_messages().to_string(),
         })
     }
 
     async fn close(&mut self) -> Result<(), BackendError> {
         self.core.close();
-        self.shared.asker.release(&mut self.state);
-        self.state = State::new(Vec::<HistoryItem>::new(), None);
+        let Conversation { shared, state } = &mut self.conversation;
+        shared.asker.release(state);
+        *state = State::new(Vec::<HistoryItem>::new(), None);
         Ok(())
     }
 }

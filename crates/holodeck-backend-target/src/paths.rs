@@ -15,10 +15,10 @@ pub(crate) struct PartPath {
     path: JsonPath,
     text: String,
     is_optional: bool,
-    /// Whether it may match nothing in a list that is there: it ends with `[*]`, a slice or a filter.
-    selects_items: bool,
-    /// The path of that list.
+    /// The list of which it selects items by `[*]`, a slice or a filter: it may select none of a list that is there.
     list: Option<JsonPath>,
+    /// The items that it selects of that list.
+    items: Option<JsonPath>,
 }
 
 /// The paths of all parts.
@@ -44,12 +44,13 @@ pub(crate) fn parse(text: &str) -> Result<JsonPath, String> {
 impl PartPath {
     pub(crate) fn new(path: &ResponsePath) -> Result<Self, String> {
         let text = path.path().trim().to_owned();
-        let list = text.ends_with(']').then(|| list_of(&text)).flatten();
+        let selector = selector(&text);
+        let part = |end: Option<usize>| end.and_then(|end| parse(text.get(..end)?).ok());
         Ok(Self {
             path: parse(&text)?,
             is_optional: path.is_optional(),
-            selects_items: list.is_some(),
-            list: list.and_then(|list| parse(list).ok()),
+            list: part(selector.map(|(start, _)| start)),
+            items: part(selector.map(|(_, end)| end)),
             text,
         })
     }
@@ -64,18 +65,22 @@ impl PartPath {
     fn items<'a>(&self, name: &str, value: &'a Value) -> Result<Option<Vec<&'a Value>>, String> {
         let found = self.find(value);
         if let [Value::Array(items)] = found.as_slice()
-            && !self.selects_items
+            && self.list.is_none()
         {
             return Ok(Some(items.iter().collect()));
         }
         if !found.is_empty() && !found.iter().all(|value| value.is_null()) {
             return Ok(Some(found));
         }
-        let has_list = self.list.as_ref().is_some_and(|list| {
+        let is_there = self.list.as_ref().is_some_and(|list| {
             let lists = list.query(value).all();
             !lists.is_empty() && lists.iter().all(|list| list.is_array())
         });
-        if has_list && found.is_empty() {
+        let selects_none = self
+            .items
+            .as_ref()
+            .is_some_and(|items| items.query(value).is_empty());
+        if is_there && selects_none {
             return Ok(Some(Vec::new()));
         }
         self.absent(name, &found)
@@ -131,28 +136,18 @@ impl PartPath {
     }
 }
 
-/// The path of the list whose items a path selects at its end: without the last bracket, if that holds no name or index.
-fn list_of(text: &str) -> Option<&str> {
-    let open = matching_bracket(text)?;
-    let inner = text.get(open + 1..text.len() - 1)?.trim();
-    let selects =
-        inner == "*" || inner.starts_with('?') || (inner.contains(':') && !inner.starts_with(['"', '\'']));
-    selects.then(|| text.get(..open)).flatten()
-}
-
-/// Where the last bracket of a text begins. Brackets in strings of a filter do not count.
-fn matching_bracket(text: &str) -> Option<usize> {
-    let mut opened = Vec::new();
+/// The first brackets of a path that select items (`[*]`, a slice, a filter): where they begin and end.
+fn selector(text: &str) -> Option<(usize, usize)> {
     let mut quote = None;
-    let mut last = None;
-    let mut escaped = false;
+    let mut is_escaped = false;
+    let (mut depth, mut open) = (0_usize, 0);
     for (place, letter) in text.char_indices() {
         if let Some(end) = quote {
-            if std::mem::take(&mut escaped) {
+            if std::mem::take(&mut is_escaped) {
                 continue;
             }
             match letter {
-                '\\' => escaped = true,
+                '\\' => is_escaped = true,
                 letter if letter == end => quote = None,
                 _ => {}
             }
@@ -160,12 +155,25 @@ fn matching_bracket(text: &str) -> Option<usize> {
         }
         match letter {
             '"' | '\'' => quote = Some(letter),
-            '[' => opened.push(place),
-            ']' => last = opened.pop(),
+            '[' => {
+                if depth == 0 {
+                    open = place;
+                }
+                depth += 1;
+            }
+            ']' if depth == 1 => {
+                depth = 0;
+                let inner = text.get(open + 1..place).unwrap_or_default().trim();
+                let is_slice = inner.contains(':') && !inner.starts_with(['"', '\'']);
+                if inner == "*" || inner.starts_with('?') || is_slice {
+                    return Some((open, place + 1));
+                }
+            }
+            ']' => depth = depth.saturating_sub(1),
             _ => {}
         }
     }
-    last
+    None
 }
 
 /// The parts of an answer where no paths are written, by the names of their fields.

@@ -99,8 +99,8 @@ pub(crate) fn result(value: &Value) -> Result<ReportedResult, String> {
     let output = match value {
         Value::Object(_) => field(value, &["result", "output", "content", "text"])
             .ok_or("a result has neither `result`, `output` nor `content`")?,
-        Value::Null => return Err("a result is null".to_owned()),
-        other => other,
+        Value::String(_) => value,
+        other => return Err(format!("a result is {} and not a text or an object", kind(other))),
     };
     Ok(ReportedResult {
         call_id: id.map(str::to_owned),

@@ -191,7 +191,7 @@ mod tests {
             ("{{ vars.who }}", json!({"name": "Ann"})),
             ("{{ files }}", json!([])),
             ("{{ input }}", json!(question.input)),
-            ("{{ input | length }}", json!(27)),
+            ("{{ input | length }}", json!(30)),
             ("{{ vars.days }} days", json!("14 days")),
             ("{{ vars.days }}{{ session_id }}", json!("14s-1")),
             ("plain", json!("plain")),

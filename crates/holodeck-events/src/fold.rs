@@ -15,7 +15,10 @@ use holodeck_model::events::{
 use holodeck_model::{CallDetails, Executor};
 use serde_json::Value;
 
-use crate::{recorder::EXECUTION_FIELD, terminal::code};
+use crate::{
+    recorder::{EXECUTION_FIELD, PASSAGES_FIELD, UNREPORTED_FIELD},
+    terminal::code,
+};
 
 /// The result of a run from its events; `None` while it is not over. It equals the direct fold of the backend's stream.
 /// Chunks are not needed.
@@ -30,6 +33,14 @@ pub fn execution_result<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) ->
             let execution = event.extra.get(EXECUTION_FIELD).cloned();
             if let Some(execution) = execution.and_then(|value| serde_json::from_value(value).ok()) {
                 fold.observe(&BackendEvent::Executed(execution));
+            }
+            let reported = event.extra.get(PASSAGES_FIELD).cloned();
+            if let Some(passages) = reported.and_then(|value| serde_json::from_value(value).ok()) {
+                fold.observe(&BackendEvent::Passages(passages));
+            }
+            let unreported = event.extra.get(UNREPORTED_FIELD).cloned();
+            if let Some(parts) = unreported.and_then(|value| serde_json::from_value(value).ok()) {
+                fold.observe(&BackendEvent::Unreported(parts));
             }
             return Some(finish(fold, outcome, totals));
         }

@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult, ResultFold, ToolResult};
 use holodeck_model::events::{Attachment, EventBody, UserMessage};
+use serde_json::json;
 
 use crate::{
     Clock, Draft, Ids, Ignored, Trajectory,
@@ -17,6 +18,10 @@ use crate::{
 
 /// The field of a run's last event that says which executor answered.
 pub const EXECUTION_FIELD: &str = "execution";
+/// The field of a run's last event with the passages that an agent which is not ours reports.
+pub(crate) const PASSAGES_FIELD: &str = "passages";
+/// The field of a run's last event with the parts that such an agent does not report.
+pub(crate) const UNREPORTED_FIELD: &str = "unreported";
 
 /// A run to record.
 #[derive(Clone, Debug, Default)]
@@ -142,6 +147,15 @@ impl RunRecorder {
             && let Ok(execution) = serde_json::to_value(execution)
         {
             last.event.extra.insert(EXECUTION_FIELD.to_owned(), execution);
+        }
+        if let (Some(last), Some(result)) = (drafts.last_mut(), &self.result) {
+            let extra = &mut last.event.extra;
+            if let Some(passages) = &result.passages {
+                extra.insert(PASSAGES_FIELD.to_owned(), json!(passages));
+            }
+            if !result.unreported.is_empty() {
+                extra.insert(UNREPORTED_FIELD.to_owned(), json!(result.unreported));
+            }
         }
         drafts
     }

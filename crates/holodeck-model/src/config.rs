@@ -73,7 +73,7 @@ pub use files::{FileInput, FileType};
 pub use global::{GlobalConfig, VectorstoreEntry};
 pub use goal_success::GoalSuccessMetric;
 pub use hooks::{HookConfig, HookEvent, HooksConfig};
-pub use instructions::InstructionsConfig;
+pub use instructions::{InstructionsConfig, NoInstructions, PromptSource};
 pub use judging::{Aggregate, MetricCondition, OnMasked};
 pub use matrix::{Combination, Matrix, axis_value};
 pub use mock::{McpMockConfig, MockAnswer, MockConfig, MockOutcome, MockUsedUp, MockedMcpTool};

@@ -110,6 +110,18 @@ fn an_empty_list_that_is_there_is_reported() {
 }
 
 #[test]
+fn items_without_the_part_are_no_empty_list() {
+    let paths = paths(&json!({"text": "$.t", "retrieval_context": "$.sources[*].text"}));
+    let found = |sources: Value| paths.parts(&json!({"t": "", "sources": sources}));
+    assert_eq!(found(json!([])).unwrap().passages, Some(Vec::new()));
+    assert_eq!(
+        found(json!([{"text": "p"}])).unwrap().passages,
+        Some(vec!["p".to_owned()])
+    );
+    assert!(found(json!([{"content": "p"}])).is_err());
+}
+
+#[test]
 fn a_filter_selects_only_what_it_names() {
     let paths = paths(&json!({"text": "$.t", "tool_calls": "$.trace[?@.type == 'call']"}));
     let answer = json!({"t": "", "trace": [

@@ -45,7 +45,44 @@ impl Subject for Service {
     }
 
     fn skips(&self) -> Vec<(&'static str, &'static str)> {
-        Vec::new()
+        let tools = [
+            "a tool is called and its result goes back",
+            "a tool has one name in every event, whatever the wire calls it",
+            "parallel calls run at the same time",
+            "a failing tool does not end the turn",
+            "an unknown tool does not end the turn",
+            "a tool that is too slow does not end the turn",
+            "a tool that can't be run ends the turn",
+            "a turn stopped while a tool runs",
+        ];
+        let deciding = [
+            "a person approves a call",
+            "a person changes the arguments of a call",
+            "a person rejects a call",
+            "a person ends the turn",
+            "a rule decides without asking",
+        ];
+        let others = [
+            (
+                "an answer is streamed and folded",
+                "a target reports no reasoning",
+            ),
+            (
+                "a structured answer is validated",
+                "a target has a format of its own",
+            ),
+            (
+                "model calls are limited",
+                "the model calls of a target are its own",
+            ),
+            (
+                "a conversation is recorded as the same types of events everywhere",
+                "its script has tools of the host and reasoning",
+            ),
+        ];
+        let tools = tools.map(|check| (check, OWN_TOOLS));
+        let deciding = deciding.map(|check| (check, "a target decides itself about its calls"));
+        tools.into_iter().chain(deciding).chain(others).collect()
     }
 }
 
@@ -77,7 +114,10 @@ fn reply(next: ModelMove, request: &ReceivedRequest) -> Reply {
         ModelMove::Call(_) => all(&[said(OWN_TOOLS), ended("stop")]),
         ModelMove::Refuse(text) => all(&[said(text), ended("content_filter")]),
         ModelMove::SayNothing => all(&[ended("stop")]),
-        ModelMove::BreakOff(text) => all(&[said(text), ended("stop")]).cut_after(1),
+        ModelMove::BreakOff(text) => {
+            let cut = format!("data: {}\n\ndata: {{\"en", said(text));
+            Reply::raw(200, "text/event-stream", cut)
+        }
         ModelMove::HangAfter(text) => all(&[said(text), ended("stop")]).hang_after(1),
         ModelMove::Fail(status) => Reply::raw(status, "text/plain", "no"),
     }

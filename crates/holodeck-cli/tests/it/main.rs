@@ -91,6 +91,7 @@ mod sharding;
 mod stores;
 mod surface;
 mod survivors;
+mod targets;
 mod templates;
 mod terminal;
 mod tool_names;

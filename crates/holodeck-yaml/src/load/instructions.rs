@@ -73,7 +73,11 @@ impl Loader<'_> {
             let node = self.tree.find(root, field);
             node.is_some_and(|node| !self.tree.is_null(node))
         };
-        if has("target") && !has("instructions") {
+        let is_none = self.tree.find(root, "instructions").is_some_and(|node| {
+            let word = self.tree.scalar(node);
+            word.is_some_and(|word| word.text == "none")
+        });
+        if is_none || has("target") && !has("instructions") {
             return Some(build_instructions(String::new(), InstructionsSource::None));
         }
         let inline = self

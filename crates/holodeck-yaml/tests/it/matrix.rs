@@ -75,7 +75,17 @@ fn a_combination_replaces_the_values_of_the_file() {
     assert_eq!(agent.config.model.as_ref().unwrap().temperature, Some(0.2));
     // The inline instructions of the file do not apply.
     assert_eq!(agent.instructions.text, "Be long.");
-    assert!(agent.config.instructions.as_ref().unwrap().inline.is_none());
+    assert!(
+        agent
+            .config
+            .instructions
+            .as_ref()
+            .unwrap()
+            .prompt()
+            .unwrap()
+            .inline
+            .is_none()
+    );
     assert_eq!(agent.config.openai.as_ref().unwrap().max_turns, 3);
     assert_eq!(agent.config.tool("t").unwrap().description(), "e");
     assert_eq!(agent.combination.as_ref(), Some(&combinations[3]));

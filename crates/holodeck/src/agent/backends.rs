@@ -272,6 +272,12 @@ impl BackendSelector {
         target: &TargetConfig,
         occasion: Occasion,
     ) -> Result<Arc<dyn AgentBackend>, BackendError> {
+        if target.exists() && matches!(occasion, Occasion::Chat | Occasion::Serve) {
+            let mut explanation = Explanation::new("answers that exist cannot answer a new message")
+                .with_hint("`type: answers` of `target` is for `holodeck test`");
+            explanation.place = self.places.locate("target");
+            return Err(BackendError::config(explanation));
+        }
         let live = async {
             let options = HttpOptions::from_variables(|name| self.env.get(name).map(str::to_owned));
             let client = HttpClient::new(&options).map_err(|error| BackendError::init(error.to_string()))?;

@@ -19,7 +19,7 @@ use crate::{
         claude, hooks,
         inventory::{Inventory, ModelRole, missing_programs},
         mcp::McpServers,
-        prices,
+        prices, target_checks,
         targets::{RefusedTarget, check_yaml_targets},
         telemetry,
         tools::{ReadyTools, ToolSetup, prepare_tools},
@@ -202,6 +202,7 @@ impl CheckedAgent {
         let (mut warnings, mut hooks) = (Vec::new(), None);
         if occasion == Occasion::Test {
             warnings.extend(missing_programs(&agent, env));
+            warnings.extend(target_checks::notes(&agent, env));
             // A recording answers without the CLI, and there is nothing that a hook could observe.
             if backends.answers().replayed().is_none() {
                 hooks = hooks::note(&agent, options.side_effects);

@@ -3,8 +3,8 @@
 
 use holodeck_backend_target::check_target;
 use holodeck_http::HttpUrl;
-use holodeck_model::{Code, Diagnostic, MetricConfig, TargetConfig};
-use holodeck_yaml::{Load, LoadedAgent};
+use holodeck_model::{AnswerRow, Code, Diagnostic, DiskFiles, Env, MetricConfig, TargetConfig};
+use holodeck_yaml::{Load, LoadedAgent, load_answers};
 
 /// The line that gives judges a model.
 const EVALUATIONS_MODEL: &str =
@@ -113,4 +113,47 @@ fn check_models(agent: &LoadedAgent) -> Vec<Diagnostic> {
         ));
     }
     found
+}
+
+/// The notes about the target in every report of a test.
+pub(crate) fn notes(agent: &LoadedAgent, env: &Env) -> Vec<String> {
+    let Some(target) = &agent.config.target else {
+        return Vec::new();
+    };
+    let mut notes = Vec::new();
+    if target.shares_run() {
+        notes.push("all cases share the cookies of the target (`target.share: run`)".to_owned());
+    }
+    if let TargetConfig::Answers(answers) = target {
+        notes.push(format!(
+            "no agent was asked: the answers are those of `{}`",
+            answers.file
+        ));
+        let (rows, _) = load_answers(&answers.file.path(), env, &DiskFiles);
+        let unused = rows.iter().filter(|row| !is_used(agent, row)).count();
+        if unused > 0 {
+            let (have, rows) = if unused == 1 {
+                ("has", "row")
+            } else {
+                ("have", "rows")
+            };
+            notes.push(format!(
+                "{unused} {rows} of `{}` {have} no test case",
+                answers.file
+            ));
+        }
+    }
+    notes
+}
+
+/// Whether a row answers a case.
+fn is_used(agent: &LoadedAgent, row: &AnswerRow) -> bool {
+    let cases = &agent.config.test_cases;
+    (0..cases.len()).any(|index| match (&row.name, &row.input) {
+        (Some(name), _) => cases.name(index) == Some(name.as_str()),
+        (None, Some(input)) => cases.get(index).is_some_and(|case| {
+            case.input.as_ref() == Some(input) || case.turns.iter().any(|turn| turn.input == *input)
+        }),
+        (None, None) => false,
+    })
 }

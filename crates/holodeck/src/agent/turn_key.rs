@@ -1,10 +1,10 @@
-//! The key of recorded turns of an agent on Claude Code: everything that its model sees.
+//! The key of recorded turns of an agent on Claude Code, or of a target: everything that decides what it answers.
 //!
 //! It is computed only from the YAML and the files it names, since a replay has no CLI, server or index.
 
 use holodeck_backend_api::Occasion;
 use holodeck_cassette::AgentContext;
-use holodeck_model::{ClaudeConfig, Redactor, ResolvedAgent, SideEffectGate};
+use holodeck_model::{AnswersFrom, ClaudeConfig, Redactor, ResolvedAgent, SideEffectGate, TargetConfig};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -63,9 +63,17 @@ pub(crate) fn turn_key(
             |embeddings| json!({"provider": embeddings.provider, "name": embeddings.name}),
         ),
     );
+    add(
+        "target",
+        config.target.as_ref().map(target_settings).unwrap_or_default(),
+    );
     add("files", Value::Object(files(agent)?));
     Ok(AgentContext {
-        provider: "anthropic".to_owned(),
+        provider: match config.answers_from() {
+            Some(AnswersFrom::Target(_)) => "target",
+            _ => "anthropic",
+        }
+        .to_owned(),
         model: config.answerer(),
         content: Value::Object(parts),
     })
@@ -80,6 +88,15 @@ fn to_value(part: &impl Serialize) -> Value {
     // Only the names of secrets count: a replaced token changes nothing that the model sees.
     Redactor::default().configuration(&mut part);
     part
+}
+
+/// The settings of `target` that can change an answer.
+fn target_settings(target: &TargetConfig) -> Value {
+    let mut target = to_value(target);
+    if let Some(target) = target.as_object_mut() {
+        target.remove("timeout");
+    }
+    target
 }
 
 /// The settings of `claude:` that can change an answer.

@@ -184,6 +184,14 @@ fn is_from_version_0_7(rules: &Rules<'_>, agent: &View) -> bool {
 
 /// Checks the source of the system prompt. The loader reads its file.
 pub(super) fn check_instructions(rules: &mut Rules<'_>, agent: &View) {
+    let provider = rules
+        .child(agent, "model")
+        .and_then(|model| rules.text(&model, "provider"));
+    if rules.text(agent, "instructions") == Some("none") && provider == Some("anthropic") {
+        let message = "`instructions: none` is for an assistant that brings its own, behind an OpenAI-compatible endpoint";
+        let help = "write `instructions: {inline: …}`, or the `provider` of that endpoint";
+        rules.report_inconsistent(agent, "instructions", message, Some(help));
+    }
     if let Some(instructions) = rules.child(agent, "instructions")
         && rules.tree.entries(instructions.node).is_some()
     {

@@ -25,6 +25,9 @@ const OF_MODELS: [(&str, &str); 7] = [
 ];
 
 pub(super) fn check_target(rules: &mut Rules<'_>, agent: &View) {
+    if rules.tree.entries(agent.node).is_none() {
+        return;
+    }
     if !rules.has(agent, "target") {
         for (field, description) in [
             ("model", "The model that answers."),
