@@ -349,12 +349,15 @@ impl Paths {
         }
     }
 
-    /// The optional paths that have matched in no answer so far.
+    /// The optional paths that have matched in no answer so far; none before the first answer.
     pub(crate) fn unmatched(&self) -> Vec<String> {
         let matched = self
             .matched
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if matched.is_empty() {
+            return Vec::new();
+        }
         let all = [
             ("tool_calls", &self.tool_calls),
             ("tool_results", &self.tool_results),

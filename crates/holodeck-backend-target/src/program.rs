@@ -32,6 +32,8 @@ pub(crate) struct ProgramAsker {
     /// Its name in errors, as in `the program bot`.
     name: String,
     paths: Paths,
+    /// Whether the YAML names paths.
+    has_own_paths: bool,
     way: Way,
     at: Option<Location>,
 }
@@ -115,6 +117,7 @@ impl ProgramAsker {
             spec: limited(spec),
             name: format!("the program `{written}`"),
             paths: compile(config.response.as_ref())?,
+            has_own_paths: config.response.is_some(),
             way,
             at,
         })
@@ -158,6 +161,7 @@ impl ProgramAsker {
             spec: limited(spec),
             name: format!("the function `{}` of `{}`", config.function, config.file),
             paths: compile(config.response.as_ref())?,
+            has_own_paths: config.response.is_some(),
             way: Way::Kept {
                 mark,
                 idle: config.fresh.is_none().then(Arc::default),
@@ -340,7 +344,11 @@ impl Asker for ProgramAsker {
     }
 
     fn unmatched(&self) -> Vec<String> {
-        self.paths.unmatched()
+        if self.has_own_paths {
+            self.paths.unmatched()
+        } else {
+            Vec::new()
+        }
     }
 
     fn names_session(&self) -> bool {

@@ -70,7 +70,7 @@ fn a_check_without_its_evidence_is_an_error_and_an_empty_list_is_evidence() {
     let cases = "- {name: avoided, input: q, forbidden_tools: [cancel]}\n- {name: expected, input: q, expected_tools: [look_up]}\n- {name: cheap, input: q, evaluations: [{metric: cost, max_usd: 1}]}\n";
     let silent = answering(json!({"answer": "ok"}));
     let project = Project::with(&target(&silent.url(), "{text: $.answer}", cases));
-    let ran = project.run(&["test"]).exits(3);
+    let ran = project.run(&["test"]).exits(4);
     for (name, state) in states(&project) {
         assert_eq!(state, "error", "{name}");
     }
@@ -117,24 +117,59 @@ fn answers_that_exist_are_graded_and_no_agent_is_asked() {
 fn what_has_no_meaning_beside_a_target_is_an_error_with_its_place() {
     let target = "name: s\ntarget: {type: http, url: \"http://127.0.0.1:1\", response: {text: $.a}}\n";
     for (block, says) in [
-        ("model: {provider: openai, name: m}\n", "`model` and `target` are mutually exclusive"),
-        ("instructions: {inline: Hi}\n", "`instructions` and `target` are mutually exclusive"),
-        ("tools: [{type: function, name: f, description: d, command: \"true\"}]\n", "`tools` cannot be used with `target`"),
-        ("approvals: {non_interactive: reject}\n", "`approvals` cannot be used with `target`"),
-        ("evaluations: {metrics: [{metric: relevance, threshold: 0.5}]}\n", "has no model: with `target`, it needs one of its own"),
+        (
+            "model: {provider: openai, name: m}\n",
+            "`model` and `target` are mutually exclusive",
+        ),
+        (
+            "instructions: {inline: Hi}\n",
+            "`instructions` and `target` are mutually exclusive",
+        ),
+        (
+            "tools: [{type: function, name: f, description: d, command: \"true\"}]\n",
+            "`tools` cannot be used with `target`",
+        ),
+        (
+            "approvals: {non_interactive: reject}\n",
+            "`approvals` cannot be used with `target`",
+        ),
+        (
+            "evaluations: {metrics: [{type: standard, metric: relevance, threshold: 0.5}]}\n",
+            "has no model: with `target`, it needs one of its own",
+        ),
     ] {
         let project = Project::with(&format!("{target}{block}"));
-        project.run(&["validate", "agent.yaml"]).exits(2).says(says).says("agent.yaml:3");
+        project
+            .run(&["validate", "agent.yaml"])
+            .exits(2)
+            .says(says)
+            .says("agent.yaml:3");
     }
     for (broken, says) in [
-        ("url: \"http://127.0.0.1:1\", response: {text: answer}", "is no JSONPath"),
-        ("url: \"http://127.0.0.1:1/{{ other }}\", response: {text: $.a}", "`{{ other }}` in `target.url` is not known"),
-        ("url: \"ftp://h\", response: {text: $.a}", "neither http nor https"),
+        (
+            "url: \"http://127.0.0.1:1\", response: {text: answer}",
+            "is no JSONPath",
+        ),
+        (
+            "url: \"http://127.0.0.1:1/{{ other }}\", response: {text: $.a}",
+            "`{{ other }}` in `target.url` is not known",
+        ),
+        (
+            "url: \"ftp://h\", response: {text: $.a}",
+            "neither http nor https",
+        ),
         ("url: \"http://127.0.0.1:1\"", "missing field `response`"),
     ] {
         let project = Project::with(&format!("name: s\ntarget: {{type: http, {broken}}}\n"));
-        project.run(&["validate", "agent.yaml"]).exits(2).says(says).says("agent.yaml:2");
+        project
+            .run(&["validate", "agent.yaml"])
+            .exits(2)
+            .says(says)
+            .says("agent.yaml:2");
     }
-    let open = Project::with("name: s\ntarget: {type: http, url: \"http://h.example\", response: {text: $.a}}\n");
-    open.run(&["validate", "agent.yaml"]).exits(0).says("not encrypted");
+    let open =
+        Project::with("name: s\ntarget: {type: http, url: \"http://h.example\", response: {text: $.a}}\n");
+    open.run(&["validate", "agent.yaml"])
+        .exits(0)
+        .says("not encrypted");
 }
