@@ -10,6 +10,7 @@ mod child;
 mod clients;
 mod deaths;
 mod field;
+mod import;
 pub(crate) mod load;
 mod outcomes;
 mod page;
