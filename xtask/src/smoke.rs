@@ -90,6 +90,11 @@ pub(crate) fn node_package(name: &'static str, version: &str) -> Result<PathBuf>
     install::node_package(name, version)
 }
 
+/// The script of promptfoo, installed where it is absent.
+pub(crate) fn promptfoo() -> Result<PathBuf> {
+    install::promptfoo()
+}
+
 /// The folder in which Node finds the clients of tests, installed where they are absent.
 pub(crate) fn clients() -> Result<PathBuf> {
     install::clients()?;

@@ -171,6 +171,12 @@ const RUNS: &[Run] = &[
         ],
     },
     Run {
+        name: "import",
+        planned_minutes: 6,
+        // The tool that configurations are imported from, and ours, on the same scripted model.
+        cargo: &["build", "-p", "holodeck-cli"],
+    },
+    Run {
         name: "chroma",
         planned_minutes: 5,
         // The real server; its answers are compared with the recorded ones.
@@ -366,6 +372,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             "clients-sockets" => clients::sockets()?,
             "clients-openai" => clients::openai()?,
             "deaths" => deaths::check(&args.deaths)?,
+            "import" => import::check()?,
             "page" => page::check()?,
             "serve" => load::check()?,
             _ => {}

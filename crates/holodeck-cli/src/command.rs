@@ -9,6 +9,7 @@ pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod events;
 mod fixes;
+pub(crate) mod import;
 pub(crate) mod index;
 pub(crate) mod init;
 pub(crate) mod internal;
@@ -60,6 +61,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Create a project: an agent with test cases that are ready to run.
     Init(init::InitArgs),
+    /// Convert the test files of other tools: promptfoo, DeepEval, tables.
+    Import(import::ImportArgs),
     /// Check an agent file and report every problem.
     Validate(validate::ValidateArgs),
     /// Print the JSON Schema of agent files, for editors.
@@ -110,6 +113,7 @@ impl Command {
 pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Init(args) => init::run(&args, terminal),
+        Command::Import(args) => import::run(&args, terminal),
         Command::Validate(args) => validate::run(&args, terminal),
         Command::Schema(args) => schema::run(&args, terminal),
         Command::Run(args) => run::run(&args, terminal),

@@ -7,6 +7,7 @@
 mod agent_doc;
 mod check;
 mod edit;
+mod foreign;
 mod load;
 mod loaded;
 mod schema;
@@ -16,6 +17,7 @@ mod yaml;
 
 pub use agent_doc::load_agent_doc;
 pub use edit::{EditError, add_item, add_test_case, list_items, remove_item};
+pub use foreign::{ForeignError, ForeignNode, ForeignValue, read_foreign, read_foreign_table};
 pub use load::{
     Load, load_agent, load_answers, load_combination, load_labels, load_routing_cases, load_skill,
 };

@@ -16,6 +16,7 @@ mod skills;
 mod test_cases;
 mod unsupported;
 
+pub(crate) use self::data_set::CsvRows;
 pub use self::data_set::{load_answers, load_labels, load_routing_cases};
 pub(crate) use self::fences::{Unread, first_line, is_fence, split_front_matter};
 pub use self::skills::load_skill;

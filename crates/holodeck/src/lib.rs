@@ -3,6 +3,7 @@
 mod agent;
 mod chat;
 mod commands;
+mod import;
 pub mod index;
 mod load;
 mod serve;
@@ -45,6 +46,7 @@ pub use holodeck_chat as conversation;
 pub use holodeck_documents as documents;
 pub use holodeck_events as events;
 pub use holodeck_events::EXECUTION_FIELD;
+pub use holodeck_import::{Finding as ImportFinding, FindingKind, Import, ImportError};
 pub use holodeck_mcp_bridge::{
     LoggedIn, LoggedOut, LoginError, LoginNews, LoginRequest, Registry, RegistryError, RegistryServer,
     Unusable, log_in, log_out,
@@ -57,6 +59,7 @@ pub use holodeck_runner as runner;
 pub use holodeck_runs as runs;
 pub use holodeck_validators::{Check, CheckState};
 pub use holodeck_yaml as yaml;
+pub use import::{ImportFailure, ImportedTool, import_tests};
 pub use index::conversion::convert_documents_with;
 pub use load::fixes::fix;
 pub use load::{check_equal_cases, doctor, is_agent_file, load, load_combination};

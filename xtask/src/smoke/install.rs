@@ -142,6 +142,18 @@ pub(super) fn every_cli() -> Result<Vec<(String, PathBuf)>> {
     versions.iter().map(install).collect()
 }
 
+/// The tool that configurations are imported from: the newest release for Node 20. Its native part for SQLite is an
+/// optional package; the others, such as browsers and clouds, are not needed.
+const PROMPTFOO: [Pin<'_>; 2] = [
+    Pin::new("promptfoo", "0.121.20"),
+    Pin::new("@libsql/linux-x64-gnu", "0.5.29"),
+];
+
+/// The script of promptfoo.
+pub(super) fn promptfoo() -> Result<PathBuf> {
+    Ok(packages("promptfoo", &PROMPTFOO, &["--omit=optional"])?.join("dist/src/entrypoint.js"))
+}
+
 /// A folder in which Node finds this package and no other release of it.
 pub(super) fn node_package(name: &'static str, version: &str) -> Result<PathBuf> {
     let folder = format!("field/node/{}-{version}", name.rsplit('/').next().unwrap_or(name));

@@ -93,7 +93,12 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     ),
     importer(
         "minijinja",
-        &["holodeck-tools", "holodeck-eval", "holodeck-backend-target"],
+        &[
+            "holodeck-tools",
+            "holodeck-eval",
+            "holodeck-backend-target",
+            "holodeck-import",
+        ],
         "only prompts and requests written by users are templates",
     ),
     importer(

@@ -17,9 +17,9 @@ use std::path::Path;
 
 use holodeck_model::{Code, Diagnostic, lines_with_ends};
 
+pub(crate) use self::csv::CsvRows;
 pub use self::{answers::load_answers, labels::load_labels, routing::load_routing_cases};
 use self::{
-    csv::CsvRows,
     json_node::read_json,
     plain::plain_line,
     table::{RowKind, Table},

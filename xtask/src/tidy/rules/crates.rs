@@ -174,6 +174,7 @@ pub(in crate::tidy) const CRATES: &[Crate] = &[
             "holodeck-turn",
         ],
     ),
+    member("holodeck-import", 3, &[LANGUAGE]),
     member(
         "holodeck-serve",
         3,
@@ -212,6 +213,7 @@ pub(in crate::tidy) const CRATES: &[Crate] = &[
             "holodeck-chat",
             "holodeck-orchestrator",
             "holodeck-serve",
+            "holodeck-import",
             "holodeck-events",
         ],
     ),

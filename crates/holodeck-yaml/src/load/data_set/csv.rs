@@ -5,7 +5,7 @@ use csv_core::{ReadFieldResult, Reader};
 use super::{offset, table::Cell};
 
 /// Reads a text row by row.
-pub(super) struct CsvRows<'t> {
+pub(crate) struct CsvRows<'t> {
     text: &'t str,
     at: usize,
     reader: Reader,
@@ -14,14 +14,14 @@ pub(super) struct CsvRows<'t> {
 
 /// A row, which may extend over several lines.
 #[derive(Default)]
-pub(super) struct Row {
-    pub(super) cells: Vec<Cell>,
+pub(crate) struct Row {
+    pub(crate) cells: Vec<Cell>,
     /// Where cells begin whose quotes are wrong: the reader is lenient, and could join rows without a word.
-    pub(super) misquoted: Vec<u32>,
+    pub(crate) misquoted: Vec<u32>,
 }
 
 impl<'t> CsvRows<'t> {
-    pub(super) fn new(text: &'t str) -> Self {
+    pub(crate) fn new(text: &'t str) -> Self {
         Self {
             text,
             at: 0,
@@ -31,7 +31,7 @@ impl<'t> CsvRows<'t> {
     }
 
     /// The next row; lines without any character are no rows.
-    pub(super) fn next_row(&mut self) -> Option<Row> {
+    pub(crate) fn next_row(&mut self) -> Option<Row> {
         let mut row = Row::default();
         let (mut start, mut len) = (self.at, 0);
         loop {

@@ -27,10 +27,21 @@ pub(super) const LABEL_COLUMNS: [&str; 8] = [
 const ROUTING_COLUMNS: [&str; 3] = ["task", "expected_agent", "command"];
 
 /// A cell of a table: its bytes in the file, and its text if that is not the same.
-pub(super) struct Cell {
-    pub(super) start: u32,
+pub(crate) struct Cell {
+    pub(crate) start: u32,
     pub(super) end: u32,
     pub(super) owned: Option<Box<str>>,
+}
+
+impl Cell {
+    /// The text of the cell in this file.
+    pub(crate) fn text<'c>(&'c self, file: &'c str) -> &'c str {
+        let written = || {
+            file.get(self.start as usize..self.end as usize)
+                .unwrap_or_default()
+        };
+        self.owned.as_deref().unwrap_or_else(written)
+    }
 }
 
 /// The meaning of a cell's text.

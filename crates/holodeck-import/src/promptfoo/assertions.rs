@@ -1,0 +1,706 @@
+//! Assertions as metrics.
+
+use holodeck_yaml::{ForeignNode, ForeignValue, read_foreign};
+use serde_json::{Map, Value, json};
+
+use super::{
+    Importer,
+    graders::{CodeAssertion, missing_context},
+    patterns,
+    prompts::{Rendered, render_all},
+};
+use crate::{
+    ImportError,
+    code::Language,
+    reader::{read_node, read_text},
+    template::{javascript_text, render},
+};
+
+/// What a test is graded by.
+#[derive(Default)]
+pub(super) struct Checks {
+    pub(super) metrics: Vec<Value>,
+    pub(super) ground_truth: Option<String>,
+    pub(super) retrieval_context: Option<Vec<String>>,
+}
+
+/// The test whose assertions are converted.
+pub(super) struct Subject<'a> {
+    pub(super) vars: &'a Map<String, Value>,
+    pub(super) prompt: &'a Rendered,
+    /// Whether the weighted score decides.
+    pub(super) is_scored: bool,
+    /// The judge of this test, in place of that of the agent.
+    pub(super) judge: Option<&'a ForeignNode>,
+}
+
+/// Assertions that have no equal here, with the nearest thing.
+const WITHOUT_EQUAL: &[(&str, &str)] = &[
+    ("agent-rubric", "`geval`"),
+    ("bleu", "`bleu`, whose scores are others"),
+    ("classifier", "a code grader"),
+    ("contains-html", "`regex`"),
+    ("contains-sql", "`regex`"),
+    ("contains-xml", "`regex`"),
+    (
+        "conversation-relevance",
+        "`conversation_evaluations` with `geval`",
+    ),
+    ("gleu", "`bleu`"),
+    ("guardrails", "`is_refusal`"),
+    ("human", "`holodeck test calibrate`"),
+    ("is-html", "a code grader"),
+    ("is-sql", "a code grader"),
+    ("is-valid-function-call", "`expected_tools` with `args`"),
+    ("is-valid-openai-function-call", "`expected_tools` with `args`"),
+    ("is-valid-openai-tools-call", "`expected_tools` with `args`"),
+    ("is-xml", "a code grader"),
+    ("max-score", "a `matrix`, which shows models side by side"),
+    ("meteor", "`meteor`, whose scores are others"),
+    ("moderation", "`geval`"),
+    ("perplexity", ""),
+    ("perplexity-score", ""),
+    ("pi", "`geval`"),
+    ("rouge-n", "`rouge`, whose scores are others"),
+    ("ruby", "a code grader with `command: ruby`"),
+    ("search-rubric", "`geval`"),
+    ("select-best", "`holodeck test compare`"),
+    ("similar:dot", "`similar`"),
+    ("similar:euclidean", "`similar`"),
+    ("skill-used", "`expected_tools`"),
+    ("tool-call-f1", "`expected_tools` and `forbidden_tools`"),
+    ("trace-error-spans", "`observability`"),
+    ("trace-span-count", "`observability`"),
+    ("trace-span-duration", "`latency`"),
+    ("trajectory:goal-success", "`goal_success`"),
+    (
+        "trajectory:step-count",
+        "a code grader, which gets `tool_invocations`",
+    ),
+    ("trajectory:tool-args-match", "`expected_tools` with `args`"),
+    (
+        "trajectory:tool-sequence",
+        "`expected_tools` with `expected_tools_order`",
+    ),
+    ("trajectory:tool-used", "`expected_tools`"),
+    ("webhook", "a code grader"),
+];
+
+/// Assertions that become metrics.
+const CONVERTED: &[&str] = &[
+    "answer-relevance",
+    "contains",
+    "contains-all",
+    "contains-any",
+    "contains-json",
+    "context-faithfulness",
+    "context-recall",
+    "context-relevance",
+    "cost",
+    "equals",
+    "factuality",
+    "finish-reason",
+    "g-eval",
+    "icontains",
+    "icontains-all",
+    "icontains-any",
+    "is-json",
+    "is-refusal",
+    "javascript",
+    "latency",
+    "levenshtein",
+    "llm-rubric",
+    "model-graded-closedqa",
+    "model-graded-factuality",
+    "python",
+    "regex",
+    "similar",
+    "similar:cosine",
+    "starts-with",
+    "word-count",
+];
+
+/// Whether promptfoo has an assertion of this name, without `not-`.
+pub(super) fn is_assertion(name: &str) -> bool {
+    CONVERTED.contains(&name) || WITHOUT_EQUAL.iter().any(|(known, _)| *known == name)
+}
+
+/// The items of `a, "b, c"`.
+pub(super) fn comma_separated(text: &str) -> Vec<String> {
+    let mut items = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c == ',' || c.is_whitespace());
+        if rest.is_empty() {
+            return items;
+        }
+        if let Some(quoted) = rest.strip_prefix('"') {
+            let mut item = String::new();
+            let mut letters = quoted.char_indices().peekable();
+            let mut end = quoted.len();
+            while let Some((at, letter)) = letters.next() {
+                match (letter, letters.peek()) {
+                    ('\\', Some((_, next @ ('"' | '\\')))) | ('"', Some((_, next @ '"'))) => {
+                        item.push(*next);
+                        letters.next();
+                    }
+                    ('"', _) => {
+                        end = at + 1;
+                        break;
+                    }
+                    _ => item.push(letter),
+                }
+            }
+            items.push(item);
+            rest = quoted.get(end..).unwrap_or_default();
+        } else {
+            let (item, after) = rest.split_once(',').unwrap_or((rest, ""));
+            items.push(item.trim().to_owned());
+            rest = after;
+        }
+    }
+}
+
+impl Importer<'_> {
+    /// Adds the metrics of an assertion; what has no equal is found.
+    pub(super) fn add_assertion(
+        &mut self,
+        node: &ForeignNode,
+        subject: &Subject<'_>,
+        outer_weight: f64,
+        checks: &mut Checks,
+    ) -> Result<(), ImportError> {
+        let Some(name) = node.get("type").and_then(ForeignNode::text) else {
+            self.findings.left_out(node, "an assertion without `type`", "");
+            return Ok(());
+        };
+        let weight = node.get("weight").and_then(ForeignNode::number).unwrap_or(1.0) * outer_weight;
+        if name == "assert-set" {
+            return self.add_set(node, subject, weight, checks);
+        }
+        if weight == 0.0 && !subject.is_scored {
+            self.findings.ignored(
+                node,
+                format!("`{name}` with `weight: 0`, which decides nothing"),
+                "",
+            );
+            return Ok(());
+        }
+        let (base, inverse) = match name.strip_prefix("not-") {
+            Some(base) => (base, true),
+            None => (name, false),
+        };
+        for (key, value) in node.entries() {
+            match key.as_str() {
+                "type" | "value" | "threshold" | "weight" | "provider" | "config" => {}
+                "metric" => self.findings.ignored(
+                    value,
+                    "`metric`: the name of a score",
+                    "`name` of a judge or grader",
+                ),
+                key => self
+                    .findings
+                    .left_out(value, format!("`{key}` of an assertion"), ""),
+            }
+        }
+        let before = self.findings.left_out_count();
+        match self.metric(base, inverse, node, subject, checks) {
+            Ok(Some(mut metric)) => {
+                if subject.is_scored && weight != 1.0 {
+                    metric["weight"] = json!(weight);
+                }
+                checks.metrics.push(metric);
+            }
+            Ok(None) => {}
+            Err(reason) => self
+                .findings
+                .left_out(node, format!("`{name}`: {reason}"), nearest(base)),
+        }
+        debug_assert!(self.findings.left_out_count() >= before);
+        Ok(())
+    }
+
+    fn add_set(
+        &mut self,
+        node: &ForeignNode,
+        subject: &Subject<'_>,
+        weight: f64,
+        checks: &mut Checks,
+    ) -> Result<(), ImportError> {
+        if node.get("threshold").is_some() {
+            self.findings.left_out(
+                node,
+                "`assert-set` with a threshold: any of several",
+                "`min_score` of a case, or `contains_any`",
+            );
+            return Ok(());
+        }
+        let inner = node
+            .get("assert")
+            .and_then(ForeignNode::items)
+            .unwrap_or_default();
+        if subject.is_scored && inner.len() != 1 {
+            self.findings.left_out(
+                node,
+                "`assert-set` in a test whose score decides",
+                "`weight` of its metrics",
+            );
+            return Ok(());
+        }
+        for assertion in inner {
+            self.add_assertion(assertion, subject, weight, checks)?;
+        }
+        Ok(())
+    }
+
+    /// The metric of an assertion; nothing if it is added otherwise, an error if it has no equal.
+    fn metric(
+        &mut self,
+        base: &str,
+        inverse: bool,
+        node: &ForeignNode,
+        subject: &Subject<'_>,
+        checks: &mut Checks,
+    ) -> Result<Option<Value>, String> {
+        if WITHOUT_EQUAL.iter().any(|(name, _)| *name == base) {
+            return Err("no metric here gives the same verdicts".to_owned());
+        }
+        if !CONVERTED.contains(&base) {
+            return Err("not an assertion of promptfoo".to_owned());
+        }
+        if base == "javascript" || base == "python" {
+            return self.code(base, inverse, node, subject).map(Some);
+        }
+        let value = self.value(node, subject)?;
+        let threshold = match node.get("threshold") {
+            Some(threshold) => Some(threshold.number().ok_or("its `threshold` is not a number")?),
+            None => None,
+        };
+        let metric = match base {
+            "contains" | "starts-with" => {
+                let text = filled(&value)?;
+                let name = if base == "contains" {
+                    "contains"
+                } else {
+                    "starts_with"
+                };
+                json!({"metric": name, "value": text})
+            }
+            "icontains" => ignoring_case(&filled(&value)?),
+            "contains-any" => json!({"metric": "contains_any", "value": texts(&value)?}),
+            "contains-all" => json!({"metric": "contains_all", "value": texts(&value)?}),
+            "icontains-any" => {
+                let texts = texts(&value)?;
+                if texts.iter().any(|text| folds_otherwise(text)) {
+                    let parts: Vec<String> = texts.iter().map(|text| patterns::literal(text)).collect();
+                    json!({"metric": "regex", "value": parts.join("|"), "case_insensitive": true})
+                } else {
+                    json!({"metric": "contains_any", "value": texts, "case_insensitive": true})
+                }
+            }
+            "icontains-all" => {
+                let texts = texts(&value)?;
+                if texts.iter().any(|text| folds_otherwise(text)) {
+                    let parts: Vec<String> = texts
+                        .iter()
+                        .map(|text| format!("(?=[\\s\\S]*{})", patterns::literal(text)))
+                        .collect();
+                    json!({"metric": "regex", "value": format!("^{}", parts.join("")), "case_insensitive": true})
+                } else {
+                    json!({"metric": "contains_all", "value": texts, "case_insensitive": true})
+                }
+            }
+            "equals" => match &value {
+                Value::Object(_) | Value::Array(_) => {
+                    json!({"metric": "json_schema", "schema": {"const": value}})
+                }
+                value => json!({"metric": "equality", "value": not_blank(javascript_text(value))?}),
+            },
+            "regex" => {
+                let expression = value
+                    .as_str()
+                    .filter(|text| !text.is_empty())
+                    .ok_or("its `value` is not a text")?;
+                json!({"metric": "regex", "value": patterns::translate(expression)?})
+            }
+            "is-json" => match schema(&value)? {
+                Some(schema) => json!({"metric": "json_schema", "schema": schema}),
+                None => json!({"metric": "json_valid"}),
+            },
+            "contains-json" => match schema(&value)? {
+                Some(schema) => json!({"metric": "contains_json", "schema": schema}),
+                None => json!({"metric": "contains_json"}),
+            },
+            "latency" => {
+                let limit = threshold.ok_or("it has no `threshold`")?;
+                if limit < 1.0 {
+                    return Err("a limit below a millisecond".to_owned());
+                }
+                json!({"metric": "latency", "max_ms": limit.floor() as u64})
+            }
+            "cost" => json!({"metric": "cost", "max_usd": threshold.ok_or("it has no `threshold`")?}),
+            "levenshtein" => {
+                if subject.is_scored {
+                    return Err(
+                        "its score is 0 or 1 there, a share of the length here, and scores decide this test"
+                            .to_owned(),
+                    );
+                }
+                let limit = threshold.unwrap_or(5.0);
+                if limit < 0.0 {
+                    return Err("a negative `threshold`".to_owned());
+                }
+                json!({"metric": "levenshtein", "value": not_blank(text(&value)?)?, "max_distance": limit.floor() as u64})
+            }
+            "word-count" => word_count(&value)?,
+            "finish-reason" => json!({"metric": "finish_reason", "value": not_blank(text(&value)?)?}),
+            "is-refusal" => {
+                self.findings.differs(node, "`is-refusal`: a list of phrases of our own decides; an empty answer is neither a refusal nor none");
+                json!({"metric": "is_refusal"})
+            }
+            "similar" | "similar:cosine" => {
+                let embedder = self.embedder(node, subject)?;
+                let value = match &value {
+                    Value::Array(_) => json!(texts(&value)?),
+                    value => json!(not_blank(text(value)?)?),
+                };
+                json!({"metric": "similar", "value": value, "threshold": threshold.unwrap_or(0.75), "embedder": embedder})
+            }
+            _ => {
+                return self
+                    .judged(base, inverse, node, &value, threshold, subject, checks)
+                    .map(Some);
+            }
+        };
+        let mut metric = metric;
+        if inverse {
+            metric["negate"] = true.into();
+        }
+        Ok(Some(metric))
+    }
+
+    fn judged(
+        &mut self,
+        base: &str,
+        inverse: bool,
+        node: &ForeignNode,
+        value: &Value,
+        threshold: Option<f64>,
+        subject: &Subject<'_>,
+        checks: &mut Checks,
+    ) -> Result<Value, String> {
+        if inverse && base != "llm-rubric" {
+            return Err("a judge cannot be negated".to_owned());
+        }
+        let mut metric = match base {
+            "llm-rubric" => {
+                let rubric = match value {
+                    Value::Array(items) => items.iter().map(javascript_text).collect::<Vec<_>>().join("\n"),
+                    value => text(value)?,
+                };
+                let rubric = not_blank(rubric)?;
+                let criteria = if inverse {
+                    if threshold.is_some() {
+                        return Err("negated with a `threshold`".to_owned());
+                    }
+                    format!("The following is NOT true of the answer: {rubric}")
+                } else {
+                    rubric
+                };
+                if threshold.is_none() {
+                    self.findings.differs(
+                        node,
+                        "a judge of promptfoo says pass or fail; `geval` passes from 0.5",
+                    );
+                }
+                json!({
+                    "type": "geval", "name": "llm-rubric", "criteria": criteria,
+                    "evaluation_steps": ["Decide how far the answer fulfils the criteria."],
+                    "evaluation_params": ["actual_output"], "threshold": threshold.unwrap_or(0.5),
+                })
+            }
+            "g-eval" => {
+                let criteria = match value {
+                    Value::Array(items) if items.len() == 1 => {
+                        items.first().map(javascript_text).unwrap_or_default()
+                    }
+                    Value::Array(_) => return Err("the mean over several criteria".to_owned()),
+                    value => text(value)?,
+                };
+                json!({
+                    "type": "geval", "name": "g-eval", "criteria": not_blank(criteria)?,
+                    "evaluation_params": ["input", "actual_output"], "threshold": threshold.unwrap_or(0.7),
+                })
+            }
+            "model-graded-closedqa" => json!({
+                "type": "geval", "name": "closedqa", "criteria": not_blank(text(value)?)?,
+                "evaluation_steps": ["Decide whether the answer to the input meets the criteria."],
+                "evaluation_params": ["input", "actual_output"], "strict_mode": true,
+            }),
+            "factuality" | "model-graded-factuality" => {
+                set_ground_truth(checks, not_blank(text(value)?)?)?;
+                json!({
+                    "type": "geval", "name": "factuality",
+                    "criteria": "The answer agrees with the expected output in its facts; it may say less or more, but nothing that contradicts it.",
+                    "evaluation_steps": ["Compare the facts of the answer with those of the expected output.", "A disagreement about a fact is no agreement; other words, less or more detail are."],
+                    "evaluation_params": ["input", "actual_output", "expected_output"], "strict_mode": true,
+                })
+            }
+            _ => self.rag(base, node, value, threshold, subject, checks)?,
+        };
+        if let Some(judge) = node.get("provider").or(subject.judge) {
+            metric["model"] = self.judge_model(judge)?;
+        }
+        Ok(metric)
+    }
+
+    fn rag(
+        &mut self,
+        base: &str,
+        node: &ForeignNode,
+        value: &Value,
+        threshold: Option<f64>,
+        subject: &Subject<'_>,
+        checks: &mut Checks,
+    ) -> Result<Value, String> {
+        let metric = match base {
+            "context-faithfulness" => "faithfulness",
+            "context-recall" => "contextual_recall",
+            "context-relevance" => "contextual_relevancy",
+            _ => "answer_relevancy",
+        };
+        if base == "context-recall" {
+            set_ground_truth(checks, not_blank(text(value)?)?)?;
+        }
+        if base != "answer-relevance" {
+            let context = match subject.vars.get("context") {
+                Some(Value::Array(items)) => items.iter().map(javascript_text).collect(),
+                Some(Value::String(text)) if !text.trim().is_empty() => vec![text.clone()],
+                _ => return Err("the test has no variable `context`".to_owned()),
+            };
+            checks.retrieval_context = Some(context);
+        }
+        self.findings.differs(
+            node,
+            format!("`{base}`: `{metric}` asks its judge other questions; the threshold is the same"),
+        );
+        Ok(json!({"type": "rag", "metric_type": metric, "threshold": threshold.unwrap_or(0.0)}))
+    }
+
+    /// The value of an assertion with the variables in it, and files read.
+    fn value(&mut self, node: &ForeignNode, subject: &Subject<'_>) -> Result<Value, String> {
+        let Some(value) = node.get("value") else {
+            return Ok(Value::Null);
+        };
+        if let Some(reference) = value.text().filter(|text| text.starts_with("file://")) {
+            let path = self.source_path(reference);
+            let extension = path
+                .extension()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            return match extension.as_str() {
+                "json" | "yaml" | "yml" => read_node(self.files, &path)
+                    .map(|node| node.to_json())
+                    .map_err(|error| error.to_string()),
+                "txt" | "md" => read_text(self.files, &path)
+                    .map(|text| Value::String(text.trim().to_owned()))
+                    .map_err(|error| error.to_string()),
+                _ => Err(format!("its value is the result of `{reference}`")),
+            };
+        }
+        render_all(&value.to_json(), subject.vars).map_err(|error| error.0)
+    }
+
+    /// An assertion in JavaScript or Python as a program that grades.
+    fn code(
+        &mut self,
+        base: &str,
+        inverse: bool,
+        node: &ForeignNode,
+        subject: &Subject<'_>,
+    ) -> Result<Value, String> {
+        let language = if base == "python" {
+            Language::Python
+        } else {
+            Language::JavaScript
+        };
+        let code = node
+            .get("value")
+            .and_then(ForeignNode::text)
+            .ok_or("its `value` is not a text")?;
+        let assertion = CodeAssertion {
+            language,
+            inverse,
+            threshold: node.get("threshold").and_then(ForeignNode::number),
+            vars: subject.vars,
+            prompt: &subject.prompt.text,
+            config: node.get("config").map(ForeignNode::to_json),
+            decides: subject.is_scored,
+        };
+        if code.starts_with("package:") {
+            return Err("its code is in a package".to_owned());
+        }
+        let text = if code.starts_with("file://") {
+            let (_, file, _) = Language::of(code).ok_or("its file is neither Python nor JavaScript")?;
+            read_text(self.files, &self.source_path(file)).map_err(|error| error.to_string())?
+        } else {
+            render(code, subject.vars).map_err(|error| error.0)?
+        };
+        if let Some(name) = missing_context(&text) {
+            return Err(format!("its code uses `{name}`, which is not there"));
+        }
+        if let Some((of, file, function)) = code.strip_prefix("file://").and_then(Language::of) {
+            if of != language {
+                return Err("its file is in another language".to_owned());
+            }
+            if [".ts", ".mts", ".cts"].iter().any(|end| file.ends_with(end)) {
+                return Err("TypeScript must be compiled first".to_owned());
+            }
+            let path = self.path_from_import(file);
+            return Ok(self.graders.file(&path, function, &assertion));
+        }
+        Ok(self.graders.inline(&text, &assertion))
+    }
+}
+
+fn nearest(base: &str) -> &'static str {
+    WITHOUT_EQUAL
+        .iter()
+        .find(|(name, _)| *name == base)
+        .map_or("", |(_, nearest)| nearest)
+}
+
+fn set_ground_truth(checks: &mut Checks, text: String) -> Result<(), String> {
+    match &checks.ground_truth {
+        Some(known) if *known != text => {
+            Err("a case has one `ground_truth`, and another assertion has set it".to_owned())
+        }
+        _ => {
+            checks.ground_truth = Some(text);
+            Ok(())
+        }
+    }
+}
+
+fn text(value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Null => Err("it has no `value`".to_owned()),
+        _ => Err("its `value` is not a text".to_owned()),
+    }
+}
+
+/// A text or number that is not empty, as promptfoo demands it.
+fn filled(value: &Value) -> Result<String, String> {
+    let text = match value {
+        Value::Number(_) => javascript_text(value),
+        value => text(value)?,
+    };
+    not_blank(text)
+}
+
+fn not_blank(text: String) -> Result<String, String> {
+    if text.trim().is_empty() {
+        Err("its `value` is empty".to_owned())
+    } else {
+        Ok(text)
+    }
+}
+
+fn texts(value: &Value) -> Result<Vec<String>, String> {
+    let texts = match value {
+        Value::Array(items) => items.iter().map(javascript_text).collect(),
+        Value::String(text) => comma_separated(text),
+        _ => return Err("its `value` is not a list".to_owned()),
+    };
+    if texts.is_empty() || texts.iter().any(String::is_empty) {
+        return Err("an empty text, which every answer contains".to_owned());
+    }
+    Ok(texts)
+}
+
+/// `ß` equals `ss` where HoloDeck ignores case, and not in JavaScript.
+fn folds_otherwise(text: &str) -> bool {
+    !text.is_ascii() || text.to_ascii_lowercase().contains("ss")
+}
+
+fn ignoring_case(text: &str) -> Value {
+    if folds_otherwise(text) {
+        json!({"metric": "regex", "value": patterns::literal(text), "case_insensitive": true})
+    } else {
+        json!({"metric": "icontains", "value": text})
+    }
+}
+
+/// The schema of `is-json`: a mapping, or one as a text of YAML.
+fn schema(value: &Value) -> Result<Option<Value>, String> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Object(_) => Ok(Some(value.clone())),
+        Value::String(text) if text.trim().is_empty() => Ok(None),
+        Value::String(text) => {
+            let read = read_foreign(std::path::Path::new("value"), text)
+                .map_err(|error| format!("its schema: {error}"))?;
+            match read.value {
+                ForeignValue::Map(_) => Ok(Some(read.to_json())),
+                _ => Err("its schema is not a mapping".to_owned()),
+            }
+        }
+        _ => Err("its schema is not a mapping".to_owned()),
+    }
+}
+
+fn word_count(value: &Value) -> Result<Value, String> {
+    let count = |value: &Value| {
+        let number = match value {
+            Value::String(text) => text.trim().parse::<f64>().ok(),
+            value => value.as_f64(),
+        };
+        number
+            .filter(|number| *number >= 0.0 && number.fract() == 0.0)
+            .map(|number| number as u64)
+    };
+    let mut metric = json!({"metric": "word_count"});
+    match value {
+        Value::Object(map) => {
+            for key in ["min", "max"] {
+                if let Some(value) = map.get(key) {
+                    metric[key] = count(value)
+                        .ok_or("`min` and `max` are not whole numbers")?
+                        .into();
+                }
+            }
+        }
+        value => {
+            let number = count(value).ok_or("its `value` is not a whole number")?;
+            metric["min"] = number.into();
+            metric["max"] = number.into();
+        }
+    }
+    if metric.get("min").is_none() && metric.get("max").is_none() {
+        return Err("it has neither `min` nor `max`".to_owned());
+    }
+    Ok(metric)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_items_may_have_commas() {
+        assert_eq!(comma_separated(r#" a, "b, ""c""" ,, d "#), ["a", "b, \"c\"", "d"]);
+        assert!(comma_separated(" , ").is_empty());
+    }
+
+    #[test]
+    fn every_assertion_either_becomes_a_metric_or_names_why_not() {
+        for name in CONVERTED {
+            assert!(
+                !WITHOUT_EQUAL.iter().any(|(other, _)| other == name),
+                "{name} is in both lists"
+            );
+        }
+    }
+}
