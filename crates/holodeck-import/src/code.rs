@@ -6,11 +6,11 @@ use serde_json::Value;
 
 /// Runs code of a source.
 pub trait CodeRunner {
-    /// What a function returned, or a file exports; the reason where it failed.
+    /// Returns the result of a function, or the value that a file exports; the reason where it failed.
     fn run(&mut self, request: &CodeRequest) -> Result<Value, String>;
 }
 
-/// What is to be run.
+/// A function to call, or a file to load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CodeRequest {
     /// The language of the file.

@@ -1,4 +1,4 @@
-//! Goldens of DeepEval.
+//! Converts goldens of DeepEval, also those of conversations, to test cases.
 
 use std::path::Path;
 

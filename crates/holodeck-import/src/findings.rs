@@ -1,4 +1,4 @@
-//! What an import did not take over, or took over in another form.
+//! The findings of an import: parts that it did not take over, or took over in another form.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -8,20 +8,20 @@ use serde::Serialize;
 /// Something of the source that is not in the result as it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it means for the verdicts.
+    /// Its meaning for the verdicts.
     pub kind: FindingKind,
     /// The file of the source.
     pub file: PathBuf,
     /// The line in it.
     pub line: usize,
-    /// What it is, in lower case and without a full stop.
+    /// The part, in lower case and without a full stop.
     pub what: String,
     /// The nearest thing that there is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nearest: Option<String>,
 }
 
-/// What a finding means for the verdicts.
+/// The meaning of a finding for the verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {

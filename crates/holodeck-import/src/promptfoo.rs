@@ -1,12 +1,14 @@
-//! Configurations of promptfoo.
+//! Converts a configuration of promptfoo: reads it, resolves its references, and reports its other sections.
 
 mod assertions;
 mod graders;
 mod patterns;
 mod prompts;
 mod providers;
+mod requests;
 mod suite;
 mod tests;
+mod values;
 
 use std::path::{Path, PathBuf};
 
@@ -95,7 +97,7 @@ impl Importer<'_> {
         Ok(Import { findings, ..built })
     }
 
-    /// What stands beside prompts, providers and tests.
+    /// Reports the sections beside prompts, providers and tests.
     fn report_sections(&mut self, config: &ForeignNode) {
         for (key, value) in config.entries() {
             let known = [

@@ -1,4 +1,4 @@
-//! Reads the files of a source.
+//! Reads the files of a source as texts, values with lines, and rows.
 
 use std::{
     io,
@@ -121,7 +121,7 @@ pub(crate) fn matching_files(files: &dyn SourceFiles, path: &Path) -> Result<Vec
     Ok(all.into_iter().filter(matches).collect())
 }
 
-/// Whether a name fits to a pattern in which `*` stands for any characters.
+/// Whether a name fits to a pattern in which `*` is any characters.
 fn wildcard(pattern: &str, name: &str) -> bool {
     let Some((before, after)) = pattern.split_once('*') else {
         return pattern == name;
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_any_characters() {
+    fn a_star_is_any_characters() {
         for (pattern, name, fits) in [
             ("*.txt", "a.txt", true),
             ("*.txt", "a.txt.md", false),

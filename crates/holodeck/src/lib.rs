@@ -46,7 +46,7 @@ pub use holodeck_chat as conversation;
 pub use holodeck_documents as documents;
 pub use holodeck_events as events;
 pub use holodeck_events::EXECUTION_FIELD;
-pub use holodeck_import::{Finding as ImportFinding, FindingKind, Import, ImportError};
+pub use holodeck_import::{Finding as ImportFinding, FindingKind, Import};
 pub use holodeck_mcp_bridge::{
     LoggedIn, LoggedOut, LoginError, LoginNews, LoginRequest, Registry, RegistryError, RegistryServer,
     Unusable, log_in, log_out,

@@ -1,6 +1,6 @@
-//! Assertions as metrics.
+//! Converts each assertion to the metric that gives the same verdicts, or says that there is none.
 
-use holodeck_yaml::{ForeignNode, ForeignValue, read_foreign};
+use holodeck_yaml::ForeignNode;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -8,6 +8,7 @@ use super::{
     graders::{CodeAssertion, missing_context},
     patterns,
     prompts::{Rendered, render_all},
+    values::{filled, ignoring_all, ignoring_any, ignoring_case, not_blank, schema, text, texts, word_count},
 };
 use crate::{
     ImportError,
@@ -16,7 +17,7 @@ use crate::{
     template::{javascript_text, render},
 };
 
-/// What a test is graded by.
+/// The metrics of a test, with the fields of its case that they need.
 #[derive(Default)]
 pub(super) struct Checks {
     pub(super) metrics: Vec<Value>,
@@ -123,42 +124,6 @@ const CONVERTED: &[&str] = &[
 /// Whether promptfoo has an assertion of this name, without `not-`.
 pub(super) fn is_assertion(name: &str) -> bool {
     CONVERTED.contains(&name) || WITHOUT_EQUAL.iter().any(|(known, _)| *known == name)
-}
-
-/// The items of `a, "b, c"`.
-pub(super) fn comma_separated(text: &str) -> Vec<String> {
-    let mut items = Vec::new();
-    let mut rest = text;
-    loop {
-        rest = rest.trim_start_matches(|c: char| c == ',' || c.is_whitespace());
-        if rest.is_empty() {
-            return items;
-        }
-        if let Some(quoted) = rest.strip_prefix('"') {
-            let mut item = String::new();
-            let mut letters = quoted.char_indices().peekable();
-            let mut end = quoted.len();
-            while let Some((at, letter)) = letters.next() {
-                match (letter, letters.peek()) {
-                    ('\\', Some((_, next @ ('"' | '\\')))) | ('"', Some((_, next @ '"'))) => {
-                        item.push(*next);
-                        letters.next();
-                    }
-                    ('"', _) => {
-                        end = at + 1;
-                        break;
-                    }
-                    _ => item.push(letter),
-                }
-            }
-            items.push(item);
-            rest = quoted.get(end..).unwrap_or_default();
-        } else {
-            let (item, after) = rest.split_once(',').unwrap_or((rest, ""));
-            items.push(item.trim().to_owned());
-            rest = after;
-        }
-    }
 }
 
 impl Importer<'_> {
@@ -289,27 +254,8 @@ impl Importer<'_> {
             "icontains" => ignoring_case(&filled(&value)?),
             "contains-any" => json!({"metric": "contains_any", "value": texts(&value)?}),
             "contains-all" => json!({"metric": "contains_all", "value": texts(&value)?}),
-            "icontains-any" => {
-                let texts = texts(&value)?;
-                if texts.iter().any(|text| folds_otherwise(text)) {
-                    let parts: Vec<String> = texts.iter().map(|text| patterns::literal(text)).collect();
-                    json!({"metric": "regex", "value": parts.join("|"), "case_insensitive": true})
-                } else {
-                    json!({"metric": "contains_any", "value": texts, "case_insensitive": true})
-                }
-            }
-            "icontains-all" => {
-                let texts = texts(&value)?;
-                if texts.iter().any(|text| folds_otherwise(text)) {
-                    let parts: Vec<String> = texts
-                        .iter()
-                        .map(|text| format!("(?=[\\s\\S]*{})", patterns::literal(text)))
-                        .collect();
-                    json!({"metric": "regex", "value": format!("^{}", parts.join("")), "case_insensitive": true})
-                } else {
-                    json!({"metric": "contains_all", "value": texts, "case_insensitive": true})
-                }
-            }
+            "icontains-any" => ignoring_any(&texts(&value)?),
+            "icontains-all" => ignoring_all(&texts(&value)?),
             "equals" => match &value {
                 Value::Object(_) | Value::Array(_) => {
                     json!({"metric": "json_schema", "schema": {"const": value}})
@@ -583,116 +529,9 @@ fn set_ground_truth(checks: &mut Checks, text: String) -> Result<(), String> {
     }
 }
 
-fn text(value: &Value) -> Result<String, String> {
-    match value {
-        Value::String(text) => Ok(text.clone()),
-        Value::Null => Err("it has no `value`".to_owned()),
-        _ => Err("its `value` is not a text".to_owned()),
-    }
-}
-
-/// A text or number that is not empty, as promptfoo demands it.
-fn filled(value: &Value) -> Result<String, String> {
-    let text = match value {
-        Value::Number(_) => javascript_text(value),
-        value => text(value)?,
-    };
-    not_blank(text)
-}
-
-fn not_blank(text: String) -> Result<String, String> {
-    if text.trim().is_empty() {
-        Err("its `value` is empty".to_owned())
-    } else {
-        Ok(text)
-    }
-}
-
-fn texts(value: &Value) -> Result<Vec<String>, String> {
-    let texts = match value {
-        Value::Array(items) => items.iter().map(javascript_text).collect(),
-        Value::String(text) => comma_separated(text),
-        _ => return Err("its `value` is not a list".to_owned()),
-    };
-    if texts.is_empty() || texts.iter().any(String::is_empty) {
-        return Err("an empty text, which every answer contains".to_owned());
-    }
-    Ok(texts)
-}
-
-/// `ß` equals `ss` where HoloDeck ignores case, and not in JavaScript.
-fn folds_otherwise(text: &str) -> bool {
-    !text.is_ascii() || text.to_ascii_lowercase().contains("ss")
-}
-
-fn ignoring_case(text: &str) -> Value {
-    if folds_otherwise(text) {
-        json!({"metric": "regex", "value": patterns::literal(text), "case_insensitive": true})
-    } else {
-        json!({"metric": "icontains", "value": text})
-    }
-}
-
-/// The schema of `is-json`: a mapping, or one as a text of YAML.
-fn schema(value: &Value) -> Result<Option<Value>, String> {
-    match value {
-        Value::Null => Ok(None),
-        Value::Object(_) => Ok(Some(value.clone())),
-        Value::String(text) if text.trim().is_empty() => Ok(None),
-        Value::String(text) => {
-            let read = read_foreign(std::path::Path::new("value"), text)
-                .map_err(|error| format!("its schema: {error}"))?;
-            match read.value {
-                ForeignValue::Map(_) => Ok(Some(read.to_json())),
-                _ => Err("its schema is not a mapping".to_owned()),
-            }
-        }
-        _ => Err("its schema is not a mapping".to_owned()),
-    }
-}
-
-fn word_count(value: &Value) -> Result<Value, String> {
-    let count = |value: &Value| {
-        let number = match value {
-            Value::String(text) => text.trim().parse::<f64>().ok(),
-            value => value.as_f64(),
-        };
-        number
-            .filter(|number| *number >= 0.0 && number.fract() == 0.0)
-            .map(|number| number as u64)
-    };
-    let mut metric = json!({"metric": "word_count"});
-    match value {
-        Value::Object(map) => {
-            for key in ["min", "max"] {
-                if let Some(value) = map.get(key) {
-                    metric[key] = count(value)
-                        .ok_or("`min` and `max` are not whole numbers")?
-                        .into();
-                }
-            }
-        }
-        value => {
-            let number = count(value).ok_or("its `value` is not a whole number")?;
-            metric["min"] = number.into();
-            metric["max"] = number.into();
-        }
-    }
-    if metric.get("min").is_none() && metric.get("max").is_none() {
-        return Err("it has neither `min` nor `max`".to_owned());
-    }
-    Ok(metric)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quoted_items_may_have_commas() {
-        assert_eq!(comma_separated(r#" a, "b, ""c""" ,, d "#), ["a", "b, \"c\"", "d"]);
-        assert!(comma_separated(" , ").is_empty());
-    }
 
     #[test]
     fn every_assertion_either_becomes_a_metric_or_names_why_not() {

@@ -11,7 +11,7 @@ const JAVASCRIPT_RUNNER: &str = include_str!("runner.mjs");
 /// Runs the assertions in Python.
 const PYTHON_RUNNER: &str = include_str!("runner.py");
 
-/// What a part of the answer's context promptfoo gives to code, and HoloDeck does not.
+/// The parts of the context that promptfoo gives to code, and HoloDeck does not.
 const UNKNOWN_CONTEXT: [&str; 6] = [
     "logProbs",
     "providerResponse",

@@ -1,4 +1,4 @@
-//! The prompts of a configuration.
+//! Reads the prompts of a configuration, and renders them with the variables of a test.
 
 use std::path::Path;
 

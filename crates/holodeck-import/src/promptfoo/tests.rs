@@ -517,7 +517,7 @@ fn cell_assertion(cell: &str, node: &impl Fn(ForeignValue) -> ForeignNode) -> Fo
         "starts-with",
     ];
     if base.contains("contains-all") || base.contains("contains-any") {
-        let items = super::assertions::comma_separated(value);
+        let items = super::values::comma_separated(value);
         let items = items.iter().map(|item| text(item)).collect();
         return make(kind, node(ForeignValue::List(items)), None);
     }
