@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use holodeck::{
-    FindingKind, Import, ImportFailure, ImportFinding, ImportedTool, import_tests, reports::count,
+    FindingKind, Import, ImportFailure, ImportFinding, ImportedTool, import_tests, reports::format::count,
     runs::ExitCode,
 };
 use serde_json::json;
