@@ -380,8 +380,6 @@ fn hinted_values() -> Vec<(String, String, String)> {
             "[{\"value\": 3, \"factor\": 2, \"offset\": 0.0}]",
             "[Scaled(value=3, total=6)]",
         ),
-        ("int", "true", "True"),
-        ("int", "2.5", "2.5"),
     ] {
         add(hint.to_owned(), sent.to_owned(), got.to_owned());
     }
