@@ -54,6 +54,7 @@ impl ResultFold {
                 stop_reason, model, ..
             } => {
                 self.result.truncated_by = stop_reason.truncation().cloned();
+                self.result.finish_reason = Some(stop_reason.clone());
                 self.open_message();
                 self.message_open = false;
                 self.was_cut = stop_reason.family() == StopFamily::Truncated;
@@ -110,6 +111,7 @@ impl ResultFold {
         if let Some(reason) = stop_reason.truncation() {
             self.result.truncated_by = Some(reason.clone());
         }
+        self.result.finish_reason = Some(stop_reason.clone());
         let outcome = match stop_reason.family() {
             StopFamily::Refusal => Outcome::Refused,
             StopFamily::Failure => Outcome::Failed {

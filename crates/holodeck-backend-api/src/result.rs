@@ -39,6 +39,8 @@ pub struct ExecutionResult {
     pub recorded_latency: Option<Duration>,
     /// Why a part of the answer is missing or may be; `None` if the answer is complete.
     pub truncated_by: Option<StopReason>,
+    /// Why the last message of the model ended; `None` if none was complete, or if an earlier version stored the result.
+    pub finish_reason: Option<StopReason>,
     /// Which executor answered, if the agent has `routing:`.
     pub execution: Option<Box<ExecutorRecord>>,
     /// The passages that the answer was made from, as an agent that is not ours reported them.
@@ -82,6 +84,7 @@ impl ExecutionResult {
             model,
             recorded_latency: _,
             truncated_by,
+            finish_reason,
             execution,
             passages,
             unreported: _,
@@ -102,7 +105,7 @@ impl ExecutionResult {
         for optional in [thinking, model] {
             optional.as_mut().map(&mut text);
         }
-        if let Some(reason) = truncated_by {
+        for reason in [truncated_by, finish_reason].into_iter().flatten() {
             let mut word = reason.as_str().to_owned();
             text(&mut word);
             if word != reason.as_str() {
@@ -396,6 +399,8 @@ struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     truncated_by: Option<StopReason>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    finish_reason: Option<StopReason>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     execution: Option<Box<ExecutorRecord>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     passages: Option<Vec<String>>,
@@ -428,6 +433,7 @@ impl From<ExecutionResult> for Record {
                 .map(|latency| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
             truncated: result.truncated_by.is_some(),
             truncated_by: result.truncated_by,
+            finish_reason: result.finish_reason,
             execution: result.execution,
             passages: result.passages,
             unreported: result.unreported,
@@ -460,6 +466,7 @@ impl From<Record> for ExecutionResult {
             model: record.model,
             recorded_latency: record.recorded_latency_ms.map(Duration::from_millis),
             truncated_by: record.truncated_by,
+            finish_reason: record.finish_reason,
             execution: record.execution,
             passages: record.passages,
             unreported: record.unreported,

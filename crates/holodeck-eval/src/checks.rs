@@ -3,10 +3,14 @@
 //! A check that does not apply to an answer fails, also when it is negated.
 
 mod distance;
+mod ending;
+mod found_json;
 mod json;
 mod limits;
 mod numeric;
+mod refusal;
 mod text;
+mod words;
 
 use std::borrow::Cow;
 
@@ -152,6 +156,10 @@ impl StandardCheck {
             Name::Levenshtein => Box::new(distance::Levenshtein::new(expected, options, config)?),
             Name::Latency => Box::new(limits::Latency::new(config)?),
             Name::Cost => Box::new(limits::Cost::new(config)?),
+            Name::ContainsJson => Box::new(found_json::ContainsJson::new(config)?),
+            Name::IsRefusal => Box::new(refusal::IsRefusal),
+            Name::WordCount => Box::new(words::WordCount::new(config)?),
+            Name::FinishReason => Box::new(ending::FinishReason::new(config)?),
             other => return Err(format!("`{other}` is not a deterministic check")),
         };
         let path = config

@@ -63,7 +63,7 @@ impl AskingMetric for CodeGrader {
             T::Arguments,
             T::ToolResult,
         ];
-        reads.extend([T::CaseName, T::TurnConfig]);
+        reads.extend([T::CaseName, T::TurnConfig, T::Vars]);
         reads.extend(input.retrieval_context.map(|_| input.kind_of_passages()));
         reads.extend(input.conversation.map(|_| T::TurnPassages));
         reads
@@ -128,6 +128,9 @@ fn context(input: &EvalInput<'_>) -> Value {
         "test_case_name": input.test_case_name,
         "turn_config": input.turn_config.cloned().unwrap_or_default(),
     });
+    if let (Some(vars), Some(fields)) = (input.vars, context.as_object_mut()) {
+        fields.insert("vars".to_owned(), Value::Object(vars.clone()));
+    }
     if let (Some(turns), Some(fields)) = (input.conversation, context.as_object_mut()) {
         let turns: Vec<Value> = turns.iter().enumerate().map(turn).collect();
         fields.insert("turns".to_owned(), Value::Array(turns));

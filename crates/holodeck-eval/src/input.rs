@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holodeck_backend_api::{ToolCall, ToolResult};
-use holodeck_model::{CallDecision, CallRefusal};
+use holodeck_model::{CallDecision, CallRefusal, JsonMap, events::StopReason};
 use serde_json::{Map, Value};
 
 /// One answer of an agent with everything needed to grade it.
@@ -33,12 +33,16 @@ pub struct EvalInput<'a> {
     pub latency: Option<Duration>,
     /// The cost of the answer, if usage and price are known.
     pub cost_usd: Option<f64>,
+    /// Why the answer ended, if that is known.
+    pub finish_reason: Option<&'a StopReason>,
     /// The place of the turn in the conversation, from 0.
     pub turn_index: usize,
     /// The name of the test case.
     pub test_case_name: Option<&'a str>,
     /// The configuration that the turn passes to code graders.
     pub turn_config: Option<&'a Map<String, Value>>,
+    /// The `vars` of the case.
+    pub vars: Option<&'a JsonMap>,
     /// The turns, for a metric of a whole conversation; the other fields are then those of all turns together.
     pub conversation: Option<&'a [ConversationTurn<'a>]>,
     /// The goal of the user, for a metric of a whole conversation that does not state it.

@@ -38,6 +38,8 @@ pub enum InputText {
     CaseName,
     /// The values that a turn passes to code graders.
     TurnConfig,
+    /// The `vars` of the case.
+    Vars,
 }
 
 impl InputText {
@@ -110,6 +112,7 @@ impl fmt::Display for MaskedText {
             InputText::Goal => "the goal",
             InputText::CaseName => "the name of the case",
             InputText::TurnConfig => "`turn_config`",
+            InputText::Vars => "`vars`",
         })?;
         if let Some(tool) = &self.tool {
             write!(f, " of tool `{tool}`")?;
@@ -169,6 +172,7 @@ pub struct MaskedInput<'a> {
     goal: Option<String>,
     case_name: Option<String>,
     turn_config: Option<Map<String, Value>>,
+    vars: Option<Map<String, Value>>,
     turns: Option<Vec<(Texts, Option<Vec<String>>)>>,
     masked: Vec<MaskedText>,
 }
@@ -213,6 +217,18 @@ impl Masking<'_> {
             answer: self.text(InputText::Answer, answer),
             calls: self.calls(calls),
         }
+    }
+
+    fn values(&mut self, kind: InputText, values: Option<&Map<String, Value>>) -> Option<Map<String, Value>> {
+        let mut masked = values?.clone();
+        let mut holds_secret = false;
+        for value in masked.values_mut() {
+            holds_secret |= self.redactor.mask_value(value);
+        }
+        if holds_secret {
+            self.add(MaskedText::new(kind, None));
+        }
+        Some(masked)
     }
 
     fn calls(&mut self, calls: &[CalledTool<'_>]) -> Vec<(Value, Option<String>)> {
@@ -272,6 +288,7 @@ impl<'a> MaskedInput<'a> {
                 _ => Map::new(),
             }
         });
+        let vars = masking.values(InputText::Vars, input.vars);
         Self {
             ground_truth: input
                 .ground_truth
@@ -288,6 +305,7 @@ impl<'a> MaskedInput<'a> {
             whole,
             structured_output,
             turn_config,
+            vars,
             turns,
         }
     }
@@ -336,6 +354,8 @@ impl<'a> MaskedInput<'a> {
             turn_index: original.turn_index,
             test_case_name: self.case_name.as_deref(),
             turn_config: self.turn_config.as_ref(),
+            vars: self.vars.as_ref(),
+            finish_reason: original.finish_reason,
             conversation,
             goal: self.goal.as_deref(),
         }

@@ -297,6 +297,12 @@ pub enum MetricError {
         "the cost of this answer is not known: the endpoint reported no token usage, or the model's price is unknown"
     )]
     CostUnknown,
+    /// It is not known why the answer ended.
+    #[error("it is not known why this answer ended: {problem}")]
+    EndUnknown {
+        /// What is missing.
+        problem: String,
+    },
     /// Neither the case nor the turn has passages.
     #[error("`{metric}` needs passages: the case has no `retrieval_context`, and no tool retrieved any")]
     MissingContext {

@@ -21,7 +21,7 @@ mod python;
 mod rouge;
 mod sentences;
 mod squad;
-mod unicode;
+pub(crate) mod unicode;
 mod word_tokens;
 mod wordnet;
 

@@ -30,6 +30,8 @@ pub struct Answer<'a> {
     pub context: Option<&'a [String]>,
     /// The values that the turn passes to code graders.
     pub turn_config: Option<&'a JsonMap>,
+    /// The `vars` of the case.
+    pub vars: Option<&'a JsonMap>,
     /// The goal of the user of a conversation.
     pub goal: Option<&'a str>,
     /// The passages that the tools of the turn retrieved, else those of earlier turns.
@@ -170,6 +172,8 @@ impl<'a> Answer<'a> {
             turn_index: self.turn_index,
             test_case_name: self.case_name,
             turn_config: self.turn_config,
+            vars: self.vars,
+            finish_reason: turn.result.finish_reason.as_ref(),
             conversation,
             goal: self.goal,
         }

@@ -14,7 +14,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Cases, FileInput, Files, SimulatedUser, TestCase};
+use crate::{Cases, FileInput, Files, SimulatedUser, TestCase, identity::sorted_text};
 
 /// Identifies a test case within its file and across edits of the file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -202,7 +202,27 @@ fn content_of(case: &TestCase, digests: &mut FileDigests<'_>) -> CaseContent {
         add_user(&mut parts, user);
     }
     add_commands(&mut parts, case);
+    add_earlier(&mut parts, case);
     CaseContent(parts.finish())
+}
+
+/// The conversation before the questions, and the values that requests contain beside them; nothing without them.
+fn add_earlier(parts: &mut Parts, case: &TestCase) {
+    if !case.messages.is_empty() {
+        parts.add(b"messages");
+        parts.count(case.messages.len());
+        for message in &case.messages {
+            parts.add(message.role.as_str().as_bytes());
+            parts.add(message.content.as_bytes());
+        }
+    }
+    let mut sent: Vec<_> = case.sent_values().collect();
+    sent.sort_unstable_by_key(|(name, _)| *name);
+    for (name, value) in sent {
+        parts.add(b"var");
+        parts.add(name.as_bytes());
+        parts.add(sorted_text(value).as_bytes());
+    }
 }
 
 /// The commands that the questions are, with their places; nothing for plain messages.

@@ -109,7 +109,7 @@ pub use target::{
     AgUiTarget, AnswersTarget, CommandTarget, FunctionTarget, HolodeckTarget, HttpMethod, HttpTarget,
     TargetConfig, TargetFresh, TargetOutput, TargetShare, TargetStream,
 };
-pub use test_case::{TestCase, Turn};
+pub use test_case::{EarlierMessage, MessageRole, TestCase, Turn};
 pub use tool::{
     FunctionTool, McpOauth, McpSampling, McpShare, McpTool, McpTransport, PromptTool, ServerNeed,
     SideEffects, ToolConfig, parameters_schema,

@@ -232,7 +232,7 @@ impl ReportHead {
         let shard = self.shard.iter().map(|shard| shard.describe(own));
         let merged =
             (!self.merged_from.is_empty()).then(|| format!("merged from {} shards", self.merged_from.len()));
-        let partial = self.partial.map(Partial::describe);
+        let partial = self.partial.clone().map(Partial::describe);
         let quality_loop = self.quality_loop.iter();
         let quality_loop = quality_loop.map(|used| used.describe().to_owned());
         let others = quality_loop

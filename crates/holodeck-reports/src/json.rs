@@ -171,6 +171,8 @@ pub fn test_result(case: &CaseReport) -> TestResult {
         approval_details: case.approvals().to_vec(),
         metric_results: case.metrics().into_owned(),
         ground_truth: case.expected.ground_truth.clone(),
+        score: case.grade.score,
+        tags: case.tags.clone(),
         passed: case.state() == CaseState::Passed,
         state: case.state(),
         execution: case.execution(),

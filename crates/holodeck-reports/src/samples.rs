@@ -30,6 +30,7 @@ pub(crate) fn case(index: usize, state: CaseState, metrics: &[(&str, Option<f64>
     CaseReport {
         index,
         name: Some(format!("case {}", index + 1)),
+        tags: Vec::new(),
         input: turn.input.clone(),
         expected: ground_truth("Paris"),
         expected_turns: Vec::new(),
@@ -54,6 +55,8 @@ pub(crate) fn case(index: usize, state: CaseState, metrics: &[(&str, Option<f64>
             state,
             turns: vec![grade],
             conversation: None,
+            score: None,
+            score_failure: None,
             judging: None,
         },
         trials: None,
@@ -85,6 +88,7 @@ fn metric(name: &str, score: Option<f64>) -> MetricResult {
     MetricResult {
         skipped: false,
         conversation: false,
+        weight: None,
         jurors: Vec::new(),
         identity: holodeck_model::CheckIdentity::default(),
         details: None,

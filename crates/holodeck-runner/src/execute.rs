@@ -7,11 +7,11 @@ mod simulate;
 
 use std::sync::Arc;
 
-use holodeck_backend_api::{AgentBackend, AgentSession, BackendError, BackendEvent};
+use holodeck_backend_api::{AgentBackend, AgentSession, BackendError, BackendEvent, HistoryItem, Opening};
 use holodeck_judging::Judges;
 use holodeck_model::{
-    CaseIdentity, ExecutorRecord, Failure, FailureKind, JudgeFailure, TaskRoute, TaskRouter, TestCase,
-    TokenUsage, UnitKey,
+    CaseIdentity, ExecutorRecord, Failure, FailureKind, JudgeFailure, MessageRole, TaskRoute, TaskRouter,
+    TestCase, TokenUsage, UnitKey,
 };
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner, describe_error};
 use jiff::Timestamp;
@@ -220,6 +220,9 @@ impl Executor {
             command: case.command.as_deref(),
             ..TurnInput::default()
         };
+        if !case.messages.is_empty() {
+            return self.run_after(case, turn, cancel).await;
+        }
         let start = |request| match self.backend() {
             Ok(backend) => backend.start(request),
             Err(error) => Box::pin(futures::stream::iter([Err(error)])),
@@ -240,8 +243,64 @@ impl Executor {
         Box::pin(self.improve_answer(case, (&unit, key.trial), conversation, cancel)).await
     }
 
-    pub(crate) async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
-        self.backend()?.create_session().await
+    /// Runs a turn after the earlier messages of its case. `None` if this run stopped it.
+    async fn run_after(
+        &self,
+        case: &TestCase,
+        turn: TurnInput<'_>,
+        cancel: &CancellationToken,
+    ) -> Option<Conversation> {
+        let mut conversation = Conversation::default();
+        let mut session = match self.open_session(case).await {
+            Ok(session) => session,
+            Err(_) if cancel.is_cancelled() => return None,
+            Err(error) => {
+                conversation.failures.push(self.describe(&error));
+                conversation.blocker = Blocker::from_error(&error);
+                return Some(conversation);
+            }
+        };
+        let end = self
+            .turns
+            .run(
+                turn,
+                cancel,
+                |request| session.turn(request),
+                |event| self.forward_notice(event),
+            )
+            .await;
+        let TurnEnd::Ended { record, error } = end else {
+            return None;
+        };
+        conversation.turns.push(*record);
+        conversation.blocker = error.as_ref().and_then(Blocker::from_error);
+        self.close_session(&mut *session, &mut conversation).await;
+        Some(conversation)
+    }
+
+    /// Opens the conversation of a case, after its earlier messages.
+    pub(crate) async fn open_session(&self, case: &TestCase) -> Result<Box<dyn AgentSession>, BackendError> {
+        let history = case.messages.iter().map(|message| match message.role {
+            MessageRole::User => HistoryItem::user(&message.content),
+            MessageRole::Assistant => HistoryItem::assistant(&message.content),
+        });
+        let history: Vec<HistoryItem> = history.collect();
+        self.backend()?.open_session(Opening::after(history)).await
+    }
+
+    /// Closes a conversation. A failure is one of its case.
+    pub(crate) async fn close_session(
+        &self,
+        session: &mut dyn AgentSession,
+        conversation: &mut Conversation,
+    ) {
+        if let Err(error) = session.close().await {
+            let failure = self.describe(&error);
+            conversation.failures.push(Failure {
+                text: format!("failed to close the conversation: {}", failure.text),
+                ..failure
+            });
+        }
     }
 
     /// `None` if this run stopped it.
@@ -255,7 +314,7 @@ impl Executor {
             turns: Vec::with_capacity(case.turns.len()),
             ..Conversation::default()
         };
-        let mut session = match self.create_session().await {
+        let mut session = match self.open_session(case).await {
             Ok(session) => session,
             Err(_) if cancel.is_cancelled() => return None,
             Err(error) => {
@@ -299,13 +358,7 @@ impl Executor {
                 }
             }
         }
-        if let Err(error) = session.close().await {
-            let failure = self.describe(&error);
-            conversation.failures.push(Failure {
-                text: format!("failed to close the conversation: {}", failure.text),
-                ..failure
-            });
-        }
+        self.close_session(&mut *session, &mut conversation).await;
         Some(conversation)
     }
 

@@ -7,9 +7,11 @@ mod checks;
 mod conversation;
 mod digests;
 mod kept;
+mod score;
 
 use std::sync::Arc;
 
+use holodeck_backend_api::Outcome;
 use holodeck_eval::{ApprovalsOutcome, Asked, MetricError, MetricOutcome, Verdict};
 use holodeck_judging::{Answer, Checks, Judging, TurnGrader, judge_failure};
 use holodeck_model::{
@@ -17,6 +19,8 @@ use holodeck_model::{
     MetricConfig, MetricResult, OnMasked, OnTruncated, OneOrMany, Redactor, ResolvedAgent, StandardMetric,
     StandardMetricName, TaskRoute, TestCase, ToolNames,
 };
+
+use holodeck_turn::TurnRecord;
 
 use checks::{ToolCheck, approvals, check_agent, masked_error};
 pub(crate) use digests::case_deciders;
@@ -160,10 +164,11 @@ impl Graders {
             }
         }
         let grade = Grade::of_turns(self.deciders(case), unit, turns);
-        match conversation {
+        let grade = match conversation {
             Some(conversation) => grade.with_conversation(conversation),
             None => grade,
-        }
+        };
+        score::add_score(grade, unit, case)
     }
 
     /// The turns of a unit, then the conversation as a whole if it has metrics.
@@ -177,7 +182,7 @@ impl Graders {
         let answers = Answer::of_turns(&unit.turns);
         let turns = answers.into_iter().zip(expectations(case, unit.turns.len()));
         let turns = turns.enumerate().map(|(place, (answer, expected))| Subject {
-            missing: (answer.turn.state != ExecutionState::Completed).then(String::new),
+            missing: (!self.can_grade(&answer.turn, expected)).then(String::new),
             recorded: recorded.and_then(|grade| grade.turns.get(place)),
             ..Subject::new(self, unit, answer, expected, name)
         });
@@ -194,6 +199,19 @@ impl Graders {
             });
         }
         subjects
+    }
+
+    /// Whether there is an answer to grade. A refusal is one if a check asks for it.
+    fn can_grade(&self, turn: &TurnRecord, expected: Expectations<'_>) -> bool {
+        use StandardMetricName as Name;
+        let asks_for_refusal = |config: &MetricConfig| {
+            matches!(
+                config,
+                MetricConfig::Standard(metric) if matches!(metric.metric, Name::IsRefusal | Name::FinishReason)
+            )
+        };
+        turn.state == ExecutionState::Completed
+            || turn.result.outcome == Outcome::Refused && self.enabled(expected).any(asks_for_refusal)
     }
 
     /// The metrics of a subject; its own metrics are prepared each time.
@@ -250,6 +268,7 @@ impl Graders {
             &[tools.matched, approvals.matched(), agent_matched],
             is_unknown,
             &metrics,
+            subject.expected.by_score,
         );
         failures.extend(agent_failure);
         failures.extend(approvals.failures);
@@ -271,12 +290,27 @@ impl Graders {
     }
 }
 
-/// A failed check is certain even if other verdicts are unknown; an unknown verdict is never a pass.
-fn state(expectations: &[Option<bool>], tools_unknown: bool, metrics: &[MetricResult]) -> CaseState {
-    let any = |passed| metrics.iter().any(|metric| metric.passed == Some(passed));
+/// A failed check is certain even if other verdicts are unknown; an unknown verdict is never a pass. Where the score of the
+/// case decides, only a metric that could not be computed does so here.
+fn state(
+    expectations: &[Option<bool>],
+    tools_unknown: bool,
+    metrics: &[MetricResult],
+    by_score: bool,
+) -> CaseState {
+    let decides = |metric: &&MetricResult| !by_score || metric.error.is_some() && score::counts(metric);
+    let any = |passed| {
+        let mut metrics = metrics.iter().filter(decides);
+        metrics.any(|metric| metric.passed == Some(passed))
+    };
     if expectations.contains(&Some(false)) || any(false) {
         CaseState::Failed
-    } else if tools_unknown || metrics.iter().any(|metric| metric.error.is_some()) {
+    } else if tools_unknown
+        || metrics
+            .iter()
+            .filter(decides)
+            .any(|metric| metric.error.is_some())
+    {
         CaseState::Error
     } else if expectations.contains(&Some(true)) || any(true) {
         CaseState::Passed
@@ -316,6 +350,7 @@ impl<'a> Subject<'a> {
         answer.ground_truth = expected.ground_truth;
         answer.context = expected.retrieval_context;
         answer.turn_config = expected.turn_config;
+        answer.vars = expected.vars;
         Self {
             graders,
             answer,
@@ -338,6 +373,7 @@ impl<'a> Subject<'a> {
             };
             Some(MetricResult {
                 conversation: self.is_conversation,
+                weight: config.stated_weight(),
                 identity: self.identity(config),
                 ..result
             })
@@ -365,7 +401,11 @@ impl<'a> Subject<'a> {
             let note = reason.truncation_note();
             return error_result(
                 outcome,
-                format!("{note}: the missing text could contain the forbidden text"),
+                if is_limited(config) {
+                    format!("{note}: with the missing text it could have too many words")
+                } else {
+                    format!("{note}: the missing text could contain the forbidden text")
+                },
             );
         }
         metric_result(outcome)
@@ -437,21 +477,28 @@ fn could_match_mask(metric: &StandardMetric, ground_truth: Option<&str>) -> bool
     }
 }
 
+/// Whether more text could turn a pass into a failure.
 fn is_negated(config: &MetricConfig) -> bool {
-    matches!(config, MetricConfig::Standard(metric) if metric.negate)
+    matches!(config, MetricConfig::Standard(metric) if metric.negate || metric.max.is_some())
+}
+
+/// Whether an answer that is too long fails.
+fn is_limited(config: &MetricConfig) -> bool {
+    matches!(config, MetricConfig::Standard(metric) if metric.max.is_some())
 }
 
 /// Whether a metric asks a model or runs a program.
 fn asks(config: &MetricConfig) -> bool {
-    !matches!(config, MetricConfig::Standard(metric) if !metric.metric.needs_judge())
+    !matches!(config, MetricConfig::Standard(metric) if !metric.metric.asks())
 }
 
-/// Whether a metric reads the answer, and not only its latency or cost.
+/// Whether a metric reads the answer, and not only its latency, its cost or how it ended.
 fn reads_answer(config: &MetricConfig) -> bool {
+    use StandardMetricName as Name;
     !matches!(
         config,
         MetricConfig::Standard(metric)
-            if matches!(metric.metric, StandardMetricName::Latency | StandardMetricName::Cost)
+            if matches!(metric.metric, Name::Latency | Name::Cost | Name::FinishReason)
     )
 }
 
@@ -475,6 +522,7 @@ fn metric_result(outcome: MetricOutcome) -> MetricResult {
         metric_name: outcome.name,
         kind: outcome.kind.as_str().to_owned(),
         conversation: false,
+        weight: None,
         score: outcome.score,
         threshold: outcome.threshold,
         passed,

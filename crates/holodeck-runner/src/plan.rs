@@ -12,13 +12,17 @@ use holodeck_model::{
 use sha2::{Digest as _, Sha256};
 
 use crate::{CurrentDeciders, PlanError, deciders::Changes};
-use holodeck_runs::{CaseTrials, Journal, RunFlags, changed_parts};
+use holodeck_runs::{CaseTrials, Journal, RunFlags, Sample, StoredSelection, changed_parts};
 
 /// Which cases of the file to run.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Cases whose name matches.
     pub filter: Option<String>,
+    /// Cases with one of these tags; all if there are none.
+    pub tags: Vec<String>,
+    /// A sample of the remaining cases.
+    pub sample: Option<Sample>,
     /// The first N of the remaining cases.
     pub limit: Option<usize>,
     /// Only cases that did not pass last time.
@@ -84,7 +88,24 @@ impl EarlierPasses {
 impl Selection {
     /// Whether it selects every case.
     pub fn is_everything(&self) -> bool {
-        self.filter.is_none() && self.limit.is_none() && self.failed_in.is_none() && self.shard.is_none()
+        self.filter.is_none()
+            && self.tags.is_empty()
+            && self.sample.is_none()
+            && self.limit.is_none()
+            && self.failed_in.is_none()
+            && self.shard.is_none()
+    }
+
+    /// How it is stored for a file of `of` cases.
+    pub fn stored(&self, of: usize) -> StoredSelection {
+        StoredSelection {
+            filter: self.filter.clone(),
+            tags: self.tags.clone(),
+            sample: self.sample,
+            limit: self.limit,
+            failed: self.failed_in.is_some(),
+            of: Some(of),
+        }
     }
 }
 
@@ -122,14 +143,21 @@ impl Plan {
             .as_ref()
             .map(|failed_in| find_not_passed(failed_in, cases, identities, &mut earlier))
             .transpose()?;
+        let tagged = (!selection.tags.is_empty()).then(|| find_tagged(cases, &selection.tags));
         let mut chosen = Vec::new();
         for index in 0..cases.len() {
             let is_match = |filter: &GlobMatcher| filter.is_match(case_label(cases.name(index), index));
             if filter.as_ref().is_none_or(is_match)
+                && tagged.as_ref().is_none_or(|tagged| tagged.contains(&index))
                 && failed.as_ref().is_none_or(|failed| failed.contains(&index))
             {
                 chosen.push(index);
             }
+        }
+        if let Some(sample) = selection.sample.filter(|sample| sample.cases < chosen.len()) {
+            chosen.sort_by_cached_key(|index| identities.get(*index).map(|case| sample.rank(case.id)));
+            chosen.truncate(sample.cases);
+            chosen.sort_unstable();
         }
         if let Some(limit) = selection.limit {
             chosen.truncate(limit);
@@ -205,6 +233,8 @@ pub(crate) fn match_plan(
     } else {
         let selection = Selection {
             filter: selected.filter.clone(),
+            tags: selected.tags.clone(),
+            sample: selected.sample,
             limit: selected.limit,
             failed_in: None,
             shard: None,
@@ -234,6 +264,13 @@ pub(crate) fn digest_cases(
         }
     }
     hex_prefix(&hasher.finalize(), 16)
+}
+
+/// The places of the cases with one of these tags. Plain cases have none.
+fn find_tagged(cases: &Cases, tags: &[String]) -> HashSet<usize> {
+    let tagged = cases.detailed();
+    let tagged = tagged.filter(|(_, case)| case.tags.iter().any(|tag| tags.contains(tag)));
+    tagged.map(|(index, _)| index).collect()
 }
 
 fn compile_filter(pattern: &str) -> Result<GlobMatcher, PlanError> {

@@ -14,7 +14,7 @@ use holodeck_model::{
 use holodeck_reports::format;
 use holodeck_runs::{
     Break, JOURNAL_VERSION, Journal, JournalHeader, RunFlags, RunLock, RunOwner, RunStore, StoreError,
-    StoredCombination, StoredSelection, StoredShard, changed_parts, new_run_id,
+    StoredCombination, StoredShard, changed_parts, new_run_id,
 };
 use holodeck_turn::TurnRunner;
 use jiff::Timestamp;
@@ -275,12 +275,7 @@ fn open_journal(request: &TestRequest, store: &RunStore) -> Result<(Journal, Vec
         shard,
         merged_from: Vec::new(),
         agent: request.fingerprint.clone(),
-        selected: StoredSelection {
-            filter: request.selection.filter.clone(),
-            limit: request.selection.limit,
-            failed: request.selection.failed_in.is_some(),
-            of: Some(cases.len()),
-        },
+        selected: request.selection.stored(cases.len()),
         plan: select(&request.identities, &indices),
         trials: plan_trials(&request.agent, &indices, &request.settings.flags)?,
         flags: request.settings.flags.clone(),

@@ -28,6 +28,8 @@ pub struct CaseReport {
     pub index: usize,
     /// The case's name.
     pub name: Option<String>,
+    /// The tags of the case.
+    pub tags: Vec<String>,
     /// The input in the file; several turns are joined by a line `---`.
     pub input: String,
     /// The expectations of the file about the case.
@@ -114,6 +116,7 @@ impl CaseReport {
         Some(Self {
             index,
             name: case.name.clone(),
+            tags: case.tags.clone(),
             input: mask(&input, redactor),
             expected,
             expected_turns,
@@ -256,7 +259,8 @@ impl CaseReport {
         });
         let conversation = self.grade.conversation.iter();
         let conversation = conversation.flat_map(|grade| grade.failures.iter().cloned());
-        own.chain(turns).chain(conversation).collect()
+        let score = self.grade.score_failure.iter().cloned();
+        own.chain(turns).chain(conversation).chain(score).collect()
     }
 
     /// Its metrics; for several turns, the mean of each metric over the turns that computed it. Those of the whole

@@ -26,6 +26,10 @@ pub struct Expectations<'a> {
     pub evaluations: &'a [MetricConfig],
     /// The configuration that code graders receive unchanged.
     pub turn_config: Option<&'a JsonMap>,
+    /// The `vars` of the case, which code graders receive.
+    pub vars: Option<&'a JsonMap>,
+    /// Whether the score of the case decides, instead of the verdicts of its metrics.
+    pub by_score: bool,
     /// The expected decisions about calls.
     pub expected_approvals: &'a [ExpectedApproval],
     /// The expected specialist agent.
@@ -38,6 +42,10 @@ pub struct Expectations<'a> {
 /// The expectations about each turn of a case; one item for a case without turns.
 pub fn of_turns(case: &TestCase) -> Vec<Expectations<'_>> {
     let mut turns = answers_of_turns(case);
+    for turn in &mut turns {
+        turn.vars = case.vars.as_ref();
+        turn.by_score = case.min_score.is_some();
+    }
     if let Some(first) = turns.first_mut() {
         first.expected_agent = case.expected_agent.as_ref().map(Option::as_deref);
         first.only_selection = case.checks_only_selection();
@@ -72,13 +80,12 @@ fn answers_of_turns(case: &TestCase) -> Vec<Expectations<'_>> {
             retrieval_context: turn.retrieval_context.as_deref(),
             turn_config: turn.turn_config.as_ref(),
             expected_approvals: &turn.expected_approvals,
-            expected_agent: None,
-            only_selection: false,
             evaluations: if turn.evaluations.is_empty() {
                 &case.evaluations
             } else {
                 &turn.evaluations
             },
+            ..Expectations::default()
         })
         .collect()
 }
@@ -115,6 +122,7 @@ impl<'a> Expectations<'a> {
             ground_truth: self.ground_truth,
             retrieval_context: self.retrieval_context,
             turn_config: self.turn_config,
+            vars: self.vars,
             goal,
             conversation,
         }

@@ -37,7 +37,7 @@ use chain::Chain;
 pub(crate) use chain::fits_as_first;
 use error::io_error;
 pub use error::{JOURNAL_VERSION, JournalError};
-pub use header::{JournalHeader, StoredCombination, StoredSelection, StoredShard, changed_parts};
+pub use header::{JournalHeader, Sample, StoredCombination, StoredSelection, StoredShard, changed_parts};
 use lines::{GradeLine, UnitLine};
 use place::{Line, LinePosition, Place};
 use sync::Syncer;

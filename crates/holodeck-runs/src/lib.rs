@@ -26,7 +26,7 @@ pub use case_report::{CallReport, CaseReport, Expected, TurnReport};
 pub use exit::ExitCode;
 pub use expectations::{Expectations, expectations, of_conversation, of_turns};
 pub use journal::{
-    Break, JOURNAL_VERSION, Journal, JournalError, JournalHeader, RecordLine, StoredCombination,
+    Break, JOURNAL_VERSION, Journal, JournalError, JournalHeader, RecordLine, Sample, StoredCombination,
     StoredSelection, StoredShard, changed_parts,
 };
 pub use lock::{LockError, RunLock};

@@ -120,6 +120,12 @@ pub struct Grade {
     /// The verdict on a conversation as a whole; absent if nothing is expected of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation: Option<Box<TurnGrade>>,
+    /// The score of the case, if it has a `min_score` or a metric has a `weight`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    /// Why the score of the case does not pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score_failure: Option<Failure>,
     /// The usage of the judge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judging: Option<Spent>,
@@ -257,6 +263,8 @@ impl Grade {
             state,
             turns,
             conversation: None,
+            score: None,
+            score_failure: None,
             judging: None,
         }
     }

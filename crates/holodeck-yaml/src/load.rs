@@ -13,6 +13,7 @@ mod read;
 mod sent_files;
 mod settings;
 mod skills;
+mod templates;
 mod test_cases;
 mod unsupported;
 
@@ -34,7 +35,7 @@ use serde_json::Value;
 
 use crate::{
     LoadedAgent,
-    check::{Findings, check_agent_rules, check_shape},
+    check::{Findings, check_agent_rules, check_shape, recognise},
     schema,
     yaml::{Entry, NodeId, Tree, build, from_tree},
 };
@@ -120,6 +121,13 @@ fn show_as_given(settings: &mut ExecutionSettings, base: &Path, dir: &Path) {
 impl Loader<'_> {
     fn load(&mut self, path: &Path) -> Option<Parts> {
         let root = self.agent_tree(path)?;
+        if let Some(foreign) = recognise(&self.tree, root, path) {
+            // Nothing else that is wrong with it helps.
+            self.findings = Findings::default();
+            let place = self.tree.place(root);
+            self.findings.add(&self.tree, place, foreign);
+            return None;
+        }
         // Before the layers, so that it is as if the file had these values.
         let root = self.apply_combination(root);
         let dir = path.parent().map(Path::to_path_buf).unwrap_or_default();

@@ -222,7 +222,7 @@ fn names_of_variables(text: &str) -> Vec<Range<usize>> {
 pub(crate) fn mask_file(tree: &Tree, file: FileId, secrets: &Secrets, redactor: &Redactor) -> Arc<str> {
     let text = tree.file_text(file);
     if tree.is_broken(file) {
-        return replace_hidden(mask_all_but_keys(&text)).into();
+        return replace_hidden(mask_all_but_keys(&text, redactor)).into();
     }
     let mut found = redactor.find(&text);
     let places = secrets.places.iter().filter(|place| place.file == file);
@@ -285,8 +285,41 @@ fn mask_ranges(text: &str, found: Vec<Range<usize>>) -> String {
     masked
 }
 
-/// Masks a text that is not YAML, except the fields of the language.
-fn mask_all_but_keys(text: &str) -> String {
+/// The fields whose texts are shown also if the file cannot be parsed: they say something, and are no place for a secret.
+const SHOWN: [&str; 9] = [
+    "name",
+    "description",
+    "inline",
+    "input",
+    "ground_truth",
+    "criteria",
+    "type",
+    "metric",
+    "provider",
+];
+
+/// The part of a line after a field that is shown: until something begins that could be another field or holds a secret.
+fn shown_part(line: &str, redactor: &Redactor) -> usize {
+    static KEY_LIKE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        // Another field, a bracket, a variable, or many letters and digits in a row, as keys have.
+        Regex::new(
+            r#"[,\[{&*!|>][\t ]*["']?[\w-]+["']?[\t ]*:|[{}\[\]#$]|^[|>&*!]|[A-Za-z0-9_+/=.-]{20,}|://"#,
+        )
+        .ok()
+    });
+    let mut end = line.len();
+    let Some(regex) = KEY_LIKE.as_ref() else { return 0 };
+    end = regex.find(line).map_or(end, |found| end.min(found.start()));
+    for range in redactor.find(line).into_iter().chain(assignments(line)) {
+        end = end.min(range.start);
+    }
+    let mut urls = Vec::new();
+    find_in_configured_urls(line, &mut urls);
+    urls.into_iter().fold(end, |end, range| end.min(range.start))
+}
+
+/// Masks a text that is not YAML, except the fields of the language and texts that hold no secret.
+fn mask_all_but_keys(text: &str, redactor: &Redactor) -> String {
     static KEY: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(
             r#"(?m)(?:^[\t ]*(?:[-?][\t ]+)*|[{,\[][\t ]*)["']?(?<key>[A-Za-z_]\w*)["']?[\t ]*:(?:[\t ]|$)"#,
@@ -302,8 +335,16 @@ fn mask_all_but_keys(text: &str) -> String {
     let mut hidden = Vec::new();
     for field in fields {
         let Some(whole) = field.get(0) else { continue };
-        hidden.push(at..whole.start());
+        hidden.push(at.min(whole.start())..whole.start());
         at = whole.end();
+        let key = field.name("key").map_or("", |key| key.as_str());
+        let line = text
+            .get(at..)
+            .and_then(|rest| rest.split('\n').next())
+            .unwrap_or_default();
+        if SHOWN.contains(&key) {
+            at += shown_part(line, redactor);
+        }
     }
     hidden.push(at..text.len());
     let masked = mask_ranges(text, merge_ranges(hidden));

@@ -98,8 +98,9 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
             "holodeck-eval",
             "holodeck-backend-target",
             "holodeck-import",
+            LANGUAGE,
         ],
-        "only prompts and requests written by users are templates",
+        "only prompts, questions and requests written by users are templates",
     ),
     importer(
         "serde_json_path",

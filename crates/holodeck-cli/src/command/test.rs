@@ -194,6 +194,8 @@ fn new_run(args: &NewRunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failu
     let mut options = args.how.options();
     options.open.answers = args.what.answers();
     options.filter.clone_from(&args.what.filter);
+    options.tags.clone_from(&args.what.tags);
+    options.sample = args.what.sample();
     options.limit = args.what.limit.map(std::num::NonZeroUsize::get);
     options.failed = args.what.failed;
     options.trials = args.what.trials;

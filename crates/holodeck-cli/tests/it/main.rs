@@ -19,6 +19,7 @@ mod calibrate;
 mod calibrated;
 mod calibrated_conversations;
 mod calibration_replay;
+mod case_language;
 mod changed_agents;
 mod changes;
 mod chat;

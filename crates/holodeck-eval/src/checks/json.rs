@@ -37,7 +37,7 @@ impl Check for JsonValid {
 /// Parses JSON, or says why a text is none. JSON with a key that appears twice, and JSON that the parser cannot hold, such
 /// as deeply nested lists or numbers that are out of range, is an error: it is neither proven to be JSON that can be
 /// used, nor is it something else.
-fn parse(text: &str, answer: &Answer<'_>) -> Result<Result<Value, String>, MetricError> {
+pub(super) fn parse(text: &str, answer: &Answer<'_>) -> Result<Result<Value, String>, MetricError> {
     let error = match parse_json_strictly(text) {
         Ok(value) => return Ok(Ok(value)),
         Err(error) => error,
@@ -81,6 +81,29 @@ impl JsonSchema {
     }
 }
 
+impl JsonSchema {
+    /// The first violations of the schema; `None` if the value follows it.
+    pub(super) fn violations(
+        &self,
+        value: &Value,
+        answer: &Answer<'_>,
+    ) -> Result<Option<String>, MetricError> {
+        if self.compares_values && contains_lost_digits(value) {
+            return Err(MetricError::Unreadable {
+                metric: answer.metric.to_string(),
+                problem: "an integer beyond 64 bits cannot be compared exactly; use a string".to_owned(),
+            });
+        }
+        let violations: Vec<String> = self
+            .schema
+            .iter_errors(value)
+            .take(MAX_VIOLATIONS)
+            .map(|error| describe(&error))
+            .collect();
+        Ok((!violations.is_empty()).then(|| violations.join("; ")))
+    }
+}
+
 impl Check for JsonSchema {
     fn find(&self, answer: &Answer<'_>) -> Result<Finding, MetricError> {
         let value = match answer.path {
@@ -90,25 +113,12 @@ impl Check for JsonSchema {
                 Err(problem) => return Ok(Finding::missed(problem)),
             },
         };
-        if self.compares_values && contains_lost_digits(&value) {
-            return Err(MetricError::Unreadable {
-                metric: answer.metric.to_string(),
-                problem: "an integer beyond 64 bits cannot be compared exactly; use a string".to_owned(),
-            });
-        }
-        let violations: Vec<String> = self
-            .schema
-            .iter_errors(&value)
-            .take(MAX_VIOLATIONS)
-            .map(|error| describe(&error))
-            .collect();
-        if violations.is_empty() {
-            return Ok(Finding::met("the answer follows the schema"));
-        }
-        Ok(Finding::missed(format!(
-            "the answer does not follow the schema: {}",
-            violations.join("; ")
-        )))
+        Ok(match self.violations(&value, answer)? {
+            None => Finding::met("the answer follows the schema"),
+            Some(violations) => {
+                Finding::missed(format!("the answer does not follow the schema: {violations}"))
+            }
+        })
     }
 }
 

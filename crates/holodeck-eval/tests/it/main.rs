@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+mod answer_checks;
 mod asking;
 mod calibration;
 mod code;

@@ -7,7 +7,10 @@ use super::{
     Aggregate, CalibrationMinimum, GoalSuccessMetric, MetricCondition, ModelConfig, OnMasked,
     OptimizerConfig, StandardMetric, judged_metric::judged_metric,
 };
-use crate::value::{PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets};
+use crate::{
+    MetricResult,
+    value::{PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets},
+};
 
 /// The metrics of the agent's tests.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -150,6 +153,16 @@ impl MetricConfig {
     /// How to handle the metric if a text that it reads was masked, where it says that itself.
     pub fn on_masked(&self) -> Option<OnMasked> {
         of_each!(self, metric => metric.on_masked)
+    }
+
+    /// How much its score counts in the score of its case, if it says so.
+    pub fn stated_weight(&self) -> Option<f64> {
+        of_each!(self, metric => metric.weight)
+    }
+
+    /// How much its score counts in the score of its case.
+    pub fn weight(&self) -> f64 {
+        self.stated_weight().unwrap_or(MetricResult::WEIGHT)
     }
 
     /// How the metric asks its judges; `None` if it needs none.
@@ -395,6 +408,10 @@ pub struct CodeMetric {
     /// How to handle it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_masked: Option<OnMasked>,
+    /// How much its score counts in the score of its case; 1 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub weight: Option<f64>,
 }
 
 impl CodeMetric {

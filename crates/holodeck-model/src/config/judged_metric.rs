@@ -43,6 +43,10 @@ macro_rules! judged_metric {
             /// How to handle it if a text that it reads held a secret and was masked, instead of `evaluations.on_masked`.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub on_masked: Option<$crate::OnMasked>,
+            /// How much its score counts in the score of its case; 1 if absent.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schemars(range(min = 0.0))]
+            pub weight: Option<f64>,
             $($after)*
         }
     };

@@ -62,6 +62,6 @@ impl ConversationEnd {
 impl StandardMetricName {
     /// Whether it checks the text of an answer and has its own verdict, so that it can end a conversation.
     pub fn checks_answer(self) -> bool {
-        !self.needs_judge() && !self.is_text_score() && !matches!(self, Self::Latency | Self::Cost)
+        self.has_own_verdict() && !matches!(self, Self::Latency | Self::Cost | Self::FinishReason)
     }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ModelConfig, SchemaRef, judged_metric::judged_metric};
+use super::{EmbeddingConfig, ModelConfig, SchemaRef, judged_metric::judged_metric};
 use crate::value::{Decimal, OneOrMany, is_space, without_grouping};
 
 judged_metric! {
@@ -77,8 +77,17 @@ judged_metric! {
         /// The highest cost of the answer.
         #[schemars(range(min = 0.0))]
         pub max_usd: Option<f64>,
-        /// The JSON Schema that the answer must match, inline or as a path.
+        /// The JSON Schema that the answer, or the JSON in it, must match, inline or as a path.
         pub schema: Option<SchemaRef>,
+        /// The lowest number of words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub min: Option<u64>,
+        /// The highest number of words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub max: Option<u64>,
+        /// The model whose embeddings are compared, instead of the agent's `embedding_provider`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub embedder: Option<Box<EmbeddingConfig>>,
     }
 }
 
@@ -126,6 +135,7 @@ impl StandardMetric {
                         | Name::StartsWith
                         | Name::Regex
                         | Name::Levenshtein
+                        | Name::Similar
                 )
     }
 }
@@ -180,6 +190,16 @@ pub enum StandardMetricName {
     ExactMatch,
     /// chrF against the ground truth.
     Chrf,
+    /// The answer contains a JSON object; with a schema, an object or a list that matches it.
+    ContainsJson,
+    /// The answer is a refusal.
+    IsRefusal,
+    /// The answer has at least `min` and at most `max` words.
+    WordCount,
+    /// The answer means the same as the ground truth, by their embeddings.
+    Similar,
+    /// The answer ended for one of these reasons.
+    FinishReason,
 }
 
 impl StandardMetricName {
@@ -209,6 +229,11 @@ impl StandardMetricName {
             Self::F1 => "f1",
             Self::ExactMatch => "exact_match",
             Self::Chrf => "chrf",
+            Self::ContainsJson => "contains_json",
+            Self::IsRefusal => "is_refusal",
+            Self::WordCount => "word_count",
+            Self::Similar => "similar",
+            Self::FinishReason => "finish_reason",
         }
     }
 
@@ -230,7 +255,12 @@ impl StandardMetricName {
 
     /// Whether the metric decides without a threshold whether the answer passes.
     pub fn has_own_verdict(self) -> bool {
-        !self.needs_judge() && !self.is_text_score()
+        !self.asks() && !self.is_text_score()
+    }
+
+    /// Whether the metric asks a model: a judge, or one that makes embeddings.
+    pub fn asks(self) -> bool {
+        self.needs_judge() || self == Self::Similar
     }
 }
 

@@ -76,6 +76,60 @@ pub struct TestCase {
     /// How many of its trials must pass, instead of `execution.min_passes`.
     #[schemars(range(min = 1, max = 10_000))]
     pub min_passes: Option<u32>,
+    /// Values by name. With them, the case's questions and `messages` are templates, as in `{{ city }}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vars: Option<JsonMap>,
+    /// The conversation before the first question, oldest message first.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<EarlierMessage>>")]
+    pub messages: Vec<EarlierMessage>,
+    /// Words by which cases are selected, as in `--tag slow`.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<String>>", inner(regex(pattern = r"\S")))]
+    pub tags: Vec<String>,
+    /// The lowest score of the case that passes: the mean of the scores of its metrics by their `weight`. With it, the
+    /// verdicts of single metrics do not decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub min_score: Option<f64>,
+    /// The names of the `vars` that requests to the agent contain beside the questions; the loader sets them.
+    #[serde(skip)]
+    pub sent_vars: Vec<String>,
+}
+
+/// A message of the conversation before a case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EarlierMessage {
+    /// Who wrote it.
+    pub role: MessageRole,
+    /// Its text.
+    #[schemars(regex(pattern = r"\S"))]
+    pub content: String,
+}
+
+/// Who wrote a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "backends send each of them in another form"
+)]
+pub enum MessageRole {
+    /// The user.
+    User,
+    /// The agent.
+    Assistant,
+}
+
+impl MessageRole {
+    /// The name as written in YAML.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
 }
 
 impl TestCase {
@@ -151,6 +205,13 @@ impl TestCase {
     pub fn goal(&self) -> Option<&str> {
         let user = self.user.as_deref().map(|user| user.goal.as_str());
         user.or(self.ground_truth.as_deref())
+    }
+
+    /// The values that requests to the agent contain beside the questions, by name.
+    pub fn sent_values(&self) -> impl Iterator<Item = (&str, &serde_json::Value)> {
+        let vars = self.vars.iter().flatten();
+        vars.filter(|(name, _)| self.sent_vars.contains(*name))
+            .map(|(name, value)| (name.as_str(), value))
     }
 
     /// The enabled metrics of its whole conversation.

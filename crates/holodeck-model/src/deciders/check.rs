@@ -25,6 +25,8 @@ pub struct CheckReads<'a> {
     pub retrieval_context: Option<&'a [String]>,
     /// The configuration that code graders receive unchanged.
     pub turn_config: Option<&'a JsonMap>,
+    /// The `vars` of the case, which code graders receive.
+    pub vars: Option<&'a JsonMap>,
     /// The goal of a conversation.
     pub goal: Option<&'a str>,
     /// Whether a whole conversation is measured.
@@ -32,8 +34,9 @@ pub struct CheckReads<'a> {
 }
 
 /// Fields of a metric that change neither its score nor its verdict: they limit, select or name.
-const NEUTRAL: [&str; 5] = [
+const NEUTRAL: [&str; 6] = [
     "enabled",
+    "weight",
     "timeout_ms",
     "retry_on_failure",
     "require_calibrated",
@@ -47,8 +50,9 @@ const EXPECTED_OF_JUDGED: [&str; 5] = ["type", "metric", "metric_type", "fail_on
 const PROGRAM: [&str; 4] = ["grader", "command", "args", "env"];
 
 /// Fields that are added in their resolved form.
-const RESOLVED: [&str; 9] = [
+const RESOLVED: [&str; 10] = [
     "threshold",
+    "embedder",
     "schema",
     "variant",
     "model",
@@ -274,6 +278,7 @@ impl CheckIdentities {
             "turn_config",
             reads.turn_config.filter(|_| is_code).map(|config| json!(config)),
         );
+        add("vars", reads.vars.filter(|_| is_code).map(|vars| json!(vars)));
         let goal = match config {
             MetricConfig::GoalSuccess(metric) => metric.goal.as_deref().or(reads.goal),
             // A prompt of the user may show it.

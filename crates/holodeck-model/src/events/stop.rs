@@ -20,6 +20,29 @@ pub enum StopFamily {
     Unknown,
 }
 
+impl StopFamily {
+    /// The family with this name, or with this word of a provider.
+    pub fn named(name: &str) -> Self {
+        let named = WORDS.iter().find(|(family, _)| family.as_str() == name);
+        named.map_or_else(
+            || StopReason::from(name.to_owned()).family(),
+            |(family, _)| *family,
+        )
+    }
+
+    /// The name of the family.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::End => "end",
+            Self::Calls => "calls",
+            Self::Truncated => "truncated",
+            Self::Refusal => "refusal",
+            Self::Failure => "failure",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// The words of each family in lower case and without separators.
 const WORDS: [(StopFamily, &[&str]); 5] = [
     (

@@ -45,6 +45,13 @@ pub struct TestResult {
     pub metric_results: Vec<MetricResult>,
     /// The expected answer.
     pub ground_truth: Option<String>,
+    /// The mean of the scores of its metrics by their weights, if it has a `min_score` or one of them a `weight`; of
+    /// several trials, that of the shown one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    /// Its tags.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
     /// True for state `passed` only.
     pub passed: bool,
     /// The verdict.

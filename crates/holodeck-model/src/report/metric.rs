@@ -17,6 +17,9 @@ pub struct MetricResult {
     /// Whether it measures the whole conversation of a case, rather than an answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub conversation: bool,
+    /// How much the score counts in the score of its case; 1 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<f64>,
     /// The score; absent when it could not be computed.
     pub score: Option<f64>,
     /// The lowest score that passes.
@@ -93,6 +96,9 @@ pub struct Juror {
 }
 
 impl MetricResult {
+    /// How much a score counts if its metric does not say so.
+    pub const WEIGHT: f64 = 1.0;
+
     /// The name in totals and comparisons, where metrics of answers and of conversations stand side by side.
     pub fn label(&self) -> Cow<'_, str> {
         if self.conversation {

@@ -210,8 +210,8 @@ pub fn write_baseline(
         let replayed = serde_json::to_string(replayed).map_err(std::io::Error::from)?;
         writeln!(out, "\"replayed\": {replayed},")?;
     }
-    if let Some(partial) = head.partial {
-        let partial = serde_json::to_string(&partial).map_err(std::io::Error::from)?;
+    if let Some(partial) = &head.partial {
+        let partial = serde_json::to_string(partial).map_err(std::io::Error::from)?;
         writeln!(out, "\"partial\": {partial},")?;
     }
     write!(out, "\"agent_parts\": {{")?;

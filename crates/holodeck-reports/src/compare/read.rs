@@ -264,6 +264,7 @@ fn journal_report(journal: &Journal, place: usize) -> Result<Option<CaseReport>,
         Some(CaseReport {
             index: place,
             name: unit.name.clone(),
+            tags: Vec::new(),
             input: String::new(),
             expected: Expected::default(),
             expected_turns: Vec::new(),

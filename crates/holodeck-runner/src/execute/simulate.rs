@@ -7,8 +7,8 @@ use holodeck_eval::{
 };
 use holodeck_judging::{Judges, OpenJudge, judge_failure, kind_of, read_answer};
 use holodeck_model::{
-    ConversationEnd, ExecutionState, Failure, FailureKind, MetricConfig, Redactor, SimulatedUser, TestCase,
-    UnitKey,
+    ConversationEnd, EarlierMessage, ExecutionState, Failure, FailureKind, MessageRole, MetricConfig,
+    Redactor, SimulatedUser, TestCase, UnitKey,
 };
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, describe_error};
 use tokio_util::sync::CancellationToken;
@@ -66,7 +66,7 @@ impl Executor {
             label: &label,
             trial: key.trial,
             cancel,
-            exchanges: Vec::new(),
+            exchanges: exchanges_of(&case.messages, &self.grading.redactor),
             calls: 0,
             record: UserRecord::default(),
             rejected: None,
@@ -101,7 +101,7 @@ impl Executor {
             Some(input) => input.clone(),
             None => player.ask().await?.message,
         };
-        let mut session = match self.create_session().await {
+        let mut session = match self.open_session(case).await {
             Ok(session) => session,
             Err(_) if cancel.is_cancelled() => return Err(NoMessage::Stopped),
             Err(error) => {
@@ -160,13 +160,7 @@ impl Executor {
         if matches!(ended, Err(NoMessage::Stopped)) {
             return ended;
         }
-        if let Err(error) = session.close().await {
-            let failure = self.describe(&error);
-            conversation.failures.push(Failure {
-                text: format!("failed to close the conversation: {}", failure.text),
-                ..failure
-            });
-        }
+        self.close_session(&mut *session, conversation).await;
         ended
     }
 }
@@ -282,6 +276,27 @@ impl Player<'_> {
             })
         })
     }
+}
+
+/// The exchanges of the conversation before the case, with secrets masked. Messages of one side in a row are one.
+fn exchanges_of(messages: &[EarlierMessage], redactor: &Redactor) -> Vec<(String, String)> {
+    let mut exchanges: Vec<(String, String)> = Vec::new();
+    for message in messages {
+        let text = redactor.text(&message.content);
+        let is_question = message.role == MessageRole::User;
+        let is_next = |(_, answer): &(String, String)| is_question && !answer.is_empty();
+        if exchanges.last().is_none_or(is_next) {
+            exchanges.push((String::new(), String::new()));
+        }
+        if let Some((question, answer)) = exchanges.last_mut() {
+            let side = if is_question { question } else { answer };
+            if !side.is_empty() {
+                side.push('\n');
+            }
+            side.push_str(&text);
+        }
+    }
+    exchanges
 }
 
 /// A failure of the model that plays the user.

@@ -33,7 +33,10 @@ impl Subject<'_> {
         match outcomes {
             Ok(outcomes) => {
                 grade.metrics = self.results(outcomes);
-                grade.state = worse_state(grade.state, state(&[], false, &grade.metrics));
+                grade.state = worse_state(
+                    grade.state,
+                    state(&[], false, &grade.metrics, self.expected.by_score),
+                );
             }
             Err(failure) => {
                 grade.failures.push(failure);
@@ -50,6 +53,8 @@ pub(super) fn whole_expectations(case: &TestCase) -> Expectations<'_> {
         ground_truth: case.ground_truth.as_deref(),
         retrieval_context: case.retrieval_context.as_deref(),
         evaluations: &case.conversation_evaluations,
+        vars: case.vars.as_ref(),
+        by_score: case.min_score.is_some(),
         ..Expectations::default()
     }
 }

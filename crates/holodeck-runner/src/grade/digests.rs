@@ -60,6 +60,15 @@ pub(crate) fn case_deciders(
             deciders.add_rule(format!("{OF_CONVERSATION}expected_end"), checks.rule(json!(end)));
         }
     }
+    if let Some(min_score) = case.min_score {
+        // With it, weights decide too.
+        let metrics = of_turns(case)
+            .into_iter()
+            .flat_map(|expected| enabled(checks, expected));
+        let weights = metrics.chain(case.conversation_metrics());
+        let weights: Vec<(&str, f64)> = weights.map(|config| (config.name(), config.weight())).collect();
+        deciders.add_rule("min_score".to_owned(), checks.rule(json!([min_score, weights])));
+    }
     let reads = whole_expectations(case).reads(case.goal(), true);
     let identities = case
         .conversation_metrics()

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use holodeck_model::{CaseIdentity, Combination, Partial, Replayed, RunMetadata, ShardPart, Spent};
+use holodeck_model::{CaseId, CaseIdentity, Combination, Partial, Replayed, RunMetadata, ShardPart, Spent};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use crate::{CaseTrials, RunFlags};
 
@@ -70,7 +71,11 @@ impl JournalHeader {
     pub fn partial(&self) -> Option<Partial> {
         let of = self.selected.of?;
         let cases = self.plan.len();
-        (cases < of).then_some(Partial { cases, of })
+        (cases < of).then(|| Partial {
+            cases,
+            of,
+            by: self.selected.describe(),
+        })
     }
 }
 
@@ -102,6 +107,12 @@ pub struct StoredSelection {
     /// Cases whose name matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
+    /// Cases with one of these tags.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// A sample of the remaining cases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Sample>,
     /// The first N of the remaining cases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
@@ -111,6 +122,35 @@ pub struct StoredSelection {
     /// How many cases the file had; absent in journals of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<usize>,
+}
+
+/// A number of cases that are selected by chance: the same ones for the same seed, whatever the order of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::exhaustive_structs, reason = "two numbers")]
+pub struct Sample {
+    /// How many.
+    pub cases: usize,
+    /// What decides which ones.
+    pub seed: u64,
+}
+
+impl Sample {
+    /// The rank of a case: the sample has those with the lowest.
+    pub fn rank(self, case: CaseId) -> [u8; 32] {
+        Sha256::digest(format!("sample {} {case}", self.seed)).into()
+    }
+}
+
+impl StoredSelection {
+    /// How cases were selected by tags and by chance; empty if they were not.
+    pub fn describe(&self) -> String {
+        let tags = (!self.tags.is_empty()).then(|| format!("tag {}", self.tags.join(" or ")));
+        let sample = self
+            .sample
+            .map(|Sample { cases, seed }| format!("sample of {cases} with seed {seed}"));
+        let parts: Vec<String> = tags.into_iter().chain(sample).collect();
+        parts.join(", ")
+    }
 }
 
 /// The plan is one long line, so each case is a single string of both digests.

@@ -87,6 +87,8 @@ fn grade(state: CaseState) -> Grade {
         state,
         turns: vec![TurnGrade::bare(state)],
         conversation: None,
+        score: None,
+        score_failure: None,
         judging: None,
     }
 }

@@ -78,11 +78,14 @@ impl Grade {
             state: _,
             turns,
             conversation,
+            score: _,
+            score_failure,
             judging: _,
         } = self;
         for turn in turns.iter_mut().chain(conversation.as_deref_mut()) {
             mask_grade(redactor, turn);
         }
+        mask_failures(redactor, score_failure.as_mut_slice());
     }
 }
 
@@ -215,6 +218,7 @@ fn mask_metric(redactor: &Redactor, metric: &mut MetricResult) {
         metric_name,
         kind: _,
         conversation: _,
+        weight: _,
         score: _,
         threshold: _,
         passed: _,

@@ -25,6 +25,7 @@ impl Loader<'_> {
     pub(super) fn note_tests(&mut self, root: NodeId, agent: &Agent) {
         self.warn_idle_gates(root, agent);
         self.check_numbers(root, agent);
+        self.check_embedders(root, agent);
         self.note_ungated(root, agent);
         self.note_unchecked(root, agent);
         self.warn_missing_references(root, agent);

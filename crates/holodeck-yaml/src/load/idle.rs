@@ -68,6 +68,34 @@ impl Loader<'_> {
         }
     }
 
+    /// Reports metrics that compare meanings: what asks the model for the embeddings is not there yet, and no other score
+    /// takes its place.
+    pub(super) fn check_embedders(&mut self, root: NodeId, agent: &Agent) {
+        for (place, metric) in agent.metrics(None).filter(|(_, metric)| metric.enabled()) {
+            let MetricConfig::Standard(metric) = metric else {
+                continue;
+            };
+            if metric.metric != StandardMetricName::Similar {
+                continue;
+            }
+            let pointer = place.pointer();
+            let Some(place) = self.named_place(root, &pointer) else {
+                continue;
+            };
+            let missing = metric.embedder.is_none() && agent.embedding_provider.is_none();
+            let diagnostic = if missing {
+                Diagnostic::error(Code::MissingField, "`similar` needs an `embedder`").with_help(
+                    "name the model that makes the embeddings: `embedder: {provider: openai, name: \
+                     text-embedding-3-small}` here, or `embedding_provider` in the agent file",
+                )
+            } else {
+                Diagnostic::error(Code::NotYetSupported, "`similar` cannot be computed yet")
+                    .with_help("use `f1` or `rouge` with a `threshold`, or `geval`")
+            };
+            self.findings.add(&self.tree, place, diagnostic.about(pointer));
+        }
+    }
+
     fn check_number(
         &mut self,
         root: NodeId,
@@ -183,7 +211,11 @@ fn lowest_score(metric: &MetricConfig) -> Option<f64> {
         MetricConfig::Standard(metric) if metric.metric.needs_judge() => {
             Some(1.0 / f64::from(metric.scale.unwrap_or(DEFAULT_SCALE).max(1)))
         }
-        MetricConfig::Standard(metric) if metric.metric.is_text_score() => Some(0.0),
+        MetricConfig::Standard(metric)
+            if metric.metric.is_text_score() || metric.metric == StandardMetricName::Similar =>
+        {
+            Some(0.0)
+        }
         // Other checks have a verdict of their own.
         MetricConfig::Standard(_) => None,
         MetricConfig::Geval(_)

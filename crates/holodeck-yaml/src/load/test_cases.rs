@@ -78,10 +78,14 @@ impl Loader<'_> {
         let text = file.map(|file| self.tree.file_text(file));
         let mut cases = text.map(Cases::with_text).unwrap_or_default();
         cases.reserve(items.len());
-        for item in items {
+        for (index, item) in items.into_iter().enumerate() {
             match file.and_then(|file| self.plain_case(item, file, &mut cases)) {
                 Some(case) => cases.push_plain(case),
-                None => cases.push(self.deserialize(item)?),
+                None => {
+                    let mut case = self.deserialize(item)?;
+                    self.render_templates(&mut case, index, item);
+                    cases.push(case);
+                }
             }
         }
         cases.shrink_to_fit();

@@ -1,6 +1,7 @@
 //! Converts parser events to nodes, within limits.
 
 mod lint;
+mod mistakes;
 mod syntax;
 
 use std::{
@@ -479,6 +480,15 @@ impl<'a> Builder<'a> {
             let tab = self.place(tab, tab + 1);
             self.report(Code::TabIndentation, "a tab is used for indentation", tab);
             self.help("use spaces; most editors can convert the file");
+            return Stop;
+        }
+        if !syntax::comment_near(&text, offset)
+            && let Some(mistake) = mistakes::find(&text, offset)
+            && let Some(offset) = mistake.offset.checked_sub(self.base)
+        {
+            let place = self.place(offset, offset + 1);
+            self.report(Code::YamlSyntax, mistake.message, place);
+            self.help(mistake.help);
             return Stop;
         }
         self.report(Code::YamlSyntax, syntax::message(error.kind()), place);

@@ -87,7 +87,7 @@ const FILES: &[(Findings, &str, &str, usize)] = &[
         of_agent,
         "agent.yaml",
         "name: a\nmodel: {provider: openai, name: m\ninstructions: {inline: i}\n",
-        3,
+        2,
     ),
     (of_agent, "agent.yaml", "name: a\nmodel:\n\tprovider: openai\n", 3),
     (

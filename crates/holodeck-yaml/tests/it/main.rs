@@ -12,6 +12,7 @@
 
 mod agent_docs;
 mod approvals;
+mod case_language;
 mod data_sets;
 mod fixtures;
 mod folders;

@@ -23,7 +23,8 @@ use holodeck_runner::{
     run_tests,
 };
 use holodeck_runs::{
-    AgentRuns, CaseTrials, Journal, Member, RunFlags, RunUse, StoreError, StoredCombination, new_group,
+    AgentRuns, CaseTrials, Journal, Member, RunFlags, RunUse, Sample, StoreError, StoredCombination,
+    new_group,
 };
 use holodeck_turn::TurnRunner;
 use holodeck_yaml::LoadedAgent;
@@ -64,6 +65,10 @@ pub struct TestOptions {
     pub agent_path: String,
     /// Run only cases whose name matches.
     pub filter: Option<String>,
+    /// Run only cases with one of these tags; all if there are none.
+    pub tags: Vec<String>,
+    /// Run only a sample of the cases.
+    pub sample: Option<Sample>,
     /// Run at most this many cases.
     pub limit: Option<usize>,
     /// Run only the cases that did not pass last time.
@@ -216,6 +221,8 @@ pub async fn prepare_test(
     let (mut checks, files_of_graders) = check_identities(&agent, env)?;
     let selection = Selection {
         filter: options.filter.clone(),
+        tags: options.tags.clone(),
+        sample: options.sample,
         limit: options.limit,
         failed_in: failed_in(&agent.agent, options, &runs, &checks)?,
         shard: options.shard,
@@ -226,9 +233,10 @@ pub async fn prepare_test(
     let of = agent.config.test_cases.len();
     let partial = match &journal {
         Some(journal) => journal.header().partial(),
-        None => (planned.len() < of).then_some(Partial {
+        None => (planned.len() < of).then(|| Partial {
             cases: planned.len(),
             of,
+            by: selection.stored(of).describe(),
         }),
     };
     let every_case = selection.is_everything() && resume.is_none();
@@ -479,7 +487,7 @@ impl PreparedTest {
 
     /// Set if the run has only some of the cases of the file.
     pub fn partial(&self) -> Option<Partial> {
-        self.partial
+        self.partial.clone()
     }
 
     /// The agent.

@@ -123,6 +123,7 @@ pub fn recorded_case(agent: &ResolvedAgent, from: &str) -> Result<RecordedCase, 
         let report = CaseReport {
             index: place,
             name: record.name.clone(),
+            tags: Vec::new(),
             input: String::new(),
             expected: Expected::default(),
             expected_turns: Vec::new(),

@@ -69,7 +69,7 @@ impl Ended {
             let path = shown_path(&outcome.run_file);
             Problem::execution(format!("cannot write the run file `{}`: {error}", path.display()))
         });
-        let (saved, baseline_problem) = match (baseline, outcome.head.partial) {
+        let (saved, baseline_problem) = match (baseline, outcome.head.partial.clone()) {
             (Some(_), Some(partial)) if refuses_partial => (None, Some(partial_baseline(partial))),
             (Some(path), _) => write_baseline(&path, &outcome),
             (None, _) => (None, None),

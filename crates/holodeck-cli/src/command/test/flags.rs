@@ -13,7 +13,7 @@ use holodeck::{
     model::{Combination, Env, Shard, ShardError, SideEffectGate},
     reports::{DEFAULT_BASELINE, Format, check_baseline_name},
     runner::{Budget, OnFailure},
-    runs::{MAX_TRIALS, RunStore},
+    runs::{MAX_TRIALS, RunStore, Sample},
 };
 
 use super::{
@@ -32,6 +32,15 @@ pub(super) struct WhatArgs {
     /// Run only the cases whose name matches, as in `refund*`.
     #[arg(long, value_name = "GLOB")]
     pub(super) filter: Option<String>,
+    /// Run only the cases with this tag. May be repeated: one of the tags is enough.
+    #[arg(long = "tag", value_name = "TAG")]
+    pub(super) tags: Vec<String>,
+    /// Run N of the cases, selected by chance: the same ones for the same seed.
+    #[arg(long, value_name = "N")]
+    sample: Option<NonZeroUsize>,
+    /// Decides which cases `--sample` selects.
+    #[arg(long, value_name = "S", default_value_t = 0, requires = "sample")]
+    seed: u64,
     /// Run at most N cases.
     #[arg(short = 'n', long, value_name = "N")]
     pub(super) limit: Option<NonZeroUsize>,
@@ -84,6 +93,15 @@ impl WhatArgs {
                 )
             }),
         }
+    }
+
+    /// The sample of the cases to run.
+    pub(super) fn sample(&self) -> Option<Sample> {
+        let cases = self.sample?.get();
+        Some(Sample {
+            cases,
+            seed: self.seed,
+        })
     }
 
     pub(super) fn answers(&self) -> AnswerSource {

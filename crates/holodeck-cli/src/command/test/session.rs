@@ -1,6 +1,6 @@
 //! One `holodeck test`: loads the agent, checks what it would overwrite, and runs it until its end or an interrupt.
 
-use std::{path::Path, sync::Arc, time::Instant};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Instant};
 
 use holodeck::{
     DryRun, PreparedMerge, PreparedRegrade, PreparedTest, RunInputs, TestError, TestOptions,
@@ -161,6 +161,12 @@ impl<'a> Session<'a> {
         let index_listener = Arc::clone(&indexing);
         options.open.on_index = IndexSink::new(move |event| index_listener.on(event));
         let mut highlights = Highlights::default();
+        let tags: BTreeSet<String> = if options.tags.is_empty() {
+            BTreeSet::new()
+        } else {
+            let cases = agent.config.test_cases.detailed();
+            cases.flat_map(|(_, case)| case.tags.iter().cloned()).collect()
+        };
         // The names of thousands of cases are copied only where the hint needs them.
         let names: Vec<String> = if options.filter.is_some() {
             agent.config.test_cases.names().map(str::to_owned).collect()
@@ -222,7 +228,7 @@ impl<'a> Session<'a> {
                     });
                 }
                 let hint = match kind {
-                    Kind::Run | Kind::Merge(_) => hint_for_empty_run(&options, &names),
+                    Kind::Run | Kind::Merge(_) => hint_for_empty_run(&options, &names, &tags),
                     Kind::Regrade(run, _) => {
                         format!(
                             "run `{run}` has no answer to grade; `holodeck test resume {run}` requests the answers"
@@ -288,7 +294,15 @@ async fn drive(
 }
 
 /// Explains why there is no case to run.
-fn hint_for_empty_run(options: &TestOptions, names: &[String]) -> String {
+fn hint_for_empty_run(options: &TestOptions, names: &[String], tags: &BTreeSet<String>) -> String {
+    let known = |tag: &&String| tags.contains(*tag);
+    if let Some(tag) = options
+        .tags
+        .first()
+        .filter(|_| !options.tags.iter().any(|tag| known(&tag)))
+    {
+        return describe_unknown_tag(tag, tags);
+    }
     match (&options.filter, options.failed) {
         (_, true) => "every selected case passed last time".to_owned(),
         (Some(filter), false) => {
@@ -310,6 +324,21 @@ fn hint_for_empty_run(options: &TestOptions, names: &[String]) -> String {
         }
         (None, false) => "add `test_cases` to the agent file, or use `--allow-empty`".to_owned(),
     }
+}
+
+fn describe_unknown_tag(tag: &str, tags: &BTreeSet<String>) -> String {
+    if let Some(meant) = closest(tag, tags.iter().map(String::as_str)) {
+        return format!("no case has the tag `{tag}`; did you mean `{meant}`?");
+    }
+    if tags.is_empty() {
+        return format!("no case has the tag `{tag}`: add `tags: [{tag}]` to the cases that it means");
+    }
+    let names: Vec<String> = tags.iter().take(8).map(|tag| format!("`{tag}`")).collect();
+    let more = if tags.len() > names.len() { " …" } else { "" };
+    format!(
+        "no case has the tag `{tag}`; the tags are {}{more}",
+        names.join(", ")
+    )
 }
 
 /// The closest pattern: a name or the beginning of one.

@@ -44,6 +44,7 @@ fn case(index: usize, name: &str, state: &str, record: &Value, grade: &Value) ->
     CaseReport {
         index,
         name: Some(name.to_owned()),
+        tags: Vec::new(),
         input: "question".to_owned(),
         expected: Expected {
             ground_truth: Some("Your order #12 is in transit".to_owned()),

@@ -1,13 +1,17 @@
 //! Rules for metrics: the fields that each uses, thresholds, and places where a metric cannot be computed.
 
-use holodeck_model::{Code, Diagnostic, Pattern, StandardMetricName};
+use holodeck_model::{
+    Code, Diagnostic, Pattern, StandardMetricName,
+    events::{StopFamily, StopReason},
+    printable,
+};
 
 use super::{
     Rules, View,
     model::check_model,
     tools::{MAX_MODULE_BYTES, check_command, closest_definition, may_define},
 };
-use crate::yaml::implied_type;
+use crate::yaml::{NodeId, implied_type};
 
 /// Fields of 0.7: they cause a warning if a metric does not use them. Newer fields cause an error, because a check that
 /// has no effect could pass a wrong answer.
@@ -21,7 +25,7 @@ const OLD_FIELDS: [&str; 8] = [
     "accept_thousands_separators",
     "response_path",
 ];
-const NEW_FIELDS: [&str; 8] = [
+const NEW_FIELDS: [&str; 11] = [
     "value",
     "negate",
     "variant",
@@ -30,6 +34,9 @@ const NEW_FIELDS: [&str; 8] = [
     "max_ms",
     "max_usd",
     "schema",
+    "min",
+    "max",
+    "embedder",
 ];
 
 /// The fields that a standard metric uses in addition to `metric`, `threshold`, `enabled` and `model`.
@@ -68,6 +75,11 @@ fn fields_of(metric: &str) -> &'static [&'static str] {
         "json_schema" => &["negate", "response_path", "schema"],
         "latency" => &["negate", "max_ms"],
         "cost" => &["negate", "max_usd"],
+        "contains_json" => &["negate", "response_path", "schema"],
+        "is_refusal" => &["negate", "response_path"],
+        "word_count" => &["negate", "response_path", "min", "max", "unicode"],
+        "similar" => &["value", "embedder"],
+        "finish_reason" => &["value", "negate"],
         _ => &[],
     }
 }
@@ -327,6 +339,8 @@ pub(super) fn check_standard(rules: &mut Rules<'_>, metric: &View, name: &str) {
         "latency" => Some(("max_ms", "how long the answer may take")),
         "cost" => Some(("max_usd", "what the answer may cost")),
         "levenshtein" => Some(("max_distance", "how many edits the answer may differ by")),
+        "similar" => Some(("threshold", "the lowest similarity that passes, as in `0.8`")),
+        "finish_reason" => Some(("value", "how the answer must end, as in `end`")),
         _ => None,
     };
     if let Some((field, what)) = required
@@ -334,13 +348,76 @@ pub(super) fn check_standard(rules: &mut Rules<'_>, metric: &View, name: &str) {
     {
         rules.report_missing(metric, field, &format!(": `{name}` needs it"), what);
     }
+    if name == "word_count" {
+        check_words(rules, metric);
+    }
     check_values(rules, metric, name);
+    check_reasons(rules, metric, name);
     note_negated_all(rules, metric, name);
     if let Some(schema) = rules.child(metric, "schema")
-        && name == "json_schema"
+        && matches!(name, "json_schema" | "contains_json")
         && rules.tree.scalar(schema.node).is_some()
     {
         rules.check_file(metric, "schema", Diagnostic::error);
+    }
+}
+
+/// Checks that a number of words is limited, and that some number is left.
+fn check_words(rules: &mut Rules<'_>, metric: &View) {
+    match (rules.number(metric, "min"), rules.number(metric, "max")) {
+        (None, None) if !rules.has(metric, "min") && !rules.has(metric, "max") => {
+            rules.report_missing(
+                metric,
+                "max",
+                ": `word_count` needs `min` or `max`",
+                "the most words",
+            );
+        }
+        (Some(min), Some(max)) if min > max => {
+            let message = format!(
+                "`min`{} is {min}, more than `max` {max}",
+                rules.owner_suffix(metric)
+            );
+            rules.report_inconsistent(metric, "min", message, Some("no number of words is between them"));
+        }
+        (Some(min), None) if min <= 0.0 => {
+            let message = format!(
+                "`word_count`{} passes every answer: none has fewer than 0 words",
+                rules.owner_suffix(metric)
+            );
+            let diagnostic = Diagnostic::warning(Code::IdleGate, message)
+                .about(metric.path.pointer(Some("min")))
+                .with_help("raise `min`, or add `max`");
+            let place = rules.value_place(metric, "min");
+            rules.add(place, diagnostic);
+        }
+        _ => {}
+    }
+}
+
+/// Checks that each expected reason why an answer ends is one.
+fn check_reasons(rules: &mut Rules<'_>, metric: &View, name: &str) {
+    if name != "finish_reason" {
+        return;
+    }
+    let unknown: Vec<(NodeId, String)> = rules
+        .texts(metric, "value")
+        .into_iter()
+        .filter(|(_, word)| {
+            let reason = StopReason::from((*word).to_owned());
+            StopFamily::named(word) == StopFamily::Unknown || reason.is_not_reported()
+        })
+        .map(|(node, word)| (node, word.to_owned()))
+        .collect();
+    for (node, word) in unknown {
+        let message = format!("`{}` is not a reason why an answer ends", printable(&word));
+        let diagnostic = Diagnostic::error(Code::UnknownValue, message)
+            .about(metric.path.pointer(Some("value")))
+            .with_help(
+                "write `end`, `calls`, `truncated`, `refusal` or `failure`, or a provider's word, such as `length`",
+            );
+        let place = rules.tree.place(node);
+        rules.add(place, diagnostic);
     }
 }
 

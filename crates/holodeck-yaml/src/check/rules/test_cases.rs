@@ -9,7 +9,7 @@ use super::{
     model::check_model,
     names::{check_name, tool_names},
 };
-use crate::yaml::{NodeId, Place};
+use crate::yaml::{Entry, NodeId, Place};
 
 /// The fields that belong in the turns if there are turns.
 const PER_TURN: [&str; 9] = [
@@ -57,8 +57,12 @@ pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Op
         check_metrics(rules, &case, "evaluations");
         check_conversation_metrics(rules, &case);
         check_question(rules, &case, names);
+        check_parameters(rules, agent, &case);
         check_expected_agent(rules, agent, &case);
         check_command(rules, agent, &case);
+        check_vars(rules, &case);
+        check_tags(rules, &case);
+        check_messages(rules, agent, &case);
         let turns = rules.list(&case, "turns");
         if rules.has(&case, "user") && !turns.is_empty() {
             rules.report_conflict(&case, "turns", "user");
@@ -79,8 +83,84 @@ pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Op
         for turn in &turns {
             check_metrics(rules, turn, "evaluations");
             check_question(rules, turn, names);
+            check_parameters(rules, agent, turn);
             check_command(rules, agent, turn);
         }
+    }
+}
+
+/// A tag is one word: `--tag` and a cell of a table name several.
+fn check_tags(rules: &mut Rules<'_>, case: &View) {
+    let tags = rules.texts(case, "tags").into_iter();
+    let is_wrong = |tag: &str| tag.contains(|c: char| c.is_whitespace() || c == ',' || c == ';');
+    let wrong = tags.filter(|(_, tag)| is_wrong(tag));
+    let wrong: Vec<(NodeId, String)> = wrong.map(|(node, tag)| (node, tag.to_owned())).collect();
+    for (node, tag) in wrong {
+        let message = format!(
+            "`tags`{} has `{}`, which is not one word",
+            rules.owner_suffix(case),
+            printable(&tag)
+        );
+        let diagnostic = Diagnostic::error(Code::BadFormat, message)
+            .about(case.path.pointer(Some("tags")))
+            .with_help("write a tag without blanks, commas and semicolons, as in `tags: [refunds, slow]`");
+        let place = rules.tree.place(node);
+        rules.add(place, diagnostic);
+    }
+}
+
+/// The names of `vars` must be names in templates.
+fn check_vars(rules: &mut Rules<'_>, case: &View) {
+    let Some(vars) = rules.child(case, "vars") else {
+        return;
+    };
+    let is_name = |name: &str| {
+        let mut letters = name.chars();
+        letters
+            .next()
+            .is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+            && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    };
+    let entries = rules.tree.entries(vars.node).unwrap_or_default().to_vec();
+    for entry in entries {
+        let name = rules.tree.key(&entry);
+        if is_name(name) {
+            continue;
+        }
+        let message = format!("`{}` cannot be a name in a template", printable(name));
+        let diagnostic = Diagnostic::error(Code::BadFormat, message)
+            .about(case.path.pointer(Some("vars")))
+            .with_help("write letters, digits and `_`, and a letter first, as in `order_id`");
+        rules.add(entry.key_place, diagnostic);
+    }
+}
+
+/// The question follows the earlier messages, so the agent's answer is the last of them.
+fn check_messages(rules: &mut Rules<'_>, agent: &View, case: &View) {
+    let messages = rules.list(case, "messages");
+    let Some(last) = messages.last() else { return };
+    let looped = rules.child(agent, "quality_loop");
+    let looped = looped.filter(|quality| rules.flag(quality, "enabled") != Some(false));
+    if let Some(quality) = looped {
+        let label = rules.tree.location(quality.named_at);
+        let message = format!(
+            "`messages`{} cannot be used with `quality_loop`",
+            rules.owner_suffix(case)
+        );
+        let diagnostic = Diagnostic::error(Code::ConflictingFields, message)
+            .about(case.path.pointer(Some("messages")))
+            .with_label(label, "`quality_loop` is here")
+            .with_help("the loop asks again without the conversation before the question; write `turns`");
+        let place = rules.key_place(case, "messages");
+        rules.add(place, diagnostic);
+    }
+    if rules.text(last, "role") == Some("user") {
+        let message = format!(
+            "the last of the `messages`{} is the user's, and the question follows it",
+            rules.owner_suffix(case)
+        );
+        let help = "add the agent's answer to it, or make it the `input`";
+        rules.report_inconsistent(last, "role", message, Some(help));
     }
 }
 
@@ -310,6 +390,45 @@ fn check_question(rules: &mut Rules<'_>, owner: &View, names: Option<&ToolNames>
         if rules.tree.entries(file.node).is_some() {
             rules.check_exactly_one(&file, "path", "url");
             rules.check_file(&file, "path", Diagnostic::warning);
+        }
+    }
+}
+
+/// Warns of an expected argument that its tool does not have: no call can have it. Only what the file declares is known.
+fn check_parameters(rules: &mut Rules<'_>, agent: &View, owner: &View) {
+    for call in rules.list(owner, "expected_tools") {
+        let Some(name) = rules.text(&call, "name") else {
+            continue;
+        };
+        let tools = rules.list(agent, "tools").into_iter();
+        let mut tools = tools.filter(|tool| rules.text(tool, "name") == Some(name));
+        let Some(parameters) = tools.next().and_then(|tool| rules.child(&tool, "parameters")) else {
+            continue;
+        };
+        let keys = |view: &View| rules.tree.entries(view.node).unwrap_or_default().to_vec();
+        let declared: Vec<Entry> = keys(&parameters);
+        let declared: Vec<&str> = declared.iter().map(|entry| rules.tree.key(entry)).collect();
+        let args = rules.child(&call, "args");
+        let mut found = Vec::new();
+        for entry in args.as_ref().map(keys).unwrap_or_default() {
+            let key = rules.tree.key(&entry);
+            if declared.contains(&key) {
+                continue;
+            }
+            let message = format!("`{}` has no parameter `{}`", printable(name), printable(key));
+            let diagnostic =
+                Diagnostic::warning(Code::UnknownReference, message).about(call.path.pointer(Some("args")));
+            found.push((
+                entry.key_place,
+                match closest(key, declared.iter().copied()) {
+                    Some(meant) => diagnostic.with_inline(format!("did you mean `{meant}`?")),
+                    None if declared.is_empty() => diagnostic.with_help("it has no parameters"),
+                    None => diagnostic.with_help(format!("it has `{}`", declared.join("`, `"))),
+                },
+            ));
+        }
+        for (place, diagnostic) in found {
+            rules.add(place, diagnostic);
         }
     }
 }

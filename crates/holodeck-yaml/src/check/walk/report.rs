@@ -4,7 +4,7 @@ use holodeck_model::{Code, Diagnostic, closest};
 
 use super::Walk;
 use crate::{
-    check::naming::shorten,
+    check::{foreign, naming::shorten},
     shape::{Field, Record, Shape, ShapeKind},
     yaml::{Core, Entry, Legacy, NodeId, Place, Scalar, legacy_reading, lenient_f64, resolve},
 };
@@ -19,6 +19,8 @@ impl Walk<'_> {
         };
         let mut diagnostic =
             Diagnostic::error(Code::UnknownField, message).about(self.path.pointer(Some(key)));
+        let is_taken = |name: &str| self.tree.get(node, name).is_some();
+        let known = foreign::field(key, record, is_taken);
         // A field that is already present was not meant.
         let absent = record
             .fields
@@ -27,12 +29,21 @@ impl Walk<'_> {
             .filter(|name| self.tree.get(node, name).is_none());
         if let Some(reason) = record.refused.get(key) {
             diagnostic = diagnostic.with_help(reason.clone());
+        } else if let Some(known) = known {
+            diagnostic = diagnostic
+                .with_inline(format!("here it is `{}`", known.ours))
+                .with_help(format!("write `{}`", known.line));
+            self.findings.add_suggestion(node, known.ours);
+        } else if key.contains(' ') && self.tree.is_null(entry.value) {
+            diagnostic = diagnostic
+                .with_inline("is this the rest of a text?")
+                .with_help("a text with a comma in `{…}` needs quotes: `{inline: \"first, second\"}`");
         } else if let Some(name) = closest(key, absent) {
             diagnostic = diagnostic.with_inline(format!("did you mean `{name}`?"));
             self.findings.add_suggestion(node, name);
         } else if let Some(home) = self.home_of(record, key) {
             diagnostic = diagnostic.with_help(format!("`{key}` belongs in `{home}`"));
-        } else if record.fields.len() <= 12 {
+        } else {
             let names: Vec<String> = record.fields.keys().map(|name| format!("`{name}`")).collect();
             diagnostic = diagnostic.with_help(format!("the fields here are {}", join_names(&names)));
         }
@@ -159,7 +170,54 @@ impl Walk<'_> {
         {
             diagnostic = diagnostic.with_help("write it as a list: `[...]`, or lines that begin with `- `");
         }
+        if let Some(line) = self.line_instead(kind, node) {
+            diagnostic = diagnostic.with_help(format!("write `{line}`"));
+        }
         self.report(node, diagnostic);
+    }
+
+    /// The line to write instead of a form that people bring from other tools.
+    fn known_form(&self, node: NodeId) -> Option<String> {
+        let scalar = self.tree.scalar(node).filter(|scalar| !scalar.substituted);
+        let name = self.tree.get(node, "name");
+        let name = name.and_then(|entry| self.tree.scalar(entry.value));
+        foreign::shapes::line(&foreign::shapes::Found {
+            pointer: &self.path.pointer(None),
+            text: scalar.map(|scalar| scalar.text),
+            is_list: self.tree.items(node).is_some(),
+            inner_name: name.map(|name| name.text),
+        })
+    }
+
+    /// The line to write instead of a value of the wrong form.
+    fn line_instead(&self, kind: &ShapeKind, node: NodeId) -> Option<String> {
+        let scalar = self.tree.scalar(node);
+        let pointer = self.path.pointer(None);
+        let has_fields = |kind: &ShapeKind| {
+            matches!(
+                kind,
+                ShapeKind::Record(_) | ShapeKind::Table { .. } | ShapeKind::Tagged { .. }
+            )
+        };
+        let wants_fields = match kind {
+            ShapeKind::Either(shapes) => shapes.iter().any(|id| has_fields(&self.shapes.get(*id).kind)),
+            kind => has_fields(kind),
+        };
+        let wants_text = matches!(kind, ShapeKind::Text(_)) && scalar.is_none();
+        let wants_list = matches!(kind, ShapeKind::List { .. }) && scalar.is_none();
+        if !(wants_fields || wants_text || wants_list) {
+            return None;
+        }
+        let generic = || {
+            let example = foreign::shapes::example(self.shapes, kind);
+            match pointer.rsplit('.').next() {
+                Some(step) if step.bytes().all(|byte| byte.is_ascii_digit()) => format!("- {example}"),
+                Some(key) => format!("{key}: {example}"),
+                None => example,
+            }
+        };
+        let known = self.known_form(node);
+        known.or_else(|| (wants_fields && !self.path.is_root()).then(generic))
     }
 
     pub(super) fn report_unknown_choice(&mut self, choices: &[String], scalar: Scalar<'_>, node: NodeId) {
@@ -185,6 +243,15 @@ impl Walk<'_> {
             Diagnostic::error(Code::UnknownValue, message)
         };
         if !scalar.substituted
+            && let Some(line) = foreign::choice(scalar.text, choices)
+        {
+            diagnostic = diagnostic.with_help(format!("write `{line}`"));
+        } else if !scalar.substituted
+            && closest(scalar.text, names.iter().copied()).is_none()
+            && let Some(line) = self.known_form(node)
+        {
+            diagnostic = diagnostic.with_help(format!("write `{line}`"));
+        } else if !scalar.substituted
             && let Some(name) = closest(scalar.text, names)
         {
             diagnostic = diagnostic.with_inline(format!("did you mean `{name}`?"));

@@ -161,8 +161,22 @@ impl Table {
             return Some(());
         }
         let mut entries = Vec::with_capacity(width);
+        let mut vars = Vec::new();
         for (column, cell) in columns.iter().zip(cells) {
-            entries.extend(read_cell(loader, column, self.file, cell));
+            let entry = read_cell(loader, column, self.file, cell);
+            match variable_of(&column.name).filter(|_| self.kind == RowKind::TestCase) {
+                None => entries.extend(entry),
+                Some(name) => {
+                    // An empty cell is an empty text, and not a missing variable.
+                    let value = entry.map(|entry| entry.value);
+                    let value = value.unwrap_or_else(|| quoted(loader, row, ""));
+                    vars.push(loader.tree.entry(name, column.place, value));
+                }
+            }
+        }
+        if !vars.is_empty() {
+            let vars = loader.tree.map_node(row, &vars);
+            entries.push(loader.tree.entry("vars", row, vars));
         }
         let case = loader.tree.map_node(row, &entries);
         self.cases.push(case);
@@ -247,14 +261,29 @@ fn read_header(
             start: cell.start,
             end: cell.end,
         };
+        let is_repeated = |other: &Column| {
+            other.name == name
+                || name == "vars" && variable_of(&other.name).is_some()
+                || other.name == "vars" && variable_of(&name).is_some()
+        };
         let problem = if name.is_empty() {
             None
+        } else if columns
+            .iter()
+            .any(|column| column.name != name && is_repeated(column))
+        {
+            Some(Diagnostic::error(
+                Code::ConflictingFields,
+                "`vars` and a column for one of them are mutually exclusive",
+            ))
         } else if columns.iter().any(|column| column.name == name) {
             Some(Diagnostic::error(
                 Code::DuplicateKey,
                 format!("column `{name}` appears twice"),
             ))
-        } else if !known.contains(&name.as_str()) {
+        } else if !known.contains(&name.as_str())
+            && (kind != RowKind::TestCase || variable_of(&name).is_none())
+        {
             Some(unknown_column(&name, alone, &known, kind))
         } else {
             None
@@ -343,10 +372,18 @@ fn case_fields() -> Option<&'static Record> {
     }
 }
 
+/// The name of the variable whose values a column has: `city` of `vars.city`.
+fn variable_of(column: &str) -> Option<&str> {
+    column
+        .strip_prefix("vars.")
+        .filter(|name| !name.trim().is_empty())
+}
+
 fn meaning_of(fields: &Record, name: &str) -> Meaning {
     let is_text = |id: ShapeId| matches!(schema::AGENT.get(id).kind, ShapeKind::Text(_));
     match name {
-        "expected_tools" | "forbidden_tools" => Meaning::Names,
+        "expected_tools" | "forbidden_tools" | "tags" => Meaning::Names,
+        _ if variable_of(name).is_some() => Meaning::Text,
         "files" => Meaning::Files,
         "retrieval_context" => Meaning::Texts,
         _ if fields.fields.get(name).is_some_and(|field| is_text(field.shape)) => Meaning::Text,

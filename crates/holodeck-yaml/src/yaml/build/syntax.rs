@@ -83,7 +83,7 @@ fn is_key(text: &str, colon: usize) -> bool {
 }
 
 /// Whether the line of an offset, or the line before, has a comment in brackets that are not closed before it.
-fn comment_near(text: &str, offset: usize) -> bool {
+pub(super) fn comment_near(text: &str, offset: usize) -> bool {
     let end = text
         .get(offset..)
         .and_then(|rest| rest.find('\n'))

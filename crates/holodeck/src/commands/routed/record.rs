@@ -194,6 +194,7 @@ impl Turns {
             thinking: of_answer.thinking,
             model: of_answer.model,
             truncated_by: of_answer.truncated_by,
+            finish_reason: of_answer.finish_reason,
             ..all
         }
     }

@@ -1,0 +1,183 @@
+//! Forms that people bring: the line to write where a value has the wrong form.
+
+use crate::{
+    check::naming::shorten,
+    shape::{Field, Record, ShapeId, ShapeKind, Shapes},
+};
+
+/// How deep an example goes.
+const DEPTH: usize = 3;
+
+/// A value of the wrong form, as far as the line to write depends on it.
+pub(crate) struct Found<'a> {
+    /// Where it is, as in `evaluations.metrics.0`.
+    pub(crate) pointer: &'a str,
+    /// Its text, if it is a text that may be shown.
+    pub(crate) text: Option<&'a str>,
+    pub(crate) is_list: bool,
+    /// The `name` in it, if it is a mapping.
+    pub(crate) inner_name: Option<&'a str>,
+}
+
+/// The line to write instead of a value; none if the generic example of its shape says as much.
+pub(crate) fn line(found: &Found<'_>) -> Option<String> {
+    let steps: Vec<&str> = found.pointer.split('.').filter(|step| !is_index(step)).collect();
+    let is_item = found.pointer.rsplit('.').next().is_some_and(is_index);
+    let text = found.text.map(|text| text.trim());
+    match steps.as_slice() {
+        ["instructions"] => Some(match text {
+            Some(text) if is_path(text) => format!("instructions: {{file: {text}}}"),
+            Some(text) => format!("instructions: {{inline: \"{}\"}}", quoted(text)),
+            None => "instructions: {inline: \"…\"}".to_owned(),
+        }),
+        [.., "model"] => Some(format!("model: {}", model(text.unwrap_or("gpt-4o")))),
+        [.., "judges"] if is_item => Some(format!("- {}", model(text.unwrap_or("gpt-4o")))),
+        ["evaluations"] if found.is_list => {
+            Some("evaluations: {metrics: [{type: standard, metric: contains, value: \"…\"}]}".to_owned())
+        }
+        ["evaluations", "metrics"] if is_item => Some(format!("- {}", metric(text))),
+        [.., "evaluations" | "conversation_evaluations"] if is_item => Some(format!("- {}", metric(text))),
+        ["tools"] if is_item => {
+            let name = name(text.unwrap_or("stock"));
+            Some(format!("- {}", function(&name)))
+        }
+        ["tools"] => Some(format!("tools: [{}]", function("stock"))),
+        ["tools", "function"] => {
+            let name = name(found.inner_name.unwrap_or("stock"));
+            Some(format!(
+                "the fields of the function itself, without `function:` around them: - {}",
+                function(&name)
+            ))
+        }
+        [.., "parameters", "type" | "required" | "properties" | "additionalProperties"] => Some(
+            "the arguments themselves, without `type` and `properties` around them: parameters: {city: {type: string}}"
+                .to_owned(),
+        ),
+        [.., "test_cases"] if is_item => Some(format!("- {{input: \"{}\"}}", quoted(text.unwrap_or("…")))),
+        [.., "turns"] if is_item => Some(format!("- {{input: \"{}\"}}", quoted(text.unwrap_or("…")))),
+        [.., "messages"] if is_item => {
+            Some(format!("- {{role: user, content: \"{}\"}}", quoted(text.unwrap_or("…"))))
+        }
+        [.., "files"] if is_item => Some(format!("- {{path: {}, type: text}}", text.unwrap_or("notes.txt"))),
+        _ => None,
+    }
+}
+
+fn is_index(step: &str) -> bool {
+    !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a text names a file rather than saying something.
+fn is_path(text: &str) -> bool {
+    let endings = [".md", ".txt", ".j2", ".jinja", ".prompt"];
+    !text.contains(' ') && endings.iter().any(|ending| text.ends_with(ending))
+}
+
+fn quoted(text: &str) -> String {
+    shorten(text).replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+/// A text as the name of a tool.
+fn name(text: &str) -> String {
+    let name: String = text
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect();
+    if name.trim_matches('_').is_empty() {
+        "stock".to_owned()
+    } else {
+        name
+    }
+}
+
+fn function(name: &str) -> String {
+    format!(
+        "{{type: function, name: {name}, description: \"…\", parameters: {{city: {{type: string}}}}, file: tools.py, \
+         function: {name}}}"
+    )
+}
+
+fn metric(text: Option<&str>) -> String {
+    let known = text.and_then(super::metric);
+    known.unwrap_or_else(|| "{type: standard, metric: contains, value: \"…\"}".to_owned())
+}
+
+/// A model as one text, as in `openai:gpt-4o` or `anthropic/claude-sonnet-4-5`.
+fn model(text: &str) -> String {
+    let parts: Vec<&str> = text.split([':', '/']).filter(|part| !part.is_empty()).collect();
+    let kinds = ["chat", "messages", "completion", "responses", "deployments"];
+    let (provider, name) = match parts.as_slice() {
+        [] => ("openai", "gpt-4o"),
+        [name] if name.starts_with("claude") => ("anthropic", *name),
+        [name] => ("openai", *name),
+        [provider, kind, .., name] if kinds.contains(kind) => (*provider, *name),
+        [provider, .., name] => (*provider, *name),
+    };
+    let ours = ["openai", "azure_openai", "anthropic", "ollama"].into_iter();
+    let mut ours = ours.filter(|ours| super::normalise(ours) == super::normalise(provider));
+    if let Some(provider) = ours.next() {
+        return format!("{{provider: {provider}, name: {name}}}");
+    }
+    let known = super::PROVIDERS.iter();
+    let mut known = known.filter(|known| known.theirs.contains(&super::normalise(provider).as_str()));
+    let line = known
+        .next()
+        .map_or("provider: openai, with its `endpoint`", |known| known.line);
+    format!("{{provider: openai, name: {name}}} ({line})")
+}
+
+/// A value of this kind, in one line.
+pub(crate) fn example(shapes: &Shapes, kind: &ShapeKind) -> String {
+    example_of(shapes, kind, DEPTH)
+}
+
+fn example_of(shapes: &Shapes, kind: &ShapeKind, depth: usize) -> String {
+    let inner = |id: &ShapeId| example_of(shapes, &shapes.get(*id).kind, depth.saturating_sub(1));
+    match kind {
+        ShapeKind::Any | ShapeKind::Text(_) => "\"…\"".to_owned(),
+        ShapeKind::Bool => "true".to_owned(),
+        ShapeKind::Integer { min, max } => (*min).max(1).min(*max).to_string(),
+        ShapeKind::Number { min, .. } => min.filter(|min| *min > 0.5).unwrap_or(0.5).to_string(),
+        ShapeKind::Choice(choices) => choices.first().cloned().unwrap_or_default(),
+        ShapeKind::List { items, .. } => format!("[{}]", inner(items)),
+        ShapeKind::Table { values, .. } => format!("{{name: {}}}", inner(values)),
+        ShapeKind::Record(record) => format!("{{{}}}", fields_of(shapes, record, depth, &[])),
+        ShapeKind::Tagged { variants, .. } => match variants.first() {
+            Some((tag, record)) => {
+                let tag = format!("type: {tag}");
+                format!("{{{}}}", fields_of(shapes, record, depth, &[tag]))
+            }
+            None => "{type: \"…\"}".to_owned(),
+        },
+        ShapeKind::Either(alternatives) => {
+            // A mapping says most.
+            let is_mapping = |id: &&ShapeId| {
+                matches!(
+                    shapes.get(**id).kind,
+                    ShapeKind::Record(_) | ShapeKind::Table { .. } | ShapeKind::Tagged { .. }
+                )
+            };
+            let chosen = alternatives.iter().find(is_mapping).or(alternatives.first());
+            chosen.map_or_else(|| "\"…\"".to_owned(), inner)
+        }
+    }
+}
+
+/// The required fields, else the first one that has an effect.
+fn fields_of(shapes: &Shapes, record: &Record, depth: usize, before: &[String]) -> String {
+    let mut shown: Vec<(&String, &Field)> =
+        record.fields.iter().filter(|(_, field)| field.required).collect();
+    if shown.is_empty() {
+        shown.extend(record.fields.iter().find(|(_, field)| field.no_effect.is_none()));
+    }
+    let mut parts = before.to_vec();
+    parts.extend(shown.into_iter().map(|(name, field)| {
+        let value = if depth == 0 {
+            "…".to_owned()
+        } else {
+            example_of(shapes, &shapes.get(field.shape).kind, depth - 1)
+        };
+        format!("{name}: {value}")
+    }));
+    parts.join(", ")
+}

@@ -1,0 +1,301 @@
+//! The tables of foreign names agree with the language: every row leads to a field, a metric or a provider of ours, and
+//! every line that is to be written loads.
+
+use std::{collections::HashSet, path::Path};
+
+use holodeck_model::{Diagnostic, Env, MemoryFiles, Severity};
+
+use super::*;
+use crate::load_agent;
+
+const HEAD: &str = "name: a\nmodel: {provider: openai, name: m, endpoint: \"http://127.0.0.1:9\"}\n\
+                    instructions: {inline: Hi}\n";
+
+fn diagnostics(text: &str) -> Vec<Diagnostic> {
+    let files = MemoryFiles::new().with("agent.yaml", text);
+    load_agent(Path::new("agent.yaml"), &Env::empty(), &files).diagnostics
+}
+
+/// The errors about the shape of a file.
+fn shape_errors(text: &str) -> Vec<String> {
+    let errors = diagnostics(text)
+        .into_iter()
+        .filter(|it| it.severity == Severity::Error);
+    let errors = errors.filter(|it| {
+        // Files that examples name are not there.
+        !it.code.id().starts_with("HD06") && !it.code.id().starts_with("HD05")
+    });
+    errors.map(|it| format!("{} {:?}", it.message, it.help)).collect()
+}
+
+/// A file with a field in the mapping that a row is about, after the fields that belong there.
+fn file_with(row: &ForeignField, line: &str) -> String {
+    let without = |lines: &str, field: &str| -> String {
+        let kept = lines
+            .lines()
+            .filter(|line| !line.starts_with(&format!("{field}:")));
+        kept.map(|line| format!("{line}\n")).collect()
+    };
+    match row.beside {
+        "test_cases" => format!("{}{line}\n", without(HEAD, row.ours)),
+        "provider" => {
+            let fields = [
+                ("provider", "provider: openai"),
+                ("name", "name: m"),
+                ("endpoint", "endpoint: \"http://127.0.0.1:9\""),
+            ];
+            let fields: Vec<&str> = fields
+                .iter()
+                .filter(|(name, _)| *name != row.ours)
+                .map(|(_, line)| *line)
+                .collect();
+            let fields: String = fields
+                .iter()
+                .chain([&line])
+                .map(|line| format!("  {line}\n"))
+                .collect();
+            format!("name: a\ninstructions: {{inline: Hi}}\nmodel:\n{fields}")
+        }
+        "count" => format!("{HEAD}test_cases:\n- input: q\n  expected_tools:\n  - name: t\n    {line}\n"),
+        "ground_truth" | "vars" | "min_score" | "trials" | "messages" => {
+            let input = if row.ours == "input" { "" } else { "  input: q\n" };
+            format!("{HEAD}test_cases:\n- expected_tools_order: strict\n{input}  {line}\n")
+        }
+        "criteria" => format!("{HEAD}evaluations:\n  metrics:\n  - type: geval\n    name: n\n    {line}\n"),
+        "threshold" => {
+            format!("{HEAD}evaluations:\n  metrics:\n  - type: standard\n    metric: f1\n    {line}\n")
+        }
+        "max_distance" => {
+            format!("{HEAD}evaluations:\n  metrics:\n  - type: standard\n    metric: contains\n    {line}\n")
+        }
+        other => panic!("a file for `{other}`"),
+    }
+}
+
+#[test]
+fn every_foreign_field_is_answered_with_the_line_to_write() {
+    for row in FIELDS {
+        for theirs in row.theirs {
+            for spelling in [(*theirs).to_owned(), theirs.to_uppercase()] {
+                let text = file_with(row, &format!("{spelling}: x"));
+                let line = format!("write `{}`", row.line);
+                let found = diagnostics(&text);
+                let unknown = found
+                    .iter()
+                    .find(|it| it.message.contains(&format!("`{spelling}`")));
+                let unknown = unknown.unwrap_or_else(|| panic!("{text}\n{found:?}"));
+                assert_eq!(
+                    unknown.help.as_deref(),
+                    Some(line.as_str()),
+                    "{text}\n{unknown:?}"
+                );
+            }
+        }
+        let text = file_with(row, row.line);
+        assert_eq!(shape_errors(&text), Vec::<String>::new(), "{text}");
+    }
+}
+
+#[test]
+fn no_row_hides_a_name_of_ours_or_another_row() {
+    let mut seen = HashSet::new();
+    for row in FIELDS {
+        for theirs in row.theirs {
+            assert_eq!(normalise(theirs), *theirs, "{theirs}");
+            assert!(
+                seen.insert((row.beside, *theirs)),
+                "{theirs} beside {} is there twice",
+                row.beside
+            );
+        }
+    }
+    let mut seen = HashSet::new();
+    let names = METRICS.iter().flat_map(|row| row.theirs);
+    for theirs in names.chain(PROVIDERS.iter().flat_map(|row| row.theirs)) {
+        assert_eq!(normalise(theirs), *theirs);
+        seen.insert(*theirs);
+    }
+    assert!(seen.len() > 60, "{}", seen.len());
+}
+
+#[test]
+fn every_foreign_metric_and_provider_is_answered_with_a_line_that_loads() {
+    for row in METRICS {
+        let text = format!(
+            "{HEAD}embedding_provider: {{provider: hash}}\nevaluations:\n  metrics:\n  - {}\n",
+            row.line
+        );
+        assert_eq!(shape_errors(&text), Vec::<String>::new(), "{text}");
+        for theirs in row.theirs {
+            let text = format!("{HEAD}evaluations:\n  metrics:\n  - type: {theirs}\n");
+            let found = diagnostics(&text);
+            let help = format!("write `{}`", row.line);
+            assert!(
+                found.iter().any(|it| it.help.as_deref() == Some(&help)),
+                "{theirs}: {found:?}"
+            );
+        }
+    }
+    for row in PROVIDERS {
+        for theirs in row.theirs {
+            let text =
+                format!("name: a\ninstructions: {{inline: Hi}}\nmodel: {{provider: {theirs}, name: m}}\n");
+            let found = diagnostics(&text);
+            let help = format!("write `{}`", row.line);
+            assert!(
+                found.iter().any(|it| it.help.as_deref() == Some(&help)),
+                "{theirs}: {found:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn hyphens_and_negations_of_other_tools_are_understood() {
+    for (theirs, line) in [
+        ("contains-any", "{type: standard, metric: contains_any}"),
+        ("not-contains", "{type: standard, metric: contains, negate: true}"),
+        (
+            "not-is-json",
+            "{type: standard, metric: json_valid, negate: true}",
+        ),
+        ("icontains", "{type: standard, metric: icontains}"),
+        ("starts-with", "{type: standard, metric: starts_with}"),
+        (
+            "llm-rubric",
+            "{type: geval, name: polite, criteria: The answer is polite.}",
+        ),
+    ] {
+        let choices = ["standard", "geval", "rag", "code"].map(str::to_owned);
+        assert_eq!(choice(theirs, &choices).as_deref(), Some(line), "{theirs}");
+    }
+}
+
+#[test]
+fn foreign_forms_are_answered_with_the_line_to_write() {
+    for (blocks, line) in [
+        ("instructions: Be kind", "instructions: {inline: \"Be kind\"}"),
+        (
+            "instructions: prompts/kind.md",
+            "instructions: {file: prompts/kind.md}",
+        ),
+        ("model: openai:gpt-4o", "model: {provider: openai, name: gpt-4o}"),
+        (
+            "model: openai:chat:gpt-4o",
+            "model: {provider: openai, name: gpt-4o}",
+        ),
+        (
+            "model: anthropic/claude-x",
+            "model: {provider: anthropic, name: claude-x}",
+        ),
+        ("model: gpt-4o", "model: {provider: openai, name: gpt-4o}"),
+        (
+            "evaluations: {metrics: [contains]}",
+            "- {type: standard, metric: contains}",
+        ),
+        ("evaluations: {metrics: [llm-rubric]}", "- {type: geval,"),
+        (
+            "evaluations: [{metric: contains}]",
+            "evaluations: {metrics: [{type: standard,",
+        ),
+        ("tools: [stock]", "- {type: function, name: stock,"),
+        ("tools: {stock: {file: a.py}}", "tools: [{type: function,"),
+        (
+            "tools: [{type: function, function: {name: get_weather, parameters: {}}}]",
+            "- {type: function, name: get_weather,",
+        ),
+        (
+            "tools: [{type: function, name: w, description: d, file: w.py, function: w, parameters: {type: object}}]",
+            "parameters: {city: {type: string}}",
+        ),
+        ("test_cases: [Hello]", "- {input: \"Hello\"}"),
+        ("test_cases: [{turns: [Hello]}]", "- {input: \"Hello\"}"),
+        (
+            "test_cases: [{input: a, messages: [Hello]}]",
+            "- {role: user, content: \"Hello\"}",
+        ),
+        (
+            "test_cases: [{input: a, evaluations: [contains]}]",
+            "- {type: standard, metric: contains}",
+        ),
+        (
+            "test_cases: [{input: a, files: [a.txt]}]",
+            "- {path: a.txt, type: text}",
+        ),
+        ("execution: fast", "execution: {"),
+        ("mcpServers: {files: {command: npx}}", "tools: [{type: mcp,"),
+        ("messages: [{role: user, content: x}]", "test_cases: [{messages:"),
+    ] {
+        let key = blocks.split(':').next().unwrap();
+        let head: String = HEAD
+            .lines()
+            .filter(|line| !line.starts_with(&format!("{key}:")))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let found = diagnostics(&format!("{head}{blocks}\n"));
+        let is_answered = |it: &Diagnostic| it.help.as_deref().is_some_and(|help| help.contains(line));
+        assert!(found.iter().any(is_answered), "{blocks}: {found:#?}");
+    }
+}
+
+/// "a mapping" alone helps only those who know the word.
+#[test]
+fn no_message_asks_for_a_mapping_without_an_example() {
+    let agent = &*crate::schema::AGENT;
+    let crate::shape::ShapeKind::Record(record) = &agent.get(agent.root).kind else {
+        panic!()
+    };
+    let mut asked = 0;
+    for field in record.fields.keys() {
+        let head: String = HEAD
+            .lines()
+            .filter(|line| !line.starts_with(&format!("{field}:")))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        for value in ["5", "[x]", "{x: [y]}"] {
+            for it in diagnostics(&format!("{head}{field}: {value}\n")) {
+                if it.message.contains("must be")
+                    && it.message.contains("a mapping")
+                    && !it.message.contains("found a mapping")
+                {
+                    asked += 1;
+                    assert!(
+                        it.help.as_deref().is_some_and(|help| help.contains('{')),
+                        "{field}: {it:?}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(asked > 15, "{asked}");
+}
+
+#[test]
+fn a_whole_configuration_of_promptfoo_is_recognised() {
+    for text in [
+        "prompts: [Hi]\nproviders: [openai:gpt-4o]\ntests: [{vars: {a: b}}]\n",
+        "description: x\nproviders: [a]\ndefaultTest: {assert: []}\ntests: file://t.csv\n",
+        "{\"prompts\": [\"a\"], \"providers\": [\"b\"]}",
+    ] {
+        let found = diagnostics(text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0]
+                .help
+                .as_deref()
+                .unwrap()
+                .contains("`holodeck import promptfoo agent.yaml`")
+        );
+    }
+    for text in [
+        format!("{HEAD}prompts: [a]\nproviders: [b]\n"),
+        "providers: [a]\n".to_owned(),
+    ] {
+        assert!(
+            diagnostics(&text)
+                .iter()
+                .all(|it| !it.message.contains("promptfoo")),
+            "{text}"
+        );
+    }
+}
