@@ -8,8 +8,8 @@ use std::{
 };
 
 use holodeck_import::{
-    CodeRequest, CodeRunner, Import, ImportError, Language, SourceFiles, import_deepeval, import_promptfoo,
-    import_table,
+    CodeRequest, CodeRunner, Import, ImportError, ImportedFile, Language, SourceFiles, import_deepeval,
+    import_promptfoo, import_table,
 };
 use holodeck_model::{Env, absolute_path};
 use holodeck_process::{AtLimit, BASE_VARIABLES, ChildEnv, ProcessSpec, run};
@@ -107,16 +107,16 @@ pub fn import_tests(
     }
     for file in &import.files {
         let path = folder.join(&file.path);
-        write(&path, &file.text).map_err(|error| ImportFailure::Write { path, error })?;
+        write(&path, file).map_err(|error| ImportFailure::Write { path, error })?;
     }
     Ok(import)
 }
 
-fn write(path: &Path, text: &str) -> io::Result<()> {
+fn write(path: &Path, file: &ImportedFile) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    fs::write(path, text)
+    fs::write(path, &file.text)
 }
 
 /// The path from one folder to another.
