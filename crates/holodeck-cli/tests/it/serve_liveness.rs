@@ -147,7 +147,7 @@ impl<'p> Pair<'p> {
     }
 }
 
-/// What a server answers to the deletion of the conversation: the status, and the code of a refusal.
+/// The answer of a server to the deletion of the conversation: the status, and the code of a refusal.
 fn delete(server: &Server, query: &str) -> (u16, Value) {
     let answer = server.ask("DELETE", &format!("/v1/sessions/a{query}"), "", "");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -103,7 +103,7 @@ impl Sent {
         self.digest.update(delta);
     }
 
-    /// What `content` has after the text that was sent; `None` if it does not begin with that.
+    /// The rest of `content` after the text that was sent; `None` if it does not begin with that.
     fn missing<'a>(&self, content: &'a str) -> Option<&'a str> {
         let (begin, rest) = content.split_at_checked(self.bytes)?;
         (Sha256::digest(begin) == self.digest.clone().finalize()).then_some(rest)
