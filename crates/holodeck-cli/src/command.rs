@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod events;
+pub(crate) mod explain;
 mod fixes;
 pub(crate) mod import;
 pub(crate) mod index;
@@ -65,6 +66,8 @@ pub(crate) enum Command {
     Import(import::ImportArgs),
     /// Check an agent file and report every problem.
     Validate(validate::ValidateArgs),
+    /// Print the reference of a diagnostic code, a metric or a field.
+    Explain(explain::ExplainArgs),
     /// Print the JSON Schema of agent files, for editors.
     Schema(schema::SchemaArgs),
     /// Ask the agent one question, or execute a command.
@@ -115,6 +118,7 @@ pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failu
         Command::Init(args) => init::run(&args, terminal),
         Command::Import(args) => import::run(&args, terminal),
         Command::Validate(args) => validate::run(&args, terminal),
+        Command::Explain(args) => explain::run(&args, terminal),
         Command::Schema(args) => schema::run(&args, terminal),
         Command::Run(args) => run::run(&args, terminal),
         Command::Chat(args) => chat::run(&args, terminal),

@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use clap::{CommandFactory as _, Subcommand};
-use holodeck::{documents, runs::ExitCode};
+use holodeck::{documents, runs::ExitCode, yaml};
 
 use super::Args;
 use crate::{failure::Failure, render, terminal::Terminal};
@@ -19,6 +19,8 @@ pub(crate) struct InternalArgs {
 enum Internal {
     /// Print every command and flag in Markdown.
     CliReference,
+    /// Print every field of the YAML files in Markdown.
+    FieldReference,
     /// Print every diagnostic code in Markdown.
     DiagnosticsReference,
     /// Write a man page for each command into a folder.
@@ -30,6 +32,7 @@ enum Internal {
 pub(crate) fn run(args: &InternalArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let page = match &args.command {
         Internal::CliReference => render::command_reference(&Args::command()),
+        Internal::FieldReference => render::field_page(&yaml::json_schema(), &yaml::config_json_schema()),
         Internal::DiagnosticsReference => render::diagnostic_reference(),
         Internal::ManPages { folder } => {
             clap_mangen::generate_to(Args::command(), folder).map_err(Failure::Output)?;

@@ -6,6 +6,7 @@ use crate::project::Project;
 
 /// Each generated file, and the arguments with which `holodeck` prints it.
 const GENERATED: &[(&str, &[&str])] = &[
+    ("docs/agent-yaml.md", &["internal", "field-reference"]),
     ("docs/cli.md", &["internal", "cli-reference"]),
     ("docs/diagnostics.md", &["internal", "diagnostics-reference"]),
     ("docs/schemas/agent.schema.json", &["schema"]),
@@ -13,7 +14,7 @@ const GENERATED: &[(&str, &[&str])] = &[
 ];
 
 /// Set by `cargo xtask codegen`: write the files instead of comparing them.
-const WRITE: &str = "HOLODECK_WRITE_GENERATED";
+pub(crate) const WRITE: &str = "HOLODECK_WRITE_GENERATED";
 
 #[test]
 fn generated_files_are_up_to_date() {

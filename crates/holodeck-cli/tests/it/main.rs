@@ -98,6 +98,7 @@ mod terminal;
 mod tool_names;
 mod trial_servers;
 mod trials;
+mod tutorial;
 mod validate;
 mod verdicts;
 mod which_run;
