@@ -300,7 +300,7 @@ pub enum MetricError {
     /// It is not known why the answer ended.
     #[error("it is not known why this answer ended: {problem}")]
     EndUnknown {
-        /// What is missing.
+        /// The part that is missing.
         problem: String,
     },
     /// Neither the case nor the turn has passages.

@@ -12,7 +12,7 @@ pub(crate) struct Schema<'a> {
     root: &'a Value,
 }
 
-/// The fields of a mapping; several of them for one that is told apart by its `type`.
+/// The fields of a mapping; several of them for one whose `type` decides which it has.
 struct Record<'a> {
     /// The `type` that the mapping has, where that decides its fields.
     variant: Option<&'a str>,

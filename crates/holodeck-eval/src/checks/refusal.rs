@@ -36,7 +36,7 @@ const UNABLE: &[&[&str]] = &[
     &["i", "am", "not", "going", "to"],
 ];
 
-/// What is refused with these words is the request.
+/// Words that follow such a beginning where the request is refused.
 const ACTIONS: &[&str] = &[
     "accommodate",
     "answer",

@@ -7,10 +7,7 @@ use super::{
     Aggregate, CalibrationMinimum, GoalSuccessMetric, MetricCondition, ModelConfig, OnMasked,
     OptimizerConfig, StandardMetric, judged_metric::judged_metric,
 };
-use crate::{
-    MetricResult,
-    value::{PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets},
-};
+use crate::value::{PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets};
 
 /// The metrics of the agent's tests.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -68,6 +65,9 @@ macro_rules! of_each {
 }
 
 impl MetricConfig {
+    /// How much a score counts if its metric does not say so.
+    pub const WEIGHT: f64 = 1.0;
+
     /// Which key names the type of a metric that does not state it.
     pub const TYPE_KEYS: [(&str, &str); 6] = [
         ("metric", "standard"),
@@ -162,7 +162,7 @@ impl MetricConfig {
 
     /// How much its score counts in the score of its case.
     pub fn weight(&self) -> f64 {
-        self.stated_weight().unwrap_or(MetricResult::WEIGHT)
+        self.stated_weight().unwrap_or(Self::WEIGHT)
     }
 
     /// How the metric asks its judges; `None` if it needs none.

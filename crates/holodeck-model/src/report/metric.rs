@@ -96,9 +96,6 @@ pub struct Juror {
 }
 
 impl MetricResult {
-    /// How much a score counts if its metric does not say so.
-    pub const WEIGHT: f64 = 1.0;
-
     /// The name in totals and comparisons, where metrics of answers and of conversations stand side by side.
     pub fn label(&self) -> Cow<'_, str> {
         if self.conversation {

@@ -1,6 +1,6 @@
 //! The score of a case: the mean of the scores of its metrics by their weights, and the verdict of `min_score`.
 
-use holodeck_model::{CaseState, ExecutionState, Failure, FailureKind, MetricResult, TestCase};
+use holodeck_model::{CaseState, ExecutionState, Failure, FailureKind, MetricConfig, MetricResult, TestCase};
 use holodeck_runs::{Grade, TurnGrade, UnitRecord, worse_state};
 use holodeck_turn::TurnRecord;
 
@@ -9,7 +9,7 @@ const ROUNDING: f64 = 1e-9;
 
 /// How much a metric counts.
 fn weight(metric: &MetricResult) -> f64 {
-    metric.weight.unwrap_or(MetricResult::WEIGHT)
+    metric.weight.unwrap_or(MetricConfig::WEIGHT)
 }
 
 /// Whether a metric is a part of the score.

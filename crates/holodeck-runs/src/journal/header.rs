@@ -130,7 +130,7 @@ pub struct StoredSelection {
 pub struct Sample {
     /// How many.
     pub cases: usize,
-    /// What decides which ones.
+    /// The seed that selects them.
     pub seed: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Checks of an agent whose answers come from a target: its templates and paths, its address, and the models that it needs
 //! beside the target.
 
-use holodeck_backend_target::check_target;
+use holodeck_backend_target::{TargetProblem, check_target};
 use holodeck_http::HttpUrl;
 use holodeck_model::{AnswerRow, Code, Diagnostic, DiskFiles, Env, MetricConfig, TargetConfig};
 use holodeck_yaml::{Load, LoadedAgent, load_answers};
@@ -18,7 +18,7 @@ pub(crate) fn check(load: &mut Load) {
     };
     let mut found: Vec<Diagnostic> = check_target(target)
         .into_iter()
-        .map(|problem| {
+        .map(|problem: TargetProblem| {
             Diagnostic::error(Code::BadFormat, problem.message)
                 .at(nearest(agent, &problem.pointer))
                 .about(problem.pointer)

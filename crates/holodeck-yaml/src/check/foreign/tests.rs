@@ -1,4 +1,4 @@
-//! The tables of foreign names agree with the language: every row leads to a field, a metric or a provider of ours, and
+//! The tables of foreign names agree with the language: every row leads to a field, a metric or a provider of the language, and
 //! every line that is to be written loads.
 
 use std::{collections::HashSet, path::Path};
@@ -97,7 +97,7 @@ fn every_foreign_field_is_answered_with_the_line_to_write() {
 }
 
 #[test]
-fn no_row_hides_a_name_of_ours_or_another_row() {
+fn no_row_hides_a_name_of_the_language_or_another_row() {
     let mut seen = HashSet::new();
     for row in FIELDS {
         for theirs in row.theirs {
