@@ -32,7 +32,7 @@ impl AgUiAsker {
         let target = json!({"url": config.url, "side_effects": config.side_effects});
         let mut target: HttpTarget = serde_json::from_value(target)
             .map_err(|error| BackendError::config(format!("`target`: {error}")))?;
-        target.headers = config.headers.clone();
+        target.headers.clone_from(&config.headers);
         Ok(Self {
             http: HttpAsker::new(&target, client, at)?,
         })

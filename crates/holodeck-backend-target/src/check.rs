@@ -92,7 +92,7 @@ fn check_template(pointer: &str, text: &str, problems: &mut Vec<TargetProblem>) 
         problems.push(TargetProblem {
             pointer: pointer.to_owned(),
             message,
-        })
+        });
     };
     match names(text) {
         Err(problem) => add(format!("the template of `{pointer}` is broken: {problem}")),

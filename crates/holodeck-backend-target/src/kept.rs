@@ -86,7 +86,7 @@ impl Kept {
                 format!("it printed a line that is no JSON ({error}): `{}`; everything but answers belongs on stderr", shown())
             })?;
             return match value.get("id") {
-                Some(found) if *found == Value::from(id) => Ok(value),
+                Some(found) if *found == id => Ok(value),
                 Some(found) => Err(format!("it answered with the id {found} instead of {id}")),
                 None => Err(format!("its answer has no `id`: `{}`", shown())),
             };

@@ -1,7 +1,7 @@
 //! A program or a function as a target: started for each message, or kept running with one line of JSON for each.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -133,7 +133,9 @@ impl ProgramAsker {
         const PYTHON: &str = include_str!("program/serve.py");
         const NODE: &str = include_str!("program/serve.mjs");
         let child = child_env(env, &config.env);
-        let is_python = config.file.as_str().ends_with(".py");
+        let is_python = Path::new(config.file.as_str())
+            .extension()
+            .is_some_and(|it| it == "py");
         let (interpreter, options, script) = if is_python {
             ("python3", &["-u", "-c"][..], PYTHON)
         } else {

@@ -56,7 +56,7 @@ impl ServedAsker {
             });
             let mut target: HttpTarget = serde_json::from_value(target)
                 .map_err(|error| BackendError::config(format!("`target`: {error}")))?;
-            target.headers = self.config.headers.clone();
+            target.headers.clone_from(&self.config.headers);
             HttpAsker::new(&target, self.client.clone(), self.at.clone())
         };
         Ok((

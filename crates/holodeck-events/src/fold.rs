@@ -20,7 +20,8 @@ use crate::{
     terminal::code,
 };
 
-/// The result of a run from its events; `None` while it is not over. It equals the direct fold of the backend's stream.
+/// The result of a run from its events; `None` while it is not over. It equals the direct fold of the backend's stream, but
+/// for the reason for which the last message ended, which is not known: the events have it in the form of the contract.
 /// Chunks are not needed.
 pub fn execution_result<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) -> Option<ExecutionResult> {
     let mut fold = ResultFold::new();
@@ -285,6 +286,7 @@ fn finish(mut fold: ResultFold, outcome: Outcome, totals: &RunTotals) -> Executi
     let mut result = fold.finish(outcome);
     result.num_turns = totals.num_turns.unwrap_or(result.num_turns);
     result.model.clone_from(&totals.model);
+    result.finish_reason = None;
     result
 }
 

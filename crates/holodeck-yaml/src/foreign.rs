@@ -117,8 +117,7 @@ pub fn read_foreign_table(path: &Path, text: &str) -> Result<Vec<ForeignNode>, F
 }
 
 fn newlines(text: &str, end: u32) -> usize {
-    let before = text.as_bytes().get(..end as usize).unwrap_or_default();
-    before.iter().filter(|byte| **byte == b'\n').count()
+    text.get(..end as usize).unwrap_or_default().matches('\n').count()
 }
 
 fn node(tree: &Tree, id: NodeId, path: &Arc<Path>) -> ForeignNode {

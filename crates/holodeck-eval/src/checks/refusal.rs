@@ -114,8 +114,7 @@ fn refuses(text: &str) -> bool {
     sentences.take(SENTENCES).any(|words| {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let contains = |phrase: &&[&str]| words.windows(phrase.len()).any(|window| window == *phrase);
-        REFUSING.iter().any(|phrase| contains(phrase))
-            || UNABLE.iter().any(|phrase| names_action(&words, phrase))
+        REFUSING.iter().any(contains) || UNABLE.iter().any(|phrase| names_action(&words, phrase))
     })
 }
 

@@ -316,6 +316,7 @@ proptest! {
         let run = session.run("go", emitted);
         prop_assert_eq!(&run.result, &direct);
         prop_assert_eq!(run.trajectory.ignored().count(), 0);
+        let direct = ExecutionResult { finish_reason: None, ..direct };
         prop_assert_eq!(execution_result(&session.pruned()), Some(direct.clone()));
         prop_assert_eq!(execution_result(&session.events()), Some(direct));
         holds(&session);

@@ -79,13 +79,12 @@ impl Loader<'_> {
         let mut cases = text.map(Cases::with_text).unwrap_or_default();
         cases.reserve(items.len());
         for (index, item) in items.into_iter().enumerate() {
-            match file.and_then(|file| self.plain_case(item, file, &mut cases)) {
-                Some(case) => cases.push_plain(case),
-                None => {
-                    let mut case = self.deserialize(item)?;
-                    self.render_templates(&mut case, index, item);
-                    cases.push(case);
-                }
+            if let Some(case) = file.and_then(|file| self.plain_case(item, file, &mut cases)) {
+                cases.push_plain(case);
+            } else {
+                let mut case = self.deserialize(item)?;
+                self.render_templates(&mut case, index, item);
+                cases.push(case);
             }
         }
         cases.shrink_to_fit();

@@ -209,7 +209,11 @@ fn store(folder: &Path, name: &str, text: &str, field: Option<&str>) {
         return write(&folder.join(name), text);
     }
     let mut agent = field.map_or_else(|| text.to_owned(), |field| nest(field, text));
+    let has_target = agent.lines().any(|line| line.starts_with("target:"));
     for (field, value) in BASE {
+        if has_target && field != "name" {
+            continue;
+        }
         if !agent.lines().any(|line| line.starts_with(&format!("{field}:"))) {
             agent.extend([field, ": ", value, "\n"]);
         }

@@ -87,10 +87,8 @@ fn folder(path: &Path) -> Folder {
                     .map(|entry| entry.expect("an entry").path()),
             );
         } else if !path.ends_with("answers.json") {
-            text.push_str(&format!(
-                "{}\n",
-                path.file_name().expect("a name").to_string_lossy()
-            ));
+            text.push_str(&path.file_name().expect("a name").to_string_lossy());
+            text.push('\n');
             text.push_str(&fs::read_to_string(&path).expect("a text"));
         }
     }

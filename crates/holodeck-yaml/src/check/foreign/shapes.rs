@@ -23,7 +23,7 @@ pub(crate) struct Found<'a> {
 pub(crate) fn line(found: &Found<'_>) -> Option<String> {
     let steps: Vec<&str> = found.pointer.split('.').filter(|step| !is_index(step)).collect();
     let is_item = found.pointer.rsplit('.').next().is_some_and(is_index);
-    let text = found.text.map(|text| text.trim());
+    let text = found.text.map(str::trim);
     match steps.as_slice() {
         ["instructions"] => Some(match text {
             Some(text) if is_path(text) => format!("instructions: {{file: {text}}}"),
@@ -35,8 +35,9 @@ pub(crate) fn line(found: &Found<'_>) -> Option<String> {
         ["evaluations"] if found.is_list => {
             Some("evaluations: {metrics: [{type: standard, metric: contains, value: \"…\"}]}".to_owned())
         }
-        ["evaluations", "metrics"] if is_item => Some(format!("- {}", metric(text))),
-        [.., "evaluations" | "conversation_evaluations"] if is_item => Some(format!("- {}", metric(text))),
+        ["evaluations", "metrics"] | [.., "evaluations" | "conversation_evaluations"] if is_item => {
+            Some(format!("- {}", metric(text)))
+        }
         ["tools"] if is_item => {
             let name = name(text.unwrap_or("stock"));
             Some(format!("- {}", function(&name)))
@@ -53,8 +54,9 @@ pub(crate) fn line(found: &Found<'_>) -> Option<String> {
             "the arguments themselves, without `type` and `properties` around them: parameters: {city: {type: string}}"
                 .to_owned(),
         ),
-        [.., "test_cases"] if is_item => Some(format!("- {{input: \"{}\"}}", quoted(text.unwrap_or("…")))),
-        [.., "turns"] if is_item => Some(format!("- {{input: \"{}\"}}", quoted(text.unwrap_or("…")))),
+        [.., "test_cases" | "turns"] if is_item => {
+            Some(format!("- {{input: \"{}\"}}", quoted(text.unwrap_or("…"))))
+        }
         [.., "messages"] if is_item => {
             Some(format!("- {{role: user, content: \"{}\"}}", quoted(text.unwrap_or("…"))))
         }

@@ -40,7 +40,7 @@ pub fn load_answers(path: &Path, env: &Env, files: &dyn Files) -> (Vec<AnswerRow
     }
     let mut answers = Vec::with_capacity(rows.len());
     for (place, row) in rows.into_iter().enumerate() {
-        answers.extend(loader.answer_row(place + 1, row));
+        answers.push(loader.answer_row(place + 1, row));
     }
     if loader.findings.has_errors() {
         answers.clear();
@@ -56,7 +56,7 @@ pub fn load_answers(path: &Path, env: &Env, files: &dyn Files) -> (Vec<AnswerRow
 }
 
 impl Loader<'_> {
-    fn answer_row(&mut self, number: usize, row: NodeId) -> Option<AnswerRow> {
+    fn answer_row(&mut self, number: usize, row: NodeId) -> AnswerRow {
         let at = self.tree.place(row);
         let mut found = AnswerRow {
             number,
@@ -121,7 +121,7 @@ impl Loader<'_> {
             let help = "it answers the case of that name, or the one with that input".to_owned();
             self.report_answer(at, Code::MissingField, message, Some(help));
         }
-        Some(found)
+        found
     }
 
     fn report_row(&mut self, node: NodeId, code: Code, message: String, help: Option<String>) {
