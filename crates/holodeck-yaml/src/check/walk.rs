@@ -172,6 +172,8 @@ impl Walk<'_> {
                     && let Some(name) = as_name(scalar.text).filter(|name| pattern.is_match(name))
                 {
                     diagnostic = diagnostic.with_inline(format!("write `{name}`"));
+                } else if let Some(line) = self.known_form(node) {
+                    diagnostic = diagnostic.with_help(format!("write `{line}`"));
                 }
                 self.report(node, diagnostic);
             }

@@ -177,7 +177,7 @@ impl Walk<'_> {
     }
 
     /// The line to write instead of a form that people bring from other tools.
-    fn known_form(&self, node: NodeId) -> Option<String> {
+    pub(super) fn known_form(&self, node: NodeId) -> Option<String> {
         let scalar = self.tree.scalar(node).filter(|scalar| !scalar.substituted);
         let name = self.tree.get(node, "name");
         let name = name.and_then(|entry| self.tree.scalar(entry.value));
