@@ -109,7 +109,7 @@ async fn a_redirect_on_the_same_server_keeps_everything_and_ends() {
 #[tokio::test]
 async fn a_stream_that_is_cut_at_any_byte_is_an_error_until_its_last_event_is_whole() {
     let events = [r#"{"delta": "Ship"}"#, r#"{"delta": "ped."}"#, "[DONE]"];
-    let whole: String = events.iter().map(|data| format!("data: {data}\n\n")).collect();
+    let whole: String = events.map(|data| format!("data: {data}\n\n")).concat();
     let enough = whole.find("[DONE]\n").unwrap() + "[DONE]\n".len();
     for cut in 0..=whole.len() {
         let server = EndpointServer::replies([Reply::raw(200, "text/event-stream", whole[..cut].to_owned())]);

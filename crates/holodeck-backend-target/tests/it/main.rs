@@ -1,4 +1,10 @@
 //! Tests of targets against scripted services and programs.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
 
 mod conformance;
 mod hostile;

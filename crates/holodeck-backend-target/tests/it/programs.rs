@@ -33,7 +33,7 @@ impl Drop for Folder {
 }
 
 /// A Python program.
-fn python(script: &str, fields: Value) -> TargetConfig {
+fn python(script: &str, fields: &Value) -> TargetConfig {
     let mut config = json!({"command": "python3", "args": ["-c", script]});
     config
         .as_object_mut()
@@ -57,7 +57,7 @@ print("noise", file=sys.stderr)
 print(json.dumps({"text": q["input"].upper(), "tool_calls": [{"name": "f", "arguments": {"n": len(q["messages"])}}],
     "usage": {"input_tokens": 3, "output_tokens": 2}, "finish_reason": "stop", "retrieval_context": []}))
 "#;
-    let result = ask(&python(script, json!({})), "hi").await.unwrap();
+    let result = ask(&python(script, &json!({})), "hi").await.unwrap();
     assert_eq!(result.response, "HI");
     assert_eq!(result.tool_calls[0].arguments, json!({"n": 1}));
     assert_eq!(result.token_usage, Some(TokenUsage::new(3, 2)));
@@ -67,7 +67,7 @@ print(json.dumps({"text": q["input"].upper(), "tool_calls": [{"name": "f", "argu
 #[tokio::test]
 async fn a_program_may_print_plain_text() {
     let result = ask(
-        &python("print('  two\\nlines  ')", json!({"output": "text"})),
+        &python("print('  two\\nlines  ')", &json!({"output": "text"})),
         "?",
     )
     .await
@@ -78,7 +78,7 @@ async fn a_program_may_print_plain_text() {
 #[tokio::test]
 async fn a_program_sees_only_harmless_variables_and_its_own() {
     let script = "import json, os; print(json.dumps({'text': ','.join(sorted(n for n in os.environ if n in ('OWN', 'PATH', 'CARGO')))}))";
-    let result = ask(&python(script, json!({"env": {"OWN": "1"}})), "?")
+    let result = ask(&python(script, &json!({"env": {"OWN": "1"}})), "?")
         .await
         .unwrap();
     assert_eq!(result.response, "OWN,PATH");
@@ -115,11 +115,11 @@ async fn a_program_that_misbehaves_is_an_error_and_never_an_answer() {
         ),
     ];
     for (script, problem) in cases {
-        let error = ask(&python(script, json!({})), "?").await.unwrap_err();
+        let error = ask(&python(script, &json!({})), "?").await.unwrap_err();
         let text = error.explanation().text();
         assert!(text.contains(problem), "{script}: {text}");
     }
-    let missing = python("", json!({"command": "no-such-program"}));
+    let missing = python("", &json!({"command": "no-such-program"}));
     let error = ask(&missing, "?").await.unwrap_err();
     assert!(error.to_string().contains("not found"), "{error}");
 }
@@ -152,7 +152,7 @@ async fn a_program_that_hangs_ends_with_its_children_at_the_time_limit() {
     );
     for keep_alive in [false, true] {
         fs::write(&pids, "").unwrap();
-        let target = python(&script, json!({"timeout": 2.0, "keep_alive": keep_alive}));
+        let target = python(&script, &json!({"timeout": 2.0, "keep_alive": keep_alive}));
         let error = ask(&target, "?").await.unwrap_err();
         assert!(matches!(error, BackendError::Timeout { .. }), "{error:?}");
         let started = fs::read_to_string(&pids).unwrap();
@@ -173,7 +173,7 @@ for line in sys.stdin:
 #[tokio::test]
 async fn a_kept_program_answers_many_conversations_unless_each_has_its_own() {
     for (fresh, processes) in [(None, 1), (Some("case"), 2)] {
-        let backend = backend(&python(ECHO, json!({"keep_alive": true, "fresh": fresh})));
+        let backend = backend(&python(ECHO, &json!({"keep_alive": true, "fresh": fresh})));
         let mut answers = Vec::new();
         for _ in 0..2 {
             let mut session = backend.create_session().await.unwrap();
@@ -215,7 +215,7 @@ async fn a_kept_program_that_misbehaves_is_replaced_for_the_next_message() {
         let script = format!(
             "import json, os, sys\nfor line in sys.stdin:\n    q = json.loads(line)\n    if q['input'] == 'bad': {misbehave}\n    else: print(json.dumps({{'id': q['id'], 'text': 'good'}}), flush=True)"
         );
-        let backend = backend(&python(&script, json!({"keep_alive": true})));
+        let backend = backend(&python(&script, &json!({"keep_alive": true})));
         let error = backend.invoke_once("bad", &[]).await.unwrap_err();
         assert!(error.to_string().contains(problem), "{misbehave}: {error}");
         assert_eq!(backend.invoke_once("good", &[]).await.unwrap().response, "good");

@@ -34,7 +34,8 @@ fn file_with(row: &ForeignField, line: &str) -> String {
         let kept = lines
             .lines()
             .filter(|line| !line.starts_with(&format!("{field}:")));
-        kept.map(|line| format!("{line}\n")).collect()
+        kept.flat_map(|line| [line, "
+"]).collect()
     };
     match row.beside {
         "test_cases" => format!("{}{line}\n", without(HEAD, row.ours)),
@@ -52,7 +53,7 @@ fn file_with(row: &ForeignField, line: &str) -> String {
             let fields: String = fields
                 .iter()
                 .chain([&line])
-                .map(|line| format!("  {line}\n"))
+                .flat_map(|line| ["  ", line, "\n"])
                 .collect();
             format!("name: a\ninstructions: {{inline: Hi}}\nmodel:\n{fields}")
         }
@@ -230,7 +231,7 @@ fn foreign_forms_are_answered_with_the_line_to_write() {
         let head: String = HEAD
             .lines()
             .filter(|line| !line.starts_with(&format!("{key}:")))
-            .map(|line| format!("{line}\n"))
+            .flat_map(|line| [line, "\n"])
             .collect();
         let found = diagnostics(&format!("{head}{blocks}\n"));
         let is_answered = |it: &Diagnostic| it.help.as_deref().is_some_and(|help| help.contains(line));
@@ -250,7 +251,7 @@ fn no_message_asks_for_a_mapping_without_an_example() {
         let head: String = HEAD
             .lines()
             .filter(|line| !line.starts_with(&format!("{field}:")))
-            .map(|line| format!("{line}\n"))
+            .flat_map(|line| [line, "\n"])
             .collect();
         for value in ["5", "[x]", "{x: [y]}"] {
             for it in diagnostics(&format!("{head}{field}: {value}\n")) {
