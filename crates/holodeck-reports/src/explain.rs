@@ -70,7 +70,9 @@ pub fn explain(case: &CaseReport) -> Vec<Explanation<'_>> {
     if case.state() == CaseState::Passed {
         return Vec::new();
     }
-    let mut own: Vec<Reason> = case.unit.own_failures().map(Reason::of_failure).collect();
+    let decided_by_score = case.grade.score_failure.iter();
+    let own = case.unit.own_failures().chain(decided_by_score);
+    let mut own: Vec<Reason> = own.map(Reason::of_failure).collect();
     let mut all = Vec::new();
     if let Some(trials) = case.trials.as_deref() {
         let text = format!(
