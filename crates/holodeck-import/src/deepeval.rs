@@ -41,9 +41,11 @@ pub fn import_deepeval(source: &Path, files: &dyn SourceFiles) -> Result<Import,
     for golden in &goldens {
         cases.extend(case(golden, cases.len(), &mut findings));
     }
-    if cases.is_empty() && !goldens.is_empty() {
+    if cases.is_empty()
+        && let Some(first) = goldens.first()
+    {
         return Err(ImportError::at(
-            &goldens[0],
+            first,
             "is no golden: it has neither `input` nor `scenario`",
         ));
     }

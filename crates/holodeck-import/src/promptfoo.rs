@@ -90,7 +90,7 @@ impl Importer<'_> {
         let providers = self.providers(config, &prompts)?;
         let tests = self.tests(config)?;
         self.report_sections(config);
-        let judge = self.default_judge(config, &providers);
+        let judge = providers::default_judge(&providers);
         let suite = suite::Suite::new(self, config, judge);
         let built = suite.build(&prompts, &providers, &tests)?;
         let findings = std::mem::take(&mut self.findings).finish();

@@ -20,7 +20,7 @@ pub trait SourceFiles {
 
 /// Why a source cannot be imported.
 #[derive(Debug, thiserror::Error)]
-#[error("{}{}: {message}", .path.display(), line_suffix(.line))]
+#[error("{}{}: {message}", .path.display(), line_suffix(*.line))]
 pub struct ImportError {
     /// The file.
     pub path: PathBuf,
@@ -30,7 +30,7 @@ pub struct ImportError {
     pub message: String,
 }
 
-fn line_suffix(line: &Option<usize>) -> String {
+fn line_suffix(line: Option<usize>) -> String {
     line.map_or_else(String::new, |line| format!(":{line}"))
 }
 

@@ -60,8 +60,10 @@ pub fn import_table(
         if columns.iter().filter(|(_, other)| other == field).count() > 1 {
             return Err(ImportError::new(source, format!("two columns are `{field}`")));
         }
-        if !rows.is_empty() && !rows.iter().any(|row| row.get(column).is_some()) {
-            let names: Vec<&str> = rows[0].entries().iter().map(|(name, _)| name.as_str()).collect();
+        if let Some(first) = rows.first()
+            && !rows.iter().any(|row| row.get(column).is_some())
+        {
+            let names: Vec<&str> = first.entries().iter().map(|(name, _)| name.as_str()).collect();
             let message = format!("there is no column `{column}`, but {}", names.join(", "));
             return Err(ImportError::new(source, message));
         }
@@ -112,9 +114,8 @@ fn case(row: &ForeignNode, columns: &[(String, String)], findings: &mut Findings
             continue;
         }
         let value = match field {
-            "retrieval_context" if value.is_array() => value,
+            "retrieval_context" | "expected_tools" | "tags" if value.is_array() => value,
             "retrieval_context" => Value::from(vec![text]),
-            "expected_tools" | "tags" if value.is_array() => value,
             "expected_tools" | "tags" => text
                 .split(';')
                 .map(str::trim)

@@ -94,7 +94,7 @@ fn is_literal(text: &str) -> bool {
         && !text.starts_with([' ', '\n'])
         && text
             .lines()
-            .all(|line| !line.ends_with(' ') && !(line.trim().is_empty() && !line.is_empty()))
+            .all(|line| !line.ends_with(' ') && (line.is_empty() || !line.trim().is_empty()))
         && !text.ends_with("\n\n")
 }
 

@@ -13,7 +13,10 @@ pub(crate) fn http(fields: Value) -> TargetConfig {
     TargetConfig::Http(serde_json::from_value::<HttpTarget>(fields).unwrap())
 }
 
-#[allow(clippy::disallowed_methods, reason = "the interpreters are on the path of this process")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the interpreters are on the path of this process"
+)]
 pub(crate) fn setup() -> TargetSetup {
     TargetSetup {
         client: HttpClient::new(&HttpOptions::default()).unwrap(),

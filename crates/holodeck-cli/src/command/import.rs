@@ -1,6 +1,9 @@
 //! `holodeck import`: converts the test files of other tools.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
 
 use holodeck::{
     FindingKind, Import, ImportFailure, ImportFinding, ImportedTool, import_tests, reports::format::count,
@@ -140,13 +143,13 @@ fn column(text: &str) -> Result<(String, String), Problem> {
 fn report(import: &Import, folder: &Path) -> String {
     let mut text = String::new();
     for file in &import.files {
-        text.push_str(&format!("{}\n", folder.join(&file.path).display()));
+        let _ = writeln!(text, "{}", folder.join(&file.path).display());
     }
     let agents = match import.agents.len() {
         0 => String::new(),
         agents => format!("{}, ", count(agents, "agent")),
     };
-    text.push_str(&format!("\n{agents}{}\n", count(import.cases, "case")));
+    let _ = writeln!(text, "\n{agents}{}", count(import.cases, "case"));
     let sections = [
         (FindingKind::LeftOut, "Not taken over, and it decides verdicts:"),
         (
@@ -164,16 +167,11 @@ fn report(import: &Import, folder: &Path) -> String {
         if findings.is_empty() {
             continue;
         }
-        text.push_str(&format!("\n{title}\n"));
+        let _ = writeln!(text, "\n{title}");
         for found in findings {
-            text.push_str(&format!(
-                "  {}:{}: {}\n",
-                found.file.display(),
-                found.line,
-                found.what
-            ));
+            let _ = writeln!(text, "  {}:{}: {}", found.file.display(), found.line, found.what);
             if let Some(nearest) = &found.nearest {
-                text.push_str(&format!("    nearest: {nearest}\n"));
+                let _ = writeln!(text, "    nearest: {nearest}");
             }
         }
     }

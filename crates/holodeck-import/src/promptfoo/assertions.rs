@@ -8,7 +8,10 @@ use super::{
     graders::{CodeAssertion, missing_context},
     patterns,
     prompts::{Rendered, render_all},
-    values::{filled, ignoring_all, ignoring_any, ignoring_case, not_blank, schema, text, texts, word_count},
+    values::{
+        filled, ignoring_all, ignoring_any, ignoring_case, not_blank, schema, set_field, text, texts, whole,
+        word_count,
+    },
 };
 use crate::{
     ImportError,
@@ -33,6 +36,16 @@ pub(super) struct Subject<'a> {
     pub(super) is_scored: bool,
     /// The judge of this test, in place of that of the agent.
     pub(super) judge: Option<&'a ForeignNode>,
+}
+
+/// An assertion that a model judges.
+struct JudgedAssertion<'a> {
+    /// Its name without `not-`.
+    base: &'a str,
+    inverse: bool,
+    node: &'a ForeignNode,
+    value: &'a Value,
+    threshold: Option<f64>,
 }
 
 /// Assertions that have no equal here, with the nearest thing.
@@ -171,8 +184,10 @@ impl Importer<'_> {
         let before = self.findings.left_out_count();
         match self.metric(base, inverse, node, subject, checks) {
             Ok(Some(mut metric)) => {
-                if subject.is_scored && weight != 1.0 {
-                    metric["weight"] = json!(weight);
+                #[allow(clippy::float_cmp, reason = "only the exact default goes without saying")]
+                let is_default = weight == 1.0;
+                if subject.is_scored && !is_default {
+                    set_field(&mut metric, "weight", weight);
                 }
                 checks.metrics.push(metric);
             }
@@ -282,7 +297,7 @@ impl Importer<'_> {
                 if limit < 1.0 {
                     return Err("a limit below a millisecond".to_owned());
                 }
-                json!({"metric": "latency", "max_ms": limit.floor() as u64})
+                json!({"metric": "latency", "max_ms": whole(limit)})
             }
             "cost" => json!({"metric": "cost", "max_usd": threshold.ok_or("it has no `threshold`")?}),
             "levenshtein" => {
@@ -296,7 +311,7 @@ impl Importer<'_> {
                 if limit < 0.0 {
                     return Err("a negative `threshold`".to_owned());
                 }
-                json!({"metric": "levenshtein", "value": not_blank(text(&value)?)?, "max_distance": limit.floor() as u64})
+                json!({"metric": "levenshtein", "value": not_blank(text(&value)?)?, "max_distance": whole(limit)})
             }
             "word-count" => word_count(&value)?,
             "finish-reason" => json!({"metric": "finish_reason", "value": not_blank(text(&value)?)?}),
@@ -313,28 +328,36 @@ impl Importer<'_> {
                 json!({"metric": "similar", "value": value, "threshold": threshold.unwrap_or(0.75), "embedder": embedder})
             }
             _ => {
-                return self
-                    .judged(base, inverse, node, &value, threshold, subject, checks)
-                    .map(Some);
+                let assertion = JudgedAssertion {
+                    base,
+                    inverse,
+                    node,
+                    value: &value,
+                    threshold,
+                };
+                return self.judged(&assertion, subject, checks).map(Some);
             }
         };
         let mut metric = metric;
         if inverse {
-            metric["negate"] = true.into();
+            set_field(&mut metric, "negate", true);
         }
         Ok(Some(metric))
     }
 
     fn judged(
         &mut self,
-        base: &str,
-        inverse: bool,
-        node: &ForeignNode,
-        value: &Value,
-        threshold: Option<f64>,
+        assertion: &JudgedAssertion<'_>,
         subject: &Subject<'_>,
         checks: &mut Checks,
     ) -> Result<Value, String> {
+        let JudgedAssertion {
+            base,
+            inverse,
+            node,
+            value,
+            threshold,
+        } = *assertion;
         if inverse && base != "llm-rubric" {
             return Err("a judge cannot be negated".to_owned());
         }
@@ -395,7 +418,7 @@ impl Importer<'_> {
             _ => self.rag(base, node, value, threshold, subject, checks)?,
         };
         if let Some(judge) = node.get("provider").or(subject.judge) {
-            metric["model"] = self.judge_model(judge)?;
+            set_field(&mut metric, "model", self.judge_model(judge)?);
         }
         Ok(metric)
     }

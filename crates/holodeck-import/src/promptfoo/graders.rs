@@ -1,6 +1,6 @@
 //! Assertions that are code, as programs that grade.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
@@ -73,7 +73,7 @@ impl GraderFiles {
             Language::JavaScript => ("node", "graders/promptfoo.mjs", JAVASCRIPT_RUNNER, "javascript"),
             Language::Python => ("python3", "graders/promptfoo.py", PYTHON_RUNNER, "python"),
         };
-        if !self.files.iter().any(|file| file.path == PathBuf::from(runner)) {
+        if !self.files.iter().any(|file| file.path == Path::new(runner)) {
             self.files.push(ImportedFile {
                 path: runner.into(),
                 text: text.to_owned(),

@@ -17,7 +17,9 @@ pub(super) fn translate(expression: &str) -> Result<String, String> {
                     if code.len() != 4 || !code.bytes().all(|byte| byte.is_ascii_hexdigit()) {
                         return Err("`\\u` without four digits".to_owned());
                     }
-                    result.push_str(&format!("{{{code}}}"));
+                    result.push('{');
+                    result.push_str(&code);
+                    result.push('}');
                 }
             }
             '[' if in_class => result.push_str("\\["),

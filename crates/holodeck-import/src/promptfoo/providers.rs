@@ -48,6 +48,17 @@ const FUNCTION_TARGET: &str = include_str!("function_target.mjs");
 const PYTHON_TARGET: &str = include_str!("python_target.py");
 const PROGRAM_TARGET: &str = include_str!("program_target.py");
 
+/// The judge of an agent: the first model.
+pub(super) fn default_judge(providers: &[Provider]) -> Value {
+    let model = providers
+        .iter()
+        .find(|provider| provider.is_model)
+        .and_then(|provider| provider.fields.get("model"));
+    model
+        .cloned()
+        .unwrap_or_else(|| json!({"provider": "openai", "name": "gpt-4.1"}))
+}
+
 impl Importer<'_> {
     pub(super) fn providers(
         &mut self,
@@ -141,7 +152,7 @@ impl Importer<'_> {
             }),
             Err((reason, nearest)) => {
                 self.findings
-                    .left_out(node, format!("the provider `{}`: {reason}", short(&id)), nearest)
+                    .left_out(node, format!("the provider `{}`: {reason}", short(&id)), nearest);
             }
         }
         Ok(())
@@ -346,17 +357,16 @@ impl Importer<'_> {
 
     /// The model of a judge.
     pub(super) fn judge_model(&mut self, node: &ForeignNode) -> Result<Value, String> {
-        let (id, config) = match node.text() {
-            Some(id) => (id, None),
-            None => {
-                let text = node.get("text");
-                match text
-                    .and_then(ForeignNode::text)
-                    .or_else(|| node.get("id").and_then(ForeignNode::text))
-                {
-                    Some(id) => (id, node.get("config")),
-                    None => return Err("its judge has no `id`".to_owned()),
-                }
+        let (id, config) = if let Some(id) = node.text() {
+            (id, None)
+        } else {
+            let text = node.get("text");
+            match text
+                .and_then(ForeignNode::text)
+                .or_else(|| node.get("id").and_then(ForeignNode::text))
+            {
+                Some(id) => (id, node.get("config")),
+                None => return Err("its judge has no `id`".to_owned()),
             }
         };
         let empty = ForeignNode::new(node.path.clone(), node.line, ForeignValue::Map(Vec::new()));
@@ -365,17 +375,6 @@ impl Importer<'_> {
             Ok(None) => Err(format!("its judge `{}` is not a model here", short(id))),
             Err((reason, _)) => Err(format!("its judge `{}`: {reason}", short(id))),
         }
-    }
-
-    /// The judge of an agent: that of `defaultTest`, else the first model.
-    pub(super) fn default_judge(&mut self, _: &ForeignNode, providers: &[Provider]) -> Value {
-        let model = providers
-            .iter()
-            .find(|provider| provider.is_model)
-            .and_then(|provider| provider.fields.get("model"));
-        model
-            .cloned()
-            .unwrap_or_else(|| json!({"provider": "openai", "name": "gpt-4.1"}))
     }
 
     /// The embedder of `similar`.

@@ -112,6 +112,23 @@ pub(super) fn schema(value: &Value) -> Result<Option<Value>, String> {
     }
 }
 
+/// Sets a field of a mapping.
+pub(super) fn set_field(mapping: &mut Value, name: &str, value: impl Into<Value>) {
+    if let Value::Object(fields) = mapping {
+        fields.insert(name.to_owned(), value.into());
+    }
+}
+
+/// The whole part of a number that is not negative.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the callers refuse negative numbers, and `as` takes the largest number for a larger one"
+)]
+pub(super) fn whole(number: f64) -> u64 {
+    number as u64
+}
+
 pub(super) fn word_count(value: &Value) -> Result<Value, String> {
     let count = |value: &Value| {
         let number = match value {
@@ -120,23 +137,22 @@ pub(super) fn word_count(value: &Value) -> Result<Value, String> {
         };
         number
             .filter(|number| *number >= 0.0 && number.fract() == 0.0)
-            .map(|number| number as u64)
+            .map(whole)
     };
     let mut metric = json!({"metric": "word_count"});
     match value {
         Value::Object(map) => {
             for key in ["min", "max"] {
                 if let Some(value) = map.get(key) {
-                    metric[key] = count(value)
-                        .ok_or("`min` and `max` are not whole numbers")?
-                        .into();
+                    let number = count(value).ok_or("`min` and `max` are not whole numbers")?;
+                    set_field(&mut metric, key, number);
                 }
             }
         }
         value => {
             let number = count(value).ok_or("its `value` is not a whole number")?;
-            metric["min"] = number.into();
-            metric["max"] = number.into();
+            set_field(&mut metric, "min", number);
+            set_field(&mut metric, "max", number);
         }
     }
     if metric.get("min").is_none() && metric.get("max").is_none() {

@@ -34,8 +34,13 @@ fn file_with(row: &ForeignField, line: &str) -> String {
         let kept = lines
             .lines()
             .filter(|line| !line.starts_with(&format!("{field}:")));
-        kept.flat_map(|line| [line, "
-"]).collect()
+        kept.flat_map(|line| {
+            [
+                line, "
+",
+            ]
+        })
+        .collect()
     };
     match row.beside {
         "test_cases" => format!("{}{line}\n", without(HEAD, row.ours)),
