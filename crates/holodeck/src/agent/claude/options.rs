@@ -112,7 +112,7 @@ pub(super) fn options(setup: &AgentSetup<'_>) -> Result<ClaudeOptions, BackendEr
     check_programs(setup, &sources, &folder)?;
     let mut options = ClaudeOptions::new(program)
         .version(setup.cli.version)
-        .model(&config.answerer())
+        .model(config.answerer())
         .system_prompt(&agent.instructions.text)
         .working_directory(folder)
         .max_turns(claude.max_turns.unwrap_or(MAX_TURNS))

@@ -177,10 +177,10 @@ impl Variants {
         if !definition.prompt.is_empty() {
             agent.instructions.text.clone_from(&definition.prompt);
         }
-        if let Some(model) = &definition.model {
-            if let Some(own) = &mut agent.config.model {
-                own.name.clone_from(model);
-            }
+        if let Some(model) = &definition.model
+            && let Some(own) = &mut agent.config.model
+        {
+            own.name.clone_from(model);
         }
         let asks_no_person = definition.mode == Some(AgentMode::DontAsk);
         if asks_no_person {
