@@ -431,7 +431,7 @@ mod tests {
                     field.path
                 );
                 let text = tree.explain(field);
-                let is_type = field.path.ends_with(".type");
+                let is_type = field.path.rsplit('.').next() == Some("type");
                 let about = text.lines().next().unwrap_or_default().trim();
                 assert!(
                     !about.is_empty() || is_type,

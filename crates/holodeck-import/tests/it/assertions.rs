@@ -20,7 +20,7 @@ fn converted(assertion: &str) -> (Vec<Value>, Vec<String>) {
 
 fn check(assertion: &str, metric: &Value) {
     let (metrics, found) = converted(assertion);
-    assert_eq!(metrics, [metric.clone()], "{assertion}: {found:?}");
+    assert_eq!(metrics, std::slice::from_ref(metric), "{assertion}: {found:?}");
 }
 
 fn left_out(assertion: &str) {

@@ -1,10 +1,11 @@
 //! Imports of whole sources: files in, files and findings out.
 
-#![expect(
+#![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test fails by panicking"
+    clippy::indexing_slicing,
+    reason = "tests"
 )]
 
 mod assertions;

@@ -407,14 +407,10 @@ fn model_calls() -> HttpModelCalls {
     };
     let client = HttpClient::new(&HttpOptions::default());
     let client = client.unwrap_or_else(|error| panic!("no client: {error}"));
-    let calls = HttpModelCalls::for_agent(
-        client,
-        &agent,
-        agent.config.model.as_ref().unwrap(),
-        "model",
-        None,
-        &Env::empty(),
-    );
+    let Some(model) = &agent.config.model else {
+        panic!("the agent of the target has no model");
+    };
+    let calls = HttpModelCalls::for_agent(client, &agent, model, "model", None, &Env::empty());
     calls.unwrap_or_else(|error| panic!("no endpoint: {error}"))
 }
 

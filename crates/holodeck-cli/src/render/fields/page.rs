@@ -107,7 +107,7 @@ impl<'a> Page<'a, '_, '_> {
             return None;
         }
         let title = format!("{path}{}", self.tree.mark(schema));
-        let Some(name) = self.definition(schema) else {
+        let Some(name) = definition(schema) else {
             self.waiting.push_back((title.clone(), schema));
             return Some(title);
         };
@@ -118,21 +118,19 @@ impl<'a> Page<'a, '_, '_> {
         self.waiting.push_back((title.clone(), schema));
         Some(title)
     }
+}
 
-    /// The definition that holds the fields: the one of the value, of its items or of its only choice with fields.
-    fn definition(&self, schema: &'a Value) -> Option<String> {
-        if let Some(name) = Schema::name(schema) {
-            return Some(name.to_owned());
-        }
-        for key in ["items", "additionalProperties"] {
-            if let Some(inner) = schema.get(key).filter(|inner| inner.is_object()) {
-                return self.definition(inner);
-            }
-        }
-        choices(schema)
-            .into_iter()
-            .find_map(|choice| self.definition(choice))
+/// The definition that holds the fields: the one of the value, of its items or of its only choice with fields.
+fn definition(schema: &Value) -> Option<String> {
+    if let Some(name) = Schema::name(schema) {
+        return Some(name.to_owned());
     }
+    for key in ["items", "additionalProperties"] {
+        if let Some(inner) = schema.get(key).filter(|inner| inner.is_object()) {
+            return definition(inner);
+        }
+    }
+    choices(schema).into_iter().find_map(definition)
 }
 
 /// The type without the values that a link lists.
