@@ -113,7 +113,8 @@ fn a_sample_is_the_same_for_the_same_seed_and_says_so() {
 
 /// An agent whose only case has these metrics.
 fn scored(endpoint: &str, case: &str, metrics: &[Value]) -> String {
-    let metrics: String = metrics.iter().map(|metric| format!("    - {metric}\n")).collect();
+    let metrics: Vec<String> = metrics.iter().map(|metric| format!("    - {metric}\n")).collect();
+    let metrics = metrics.concat();
     agent(
         endpoint,
         &format!("  - name: scored\n    input: q\n{case}    evaluations:\n{metrics}"),

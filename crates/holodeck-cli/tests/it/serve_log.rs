@@ -261,7 +261,7 @@ fn a_client_that_takes_nothing_is_a_line_of_the_log() {
     let server = Server::start(&project, &[]);
     let body = json!({"message": "go"}).to_string();
     let answered = server.ask("POST", "/v1/sessions/s/messages?wait=true", "", &body);
-    assert!(answered.starts_with("HTTP/1.1 200"), "{:.200}", answered);
+    assert!(answered.starts_with("HTTP/1.1 200"), "{answered:.200}");
     let stalled = [(); 2].map(|()| {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         let path = "/v1/sessions/s/events?follow=true";

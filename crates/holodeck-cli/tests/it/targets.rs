@@ -17,7 +17,7 @@ fn answering(body: Value) -> EndpointServer {
     EndpointServer::answering(move |_| Reply::raw(200, "application/json", body.to_string()))
 }
 
-const ONE_OF_EACH: &str = r#"
+const ONE_OF_EACH: &str = r"
 - {name: text, input: q, evaluations: [{metric: contains, value: tomorrow}]}
 - {name: wrong, input: q, evaluations: [{metric: contains, value: yesterday}]}
 - {name: expected, input: q, expected_tools: [look_up]}
@@ -26,7 +26,7 @@ const ONE_OF_EACH: &str = r#"
 - {name: avoided, input: q, forbidden_tools: [cancel]}
 - {name: arguments, input: q, expected_tools: [{name: look_up, args: {id: 7}}]}
 - {name: others, input: q, expected_tools: [{name: look_up, args: {id: 8}}]}
-"#;
+";
 
 /// The state of each case of the last run.
 fn states(project: &Project) -> Vec<(String, String)> {

@@ -138,7 +138,7 @@ fn run(block: &[&str], code: i32, project: &Project, endpoint: &str) -> String {
                 .replace_all(&printed, text)
                 .into_owned();
         }
-        shown.push_str(&format!("$ {command}\n{}", in_order(&printed)));
+        shown.push_str(&["$ ", command, "\n", &in_order(&printed)].concat());
     }
     shown
 }

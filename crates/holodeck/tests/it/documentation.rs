@@ -17,11 +17,12 @@ use holodeck::model::{Env, Severity};
 const OTHERS: usize = 6;
 
 /// The files that examples name.
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 17] = [
     ("prompts/friendly.md", "Be kind."),
     ("prompts/strict.md", "Be brief."),
     ("prompts/summarise.md", "{{ text }}"),
     ("cases.yaml", "- {input: q, ground_truth: x}\n"),
+    ("answers.csv", "input,text\nq,an answer\n"),
     ("handbook/rules.md", "Refunds take 14 days."),
     ("docs/rules.md", "Refunds take 14 days."),
     ("tools/orders.py", "def get_order(order_id): ...\n"),
