@@ -17,7 +17,7 @@ use holodeck::model::{Env, Severity};
 const OTHERS: usize = 6;
 
 /// The files that examples name.
-const FILES: [(&str, &str); 17] = [
+const FILES: [(&str, &str); 18] = [
     ("prompts/friendly.md", "Be kind."),
     ("prompts/strict.md", "Be brief."),
     ("prompts/summarise.md", "{{ text }}"),
@@ -29,6 +29,7 @@ const FILES: [(&str, &str); 17] = [
     ("pay.py", "def pay(amount, currency): ...\n"),
     ("graders/orders.py", "def check(context): return True\n"),
     ("check-links", "#!/bin/sh\n"),
+    ("count-words", "#!/bin/sh\n"),
     ("fallback.sh", "#!/bin/sh\n"),
     ("log.sh", "#!/bin/sh\n"),
     (
