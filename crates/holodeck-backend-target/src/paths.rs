@@ -117,7 +117,7 @@ impl PartPath {
             [other] => Err(format!(
                 "`stream.text` ({}) is {} and not a text",
                 self.text,
-                reported::kind(other)
+                holodeck_model::json_kind(other)
             )),
             several => Err(format!(
                 "`stream.text` ({}) matches {} values",
@@ -240,7 +240,7 @@ impl Paths {
                     return Err(format!(
                         "`response.text` ({}) is {} and not a text",
                         path.text,
-                        reported::kind(other)
+                        holodeck_model::json_kind(other)
                     ));
                 }
                 None => None,

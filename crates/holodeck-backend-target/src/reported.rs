@@ -1,21 +1,10 @@
 //! Reads what targets report in the usual forms: calls, results, passages, tokens. What has none of the forms is an error.
 
 use holodeck_backend_api::{TokenUsage, ToolCall};
+use holodeck_model::json_kind;
 use serde_json::Value;
 
 use crate::parts::{ReportedCall, ReportedResult};
-
-/// The kind of a JSON value, for errors.
-pub(crate) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
-}
 
 /// A value as text: a text as it is, everything else as JSON.
 pub(crate) fn text(value: &Value) -> String {
@@ -41,7 +30,7 @@ pub(crate) fn call(value: &Value) -> Result<ReportedCall, String> {
     if !value.is_object() {
         return Err(format!(
             "a call is {} and not an object with `name` and `arguments`",
-            kind(value)
+            json_kind(value)
         ));
     }
     let inner = value
@@ -64,7 +53,7 @@ pub(crate) fn call(value: &Value) -> Result<ReportedCall, String> {
     if !arguments.is_object() {
         return Err(format!(
             "the arguments of `{name}` are {} and not an object",
-            kind(&arguments)
+            json_kind(&arguments)
         ));
     }
     let id = field(value, &["id", "call_id", "tool_call_id", "toolCallId"]).and_then(Value::as_str);
@@ -100,7 +89,12 @@ pub(crate) fn result(value: &Value) -> Result<ReportedResult, String> {
         Value::Object(_) => field(value, &["result", "output", "content", "text"])
             .ok_or("a result has neither `result`, `output` nor `content`")?,
         Value::String(_) => value,
-        other => return Err(format!("a result is {} and not a text or an object", kind(other))),
+        other => {
+            return Err(format!(
+                "a result is {} and not a text or an object",
+                json_kind(other)
+            ));
+        }
     };
     Ok(ReportedResult {
         call_id: id.map(str::to_owned),
@@ -120,7 +114,7 @@ pub(crate) fn passage(value: &Value) -> Result<String, String> {
         _ => None,
     };
     let found = found.map(str::to_owned);
-    found.ok_or_else(|| format!("a passage is {} and not a text", kind(value)))
+    found.ok_or_else(|| format!("a passage is {} and not a text", json_kind(value)))
 }
 
 /// Tokens, by the names of the usual services.
@@ -128,7 +122,7 @@ pub(crate) fn usage(value: &Value) -> Result<TokenUsage, String> {
     if !value.is_object() {
         return Err(format!(
             "the usage is {} and not an object with the tokens",
-            kind(value)
+            json_kind(value)
         ));
     }
     let count = |names: &[&str]| {
@@ -176,7 +170,7 @@ pub(crate) fn cost(value: &Value) -> Result<f64, String> {
 pub(crate) fn word(value: &Value) -> Result<String, String> {
     let word = value.as_str().map(str::trim).filter(|word| !word.is_empty());
     word.map(str::to_owned)
-        .ok_or_else(|| format!("it is {} and not a word", kind(value)))
+        .ok_or_else(|| format!("it is {} and not a word", json_kind(value)))
 }
 
 /// An id: a text or a number.
@@ -184,7 +178,7 @@ pub(crate) fn id(value: &Value) -> Result<String, String> {
     match value {
         Value::String(id) if !id.is_empty() => Ok(id.clone()),
         Value::Number(id) => Ok(id.to_string()),
-        other => Err(format!("it is {} and not an id", kind(other))),
+        other => Err(format!("it is {} and not an id", json_kind(other))),
     }
 }
 

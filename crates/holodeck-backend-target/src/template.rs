@@ -1,5 +1,7 @@
 //! The templates of a request: strings, JSON with strings in it, and URLs. Values are inserted and never rendered again.
 
+use std::sync::LazyLock;
+
 use minijinja::{Environment, Error, UndefinedBehavior, value::Serde};
 use serde_json::{Map, Value, json};
 
@@ -34,30 +36,29 @@ impl Question {
     }
 }
 
+static PLAIN: LazyLock<Environment<'static>> = LazyLock::new(environment);
+static URL: LazyLock<Environment<'static>> = LazyLock::new(url_environment);
+
 /// The templates for one question.
 pub(crate) struct Renderer {
-    plain: Environment<'static>,
-    url: Environment<'static>,
     values: Value,
 }
 
 impl Renderer {
     pub(crate) fn new(question: &Question) -> Self {
         Self {
-            plain: environment(),
-            url: url_environment(),
             values: question.to_json(),
         }
     }
 
     /// A string.
     pub(crate) fn text(&self, template: &str) -> Result<String, String> {
-        render(&self.plain, template, &self.values)
+        render(&PLAIN, template, &self.values)
     }
 
     /// A URL, whose inserted values are escaped.
     pub(crate) fn url(&self, template: &str) -> Result<String, String> {
-        render(&self.url, template, &self.values)
+        render(&URL, template, &self.values)
     }
 
     /// JSON with templates in its strings.
@@ -83,8 +84,7 @@ impl Renderer {
 
     /// The JSON value of an expression.
     fn value(&self, expression: &str) -> Result<Value, String> {
-        let compiled = self
-            .plain
+        let compiled = PLAIN
             .compile_expression(expression)
             .map_err(|error| describe(&error))?;
         let value = compiled
@@ -115,12 +115,11 @@ fn expression(text: &str) -> Option<&str> {
 
 /// The names that a template uses, or what is wrong with it.
 pub(crate) fn names(template: &str) -> Result<Vec<String>, String> {
-    let environment = environment();
-    let parsed = environment
+    let parsed = PLAIN
         .template_from_str(template)
         .map_err(|error| describe(&error))?;
     let used = parsed.undeclared_variables(false).into_iter();
-    let own = used.filter(|name| environment.globals().all(|(global, _)| global != name.as_str()));
+    let own = used.filter(|name| PLAIN.globals().all(|(global, _)| global != name.as_str()));
     let mut names: Vec<String> = own.collect();
     names.sort();
     Ok(names)

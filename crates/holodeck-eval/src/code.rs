@@ -1,13 +1,10 @@
 //! Metrics that a function or a program of the user computes.
 
 use async_trait::async_trait;
-use holodeck_model::{CodeMetric, GraderFailure};
+use holodeck_model::{CodeMetric, GraderFailure, json_kind};
 use serde_json::{Map, Value, json};
 
-use crate::{
-    Asked, AskingMetric, CalledTool, ConversationTurn, EvalInput, InputText, MetricError, Score,
-    json_text::describe_type,
-};
+use crate::{Asked, AskingMetric, CalledTool, ConversationTurn, EvalInput, InputText, MetricError, Score};
 
 /// The score that passes if the grader decides nothing and has no threshold.
 const PASSING: f64 = 0.5;
@@ -37,7 +34,7 @@ impl CodeGrader {
             other => {
                 return Err(GraderFailure::NotAScore(format!(
                     "the result is {}, not a number, a boolean or an object with `score`",
-                    describe_type(&other)
+                    json_kind(&other)
                 )));
             }
         };
@@ -94,12 +91,12 @@ fn read_object(mut fields: Map<String, Value>) -> Result<Score, GraderFailure> {
     let passed = match fields.remove("passed").unwrap_or_default() {
         Value::Null => None,
         Value::Bool(passed) => Some(passed),
-        other => return failed(format!("`passed` is {}, not a boolean", describe_type(&other))),
+        other => return failed(format!("`passed` is {}, not a boolean", json_kind(&other))),
     };
     let reason = match fields.remove("reason").unwrap_or_default() {
         Value::Null => None,
         Value::String(reason) => Some(reason),
-        other => return failed(format!("`reason` is {}, not a text", describe_type(&other))),
+        other => return failed(format!("`reason` is {}, not a text", json_kind(&other))),
     };
     let evidence = fields.remove("details").filter(|details| !details.is_null());
     if let Some(unknown) = fields.keys().next() {
@@ -107,9 +104,9 @@ fn read_object(mut fields: Map<String, Value>) -> Result<Score, GraderFailure> {
             "the result has the unknown field `{unknown}`; there are `score`, `passed`, `reason` and `details`"
         ));
     }
-    let value = score.as_f64().ok_or_else(|| {
-        GraderFailure::NotAScore(format!("`score` is {}, not a number", describe_type(&score)))
-    })?;
+    let value = score
+        .as_f64()
+        .ok_or_else(|| GraderFailure::NotAScore(format!("`score` is {}, not a number", json_kind(&score))))?;
     let mut result = Score::graded(value);
     (result.passed, result.reason, result.evidence) = (passed, reason, evidence);
     Ok(result)

@@ -1,8 +1,9 @@
 //! The schema that the answer of a judge must match.
 
+use holodeck_model::json_kind;
 use serde_json::{Value, json};
 
-use crate::{JUDGE_INSTRUCTIONS, USER_INSTRUCTIONS, json_text::describe_type};
+use crate::{JUDGE_INSTRUCTIONS, USER_INSTRUCTIONS};
 
 /// Up to this range, the possible scores are listed.
 const MAX_LISTED: u32 = 100;
@@ -89,7 +90,7 @@ impl VerdictFormat {
         match score.as_f64() {
             Some(number) if (f64::from(min)..=f64::from(max)).contains(&number) => None,
             Some(number) => Some(format!("the score {number} is not between {min} and {max}")),
-            None => Some(format!("`score` is {}, not a number", describe_type(score))),
+            None => Some(format!("`score` is {}, not a number", json_kind(score))),
         }
     }
 

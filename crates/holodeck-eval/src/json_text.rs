@@ -13,18 +13,6 @@ pub(crate) fn quote(text: &str) -> String {
     format!("{short:?}")
 }
 
-/// The type of a value in words.
-pub(crate) fn describe_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
-}
-
 fn shorten(text: &str) -> String {
     const MAX_CHARS: usize = 120;
     match text.char_indices().nth(MAX_CHARS) {

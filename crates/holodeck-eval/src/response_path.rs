@@ -4,7 +4,7 @@ mod raw;
 
 use std::borrow::Cow;
 
-use holodeck_model::{has_lost_digits, parse_json_strictly};
+use holodeck_model::{has_lost_digits, json_kind, parse_json_strictly};
 use serde_json::Value;
 
 use crate::json_text::quote;
@@ -65,7 +65,7 @@ impl ResponsePath {
     pub(crate) fn text<'a>(&self, input: &EvalInput<'a>) -> Result<Cow<'a, str>, MetricError> {
         match self.value(input)?.as_ref() {
             container @ (Value::Object(_) | Value::Array(_)) => {
-                Err(self.error(format!("points to {}, not to a single value", kind(container))))
+                Err(self.error(format!("points to {}, not to a single value", json_kind(container))))
             }
             // An integer that exceeds every integer type was read as a double.
             Value::Number(number) if number.is_f64() && input.structured_output.is_none() => {
@@ -115,10 +115,10 @@ impl ResponsePath {
                     ))
                 })?,
                 (Step::Key(key), other) => {
-                    return Err(self.error(format!("cannot look up `{key}` in {}", kind(other))));
+                    return Err(self.error(format!("cannot look up `{key}` in {}", json_kind(other))));
                 }
                 (Step::Index(index), other) => {
-                    return Err(self.error(format!("cannot look up [{index}] in {}", kind(other))));
+                    return Err(self.error(format!("cannot look up [{index}] in {}", json_kind(other))));
                 }
             };
         }
@@ -142,15 +142,4 @@ fn list(names: &[&str]) -> String {
         .map(|name| format!("`{name}`"))
         .collect::<Vec<_>>()
         .join(", ")
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
 }

@@ -28,6 +28,7 @@ mod hex;
 mod identity;
 mod input;
 mod json_depth;
+mod json_kind;
 mod json_mend;
 mod json_strict;
 mod label;
@@ -101,6 +102,7 @@ pub use input::{
     NotText, decode_text, lines_with_ends, open_input, read_text_input, same_length_lines, unix_lines,
 };
 pub use json_depth::{JSON_LEVELS, cut_deep_json, is_deep_json, json_levels};
+pub use json_kind::json_kind;
 pub use json_mend::{mend_json, mend_json_by};
 pub use json_strict::{UniqueKeys, parse_json_strictly};
 pub use label::{LabelledCall, LabelledContent, LabelledItem, LabelledTurn};

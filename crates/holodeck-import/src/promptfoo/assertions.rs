@@ -79,8 +79,13 @@ const WITHOUT_EQUAL: &[(&str, &str)] = &[
     ("ruby", "a code grader with `command: ruby`"),
     ("search-rubric", "`geval`"),
     ("select-best", "`holodeck test compare`"),
-    ("similar:dot", "`similar`"),
-    ("similar:euclidean", "`similar`"),
+    ("similar", "`geval`: the metric `similar` cannot be computed yet"),
+    (
+        "similar:cosine",
+        "`geval`: the metric `similar` cannot be computed yet",
+    ),
+    ("similar:dot", "`geval`"),
+    ("similar:euclidean", "`geval`"),
     ("skill-used", "`expected_tools`"),
     ("tool-call-f1", "`expected_tools` and `forbidden_tools`"),
     ("trace-error-spans", "`observability`"),
@@ -128,8 +133,6 @@ const CONVERTED: &[&str] = &[
     "model-graded-factuality",
     "python",
     "regex",
-    "similar",
-    "similar:cosine",
     "starts-with",
     "word-count",
 ];
@@ -318,14 +321,6 @@ impl Importer<'_> {
             "is-refusal" => {
                 self.findings.differs(node, "`is-refusal`: a list of phrases of our own decides; an empty answer is neither a refusal nor none");
                 json!({"metric": "is_refusal"})
-            }
-            "similar" | "similar:cosine" => {
-                let embedder = self.embedder(node, subject)?;
-                let value = match &value {
-                    Value::Array(_) => json!(texts(&value)?),
-                    value => json!(not_blank(text(value)?)?),
-                };
-                json!({"metric": "similar", "value": value, "threshold": threshold.unwrap_or(0.75), "embedder": embedder})
             }
             _ => {
                 let assertion = JudgedAssertion {

@@ -377,25 +377,6 @@ impl Importer<'_> {
         }
     }
 
-    /// The embedder of `similar`.
-    pub(super) fn embedder(&mut self, node: &ForeignNode, subject: &Subject<'_>) -> Result<Value, String> {
-        let named = node.get("provider").or(subject.judge);
-        let id = named.and_then(|node| {
-            node.text()
-                .or_else(|| node.get("embedding").and_then(ForeignNode::text))
-                .or_else(|| node.get("id").and_then(ForeignNode::text))
-        });
-        let Some(id) = id.filter(|id| id.contains("embedding")) else {
-            self.findings.differs(node, "`similar`: promptfoo chooses its embedder by the keys it finds; here it is `text-embedding-3-large`");
-            return Ok(json!({"provider": "openai", "name": "text-embedding-3-large"}));
-        };
-        match id.split(':').collect::<Vec<_>>().as_slice() {
-            ["openai", "embedding" | "embeddings", name] => Ok(json!({"provider": "openai", "name": name})),
-            ["ollama", "embedding" | "embeddings", name] => Ok(json!({"provider": "ollama", "name": name})),
-            _ => Err(format!("its embedder `{}` is not known", short(id))),
-        }
-    }
-
     fn program(&mut self, command: &str) -> Result<Answering, (String, &'static str)> {
         if command.is_empty() || command.contains(['|', '>', '<', ';', '$', '`', '&']) {
             return Err((

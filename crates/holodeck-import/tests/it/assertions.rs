@@ -86,6 +86,7 @@ fn what_is_equal_here_and_not_there_is_not_taken_for_the_same() {
         "{type: levenshtein, value: ''}",
         "{type: rouge-n, value: a}",
         "{type: bleu, value: a}",
+        "{type: similar, value: a}",
         "{type: similar:dot, value: a}",
         "{type: contains, value: file://x.js}",
         "{type: contains, value: a, transform: output.trim()}",

@@ -7,7 +7,7 @@ mod answers;
 mod parts;
 mod tools;
 
-use holodeck_model::{JSON_LEVELS, json_levels};
+use holodeck_model::{JSON_LEVELS, json_kind, json_levels};
 use serde_json::{Map, Value, json};
 
 use self::answers::{of_handshake, of_lists};
@@ -84,7 +84,7 @@ pub(crate) fn mend(message: &mut Value, asked: impl FnOnce(&Value) -> Option<Ask
                 .map_or(Ok(()), |result| of_call(result, faults))
         }
         (Asked::Other, _) => Ok(()),
-        (_, other) => Err(format!("`result` is {}, not an object", kind(other))),
+        (_, other) => Err(format!("`result` is {}, not an object", json_kind(other))),
     };
     if let Err(reason) = mended {
         fields.remove("result");
@@ -173,18 +173,6 @@ pub(super) fn is_deep(value: &Value) -> bool {
 /// The fault of such a value.
 pub(super) fn too_deep() -> String {
     format!("has more than {JSON_LEVELS} levels")
-}
-
-/// A value in the words of an error.
-pub(super) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
 }
 
 /// A value as text: a string as it is, anything else as JSON.

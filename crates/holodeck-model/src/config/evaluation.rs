@@ -15,8 +15,9 @@ use crate::value::{PathRef, SecretMap, nullable, read_secrets, tagged_enum, writ
 pub struct EvaluationConfig {
     /// The model that judges, for metrics that need one.
     pub model: Option<ModelConfig>,
-    /// The metrics by which answers are judged.
-    #[schemars(length(min = 1))]
+    /// The metrics by which answers are judged; cases may have their own.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schemars(with = "Option<Vec<MetricConfig>>", length(min = 1))]
     pub metrics: Vec<MetricConfig>,
     /// How to handle a judged metric or a code grader if a text that it reads held a secret and was masked; an error if
     /// absent.

@@ -9,6 +9,7 @@
 
 mod answers;
 mod documentation;
+mod imports;
 mod refusals;
 mod support;
 mod telemetry;

@@ -1,10 +1,11 @@
 //! Mends the handshake and the lists of a server.
 
+use holodeck_model::json_kind;
 use rmcp::model::ServerCapabilities;
 use serde_json::{Value, json};
 
 use super::tools::Entry;
-use super::{Faults, Fields, kind, remove_null, settle, text_of};
+use super::{Faults, Fields, remove_null, settle, text_of};
 
 /// The first revision of the protocol, for servers that do not name one.
 const FIRST_REVISION: &str = "2024-11-05";
@@ -24,7 +25,7 @@ pub(super) fn of_handshake(result: &mut Fields, faults: &mut Faults) {
             if !is_read && !capability.is_null() {
                 faults.push(format!(
                     "`capabilities.{name}` is {}, not an object",
-                    kind(capability)
+                    json_kind(capability)
                 ));
             }
             // What is true or a list is offered all the same.
@@ -80,7 +81,7 @@ pub(super) fn of_lists(result: &mut Fields, entry: Entry, faults: &mut Faults) {
         // A single entry without its list.
         entry @ Value::Object(_) => vec![entry],
         other => {
-            faults.push(format!("`{}` of its list is {}", entry.list(), kind(&other)));
+            faults.push(format!("`{}` of its list is {}", entry.list(), json_kind(&other)));
             Vec::new()
         }
     };

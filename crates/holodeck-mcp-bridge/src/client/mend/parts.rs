@@ -1,9 +1,10 @@
 //! Mends the results of calls and prompts, part by part.
 
+use holodeck_model::json_kind;
 use rmcp::model::ContentBlock;
 use serde_json::{Value, json};
 
-use super::{Faults, Fields, is_deep, kind, remove_null, settle, text_of, too_deep};
+use super::{Faults, Fields, is_deep, remove_null, settle, text_of, too_deep};
 
 /// Mends the result of a call. An error if nothing of it can be read.
 pub(super) fn of_call(result: &mut Fields, faults: &mut Faults) -> Result<(), String> {
@@ -47,7 +48,7 @@ pub(super) fn of_call(result: &mut Fields, faults: &mut Faults) -> Result<(), St
         if read.is_none() {
             faults.push(format!(
                 "`isError` of a result is {}, not a boolean; the result counts as an error",
-                kind(flag)
+                json_kind(flag)
             ));
         }
         // What cannot be read must not count as good.
@@ -100,7 +101,7 @@ fn part(mut value: Value, place: &str, faults: &mut Faults) -> Value {
             Ok(()) => return value,
             Err(reason) => reason,
         },
-        other => format!("it is {}", kind(other)),
+        other => format!("it is {}", json_kind(other)),
     };
     let of = value.get("type").and_then(Value::as_str);
     let of = of.map_or_else(String::new, |of| format!(" of the type `{of}`"));

@@ -1,9 +1,10 @@
 //! Mends an entry of a server's lists: a tool or a prompt.
 
+use holodeck_model::json_kind;
 use rmcp::model::{Prompt, Tool};
 use serde_json::{Value, json};
 
-use super::{Faults, is_deep, kind, remove_null, settle, too_deep};
+use super::{Faults, is_deep, remove_null, settle, too_deep};
 
 /// A kind of entry.
 #[derive(Clone, Copy)]
@@ -33,7 +34,10 @@ impl Entry {
         let noun = self.noun();
         let number = index + 1;
         let Some(fields) = value.as_object_mut() else {
-            faults.push(format!("{noun} {number} is {} and is left out", kind(&value)));
+            faults.push(format!(
+                "{noun} {number} is {} and is left out",
+                json_kind(&value)
+            ));
             return None;
         };
         let name = fields
@@ -78,7 +82,7 @@ impl Entry {
                 Some(other) => {
                     faults.push(format!(
                         "tool `{name}`: `inputSchema` is {}, not an object; the tool is left out",
-                        kind(other)
+                        json_kind(other)
                     ));
                     return None;
                 }
