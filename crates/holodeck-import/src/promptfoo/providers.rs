@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Importer,
-    assertions::Subject,
     prompts::{Prompt, short},
     requests::{json_path, service_body, service_text, shell_words},
 };
