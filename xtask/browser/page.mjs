@@ -156,6 +156,9 @@ async function own() {
   await page.waitForFunction(() => location.hash === '' && document.getElementById('log').textContent === '');
   chromium.complainsOnlyOf();
 
+  console.log('a long list of conversations');
+  await manyConversations();
+
   console.log('below a prefix');
   const proxy = await prefixed(options.url, '/desk');
   const below = await chromium.open(`${proxy.url}/desk`);
@@ -166,6 +169,59 @@ async function own() {
   await hasText('<script>', below);
   chromium.complainsOnlyOf('401');
   proxy.close();
+}
+
+/** Lists more conversations than fit on a page, page by page, and finds the oldest and every second one. */
+async function manyConversations() {
+  const MANY = 130;
+  const name = (at) => `Topic n${at}. It is ${at % 2 ? 'odd' : 'even'}.`;
+  const call = async (method, path, body) => {
+    const headers = { authorization: `Bearer ${options.token}`, 'content-type': 'application/json' };
+    const answer = await fetch(options.url + path, { method, headers, body: body && JSON.stringify(body) });
+    ensure(answer.ok, path, answer.status);
+    return answer;
+  };
+  const { sessions: before } = await (await call('GET', '/v1/sessions')).json();
+  for (let at = 1; at <= MANY; at += 1) await call('POST', `/v1/sessions/many-${at}/messages?wait=true`, { message: name(at) });
+  const all = [...before.map(({ firstMessage }) => firstMessage), ...Array.from({ length: MANY }, (_, at) => name(at + 1))].sort();
+  const found = page.locator('#found .open .title');
+  const more = page.locator('#more');
+  const listed = (count) => page.waitForFunction((count) => document.querySelectorAll('#found .open').length === count, count);
+  /** What is listed in the end; the sizes of the list on the way. */
+  const toTheEnd = async (sizes) => {
+    for (const size of sizes) {
+      await listed(size);
+      if (size !== sizes.at(-1)) await more.click();
+    }
+    await more.waitFor({ state: 'hidden' });
+    return (await found.allTextContents()).sort();
+  };
+  const same = (left, right, what) => ensure(JSON.stringify(left) === JSON.stringify(right), what, left, 'instead of', right);
+
+  await page.locator('#sessions').click();
+  same(await toTheEnd([50, 100, all.length]), all, 'the list has');
+  await look('many-conversations');
+  // The oldest of them is on the last page.
+  await page.locator('#search').fill('n1. topic');
+  await page.waitForFunction((name) => document.querySelector('#found .title')?.textContent === name, name(1));
+  const odd = all.filter((name) => name.includes('odd'));
+  await page.locator('#search').fill('odd');
+  same(await toTheEnd([25, 50, odd.length]), odd, 'the search found');
+  // One of them is opened, and then deleted.
+  await page.locator('#search').fill('n3.');
+  const third = page.locator('#found li', { hasText: name(3) });
+  await third.locator('.open').click();
+  await hasText(name(3));
+  await page.locator('#sessions').click();
+  await page.locator('#search').fill('n3.');
+  const remove = third.locator('button').last();
+  await remove.click();
+  await remove.click();
+  await third.waitFor({ state: 'detached' });
+  await page.locator('#search').fill('');
+  same(await toTheEnd([50, 100, all.length - 1]), all.filter((other) => other !== name(3)), 'the list has');
+  await page.locator('#close').click();
+  chromium.complainsOnlyOf();
 }
 
 /** A proxy that serves a server below a path, as others do. */

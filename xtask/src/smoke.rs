@@ -87,7 +87,12 @@ pub(crate) fn every_cli() -> Result<Vec<(String, PathBuf)>> {
 
 /// A folder in which Node finds this release of a package, installed where it is absent.
 pub(crate) fn node_package(name: &'static str, version: &str) -> Result<PathBuf> {
-    install::node_package(name, version)
+    node_packages(&[(name, version)])
+}
+
+/// A folder in which Node finds these releases, installed together where they are absent.
+pub(crate) fn node_packages(pins: &[(&'static str, &str)]) -> Result<PathBuf> {
+    install::node_packages(pins)
 }
 
 /// The script of promptfoo, installed where it is absent.

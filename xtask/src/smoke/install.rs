@@ -154,10 +154,15 @@ pub(super) fn promptfoo() -> Result<PathBuf> {
     Ok(packages("promptfoo", &PROMPTFOO, &["--omit=optional"])?.join("dist/src/entrypoint.js"))
 }
 
-/// A folder in which Node finds this package and no other release of it.
-pub(super) fn node_package(name: &'static str, version: &str) -> Result<PathBuf> {
+/// A folder in which Node finds these packages and no other releases of them. It is named after the first.
+pub(super) fn node_packages(pins: &[(&'static str, &str)]) -> Result<PathBuf> {
+    let (name, version) = pins.first().context("no package to install")?;
     let folder = format!("field/node/{}-{version}", name.rsplit('/').next().unwrap_or(name));
-    packages(&folder, &[Pin::new(name, version)], &[])?;
+    let pins: Vec<_> = pins
+        .iter()
+        .map(|(name, version)| Pin::new(name, version))
+        .collect();
+    packages(&folder, &pins, &[])?;
     Ok(workspace::root().join(FOLDER).join(folder))
 }
 

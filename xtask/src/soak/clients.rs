@@ -106,6 +106,11 @@ fn answer(request: &ReceivedRequest, asked: &Path) -> Reply {
                 &json!({ "text": question }),
             )
         }
+        None if begins("explain and note") => Reply::text("I write it down.").and_tool_call(
+            &format!("call-{}", request.index),
+            "note",
+            &json!({ "text": question }).to_string(),
+        ),
         None if begins("fail") => Reply::openai_error(400, "the model fails", None, None),
         None if begins("hang") => Reply::text("so far and no further").in_pieces(4).hang_after(3),
         None => Reply::text(questions.join("+")).in_pieces(3),

@@ -179,10 +179,13 @@ pub struct AgUiInterrupt {
     pub metadata: AgUiMetadata,
 }
 
-/// The schema of the `payload` that answers an approval: what [`super::RunAgentInput`] reads.
+/// The schema of the `payload` that answers an approval: what [`super::RunAgentInput`] reads. Chats offer a plain yes and
+/// no only where they can tell that the schema accepts it. `additionalProperties` would keep them from that, so words say
+/// what it means.
 pub(super) fn response_schema() -> Value {
     json!({
         "type": "object",
+        "description": "Any other field is refused",
         "properties": {
             "approved": { "type": "boolean" },
             "editedArgs": { "type": "object", "description": "Replaces all arguments of the call" },
@@ -191,7 +194,6 @@ pub(super) fn response_schema() -> Value {
             "terminate": { "type": "boolean", "description": "With approved: false, end the run" },
         },
         "required": ["approved"],
-        "additionalProperties": false,
     })
 }
 

@@ -198,19 +198,10 @@ impl RunAgentInput {
         let (at, message) = match message {
             Some((at, message)) if message.role == "user" => (at, Some(user_message(at, message)?)),
             _ if !answers.is_empty() => (self.messages.len(), None),
-            found => {
-                let problem = match found {
-                    Some((_, message)) => {
-                        format!("must end with a message of the user, found `{}`", message.role)
-                    }
-                    None => "has no message of the user".to_owned(),
-                };
-                return Err(error(
-                    "messages",
-                    problem,
-                    "send the user's message as the last one",
-                ));
-            }
+            found => match self.asked_again() {
+                Some((at, message)) => (at, Some(user_message(at, message)?)),
+                None => return Err(no_message(found.map(|(_, message)| message))),
+            },
         };
         let earlier = self.messages.get(..at).unwrap_or_default();
         Ok(AgUiRequest {
@@ -219,6 +210,29 @@ impl RunAgentInput {
             answers,
             warnings,
         })
+    }
+
+    /// The message whose answer is asked for again from within: the conversation ends with results of the agent's tools.
+    /// Clients that show what follows a tool as a message of its own leave out that message alone. A result of one of the
+    /// client's tools is no such end: clients send it by themselves, again and again.
+    fn asked_again(&self) -> Option<(usize, &AgUiMessage)> {
+        let last = self
+            .messages
+            .iter()
+            .rfind(|message| is_of_conversation(message))?;
+        let at = self.messages.iter().rposition(|message| message.role == "user")?;
+        let answer = self.messages.get(at + 1..)?;
+        let calls = answer.iter().flat_map(|message| &message.tool_calls);
+        let own: HashSet<_> = self.tools.iter().map(name_of).collect();
+        let of_agent: HashSet<_> = calls
+            .filter(|call| !own.contains(call.function.name.as_str()))
+            .map(|call| call.id.as_str())
+            .collect();
+        let mut results = answer.iter().filter(|message| message.role == "tool");
+        let is_meant =
+            last.role == "tool" && results.all(|result| of_agent.contains(result.tool_call_id.as_str()));
+        let message = self.messages.get(at).filter(|_| is_meant)?;
+        Some((at, message))
     }
 
     fn answers(&self) -> Result<Vec<ApprovalAnswer>, AgUiInputError> {
@@ -239,6 +253,15 @@ impl RunAgentInput {
         });
         answers.collect()
     }
+}
+
+/// A conversation whose last message is this one has nothing to answer.
+fn no_message(last: Option<&AgUiMessage>) -> AgUiInputError {
+    let problem = match last {
+        Some(message) => format!("must end with a message of the user, found `{}`", message.role),
+        None => "has no message of the user".to_owned(),
+    };
+    error("messages", problem, "send the user's message as the last one")
 }
 
 fn answer(at: usize, entry: &AgUiResume) -> Result<ApprovalAnswer, AgUiInputError> {

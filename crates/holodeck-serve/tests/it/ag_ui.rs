@@ -143,6 +143,37 @@ async fn the_model_sees_the_history_of_the_client_and_nothing_that_it_removed() 
     assert_eq!(world.get("/v1/sessions/t-1:branch-5").await.status, 404);
 }
 
+#[tokio::test]
+async fn a_history_that_ends_with_results_of_the_agent_asks_for_that_answer_again() {
+    let world = repeating().await;
+    answer(&world, "r1", &["a"]).await;
+    assert_eq!(answer(&world, "r2", &["a", "[a]", "b"]).await, "[a,[a],b]");
+    let mut again = messages(&["a", "[a]", "b"]);
+    again.as_array_mut().unwrap().extend([
+        json!({"id": "m-3", "role": "assistant", "content": "", "toolCalls": [
+            {"id": "c-1", "type": "function", "function": {"name": "look", "arguments": "{}"}},
+        ]}),
+        json!({"id": "m-4", "role": "tool", "toolCallId": "c-1", "content": "seen"}),
+    ]);
+    let events = run(&world, &input("r3", &again)).await;
+    let deltas = events.iter().filter_map(|event| event["delta"].as_str());
+    assert_eq!(deltas.collect::<String>(), "[a,[a],b]");
+    let runs =
+        async |session: &str| world.get(&format!("/v1/sessions/{session}")).await.json()["runs"].clone();
+    assert_eq!(
+        (runs("t-1").await, runs("t-1:branch-1").await),
+        (json!(2), json!(2))
+    );
+    // A client with a tool of that name would send its result by itself, for ever.
+    let mut own = input("r4", &again);
+    own["tools"] = json!([{"name": "look", "description": "", "parameters": {}}]);
+    assert_eq!(
+        world.post("/awp", own).await.problem(),
+        (400, "INVALID_REQUEST".to_owned())
+    );
+    assert_eq!(world.get("/v1/sessions/t-1:branch-2").await.status, 404);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_at_the_same_time_with_one_run_id_are_one_run() {
     for concurrency in [Concurrency::Reject, Concurrency::Enqueue, Concurrency::Interrupt] {

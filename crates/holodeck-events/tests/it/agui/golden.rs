@@ -163,6 +163,7 @@ fn an_interrupt_says_what_is_asked_and_what_may_be_answered() {
             "toolCallId": "call_b",
             "responseSchema": {
               "type": "object",
+              "description": "Any other field is refused",
               "properties": {
                 "approved": {
                   "type": "boolean"
@@ -190,8 +191,7 @@ fn an_interrupt_says_what_is_asked_and_what_may_be_answered() {
               },
               "required": [
                 "approved"
-              ],
-              "additionalProperties": false
+              ]
             },
             "metadata": {
               "holodeck": {

@@ -115,6 +115,49 @@ fn a_request_without_a_message_is_refused() {
 }
 
 #[test]
+fn a_conversation_that_ends_with_results_of_the_agent_asks_for_the_answer_again() {
+    let call = |id: &str, name: &str| json!({ "id": id, "type": "function", "function": { "name": name, "arguments": "{}" } });
+    let result = |id: &str| json!({ "role": "tool", "toolCallId": id, "content": "30" });
+    let body = |calls: Value, results: &[Value], tools: Value| {
+        let mut messages = vec![
+            json!({ "role": "user", "content": "hello" }),
+            json!({ "role": "assistant", "content": "hi" }),
+            json!({ "id": "q", "role": "user", "content": "how long?" }),
+            json!({ "role": "assistant", "content": "let me look", "toolCalls": calls }),
+        ];
+        messages.extend(results.iter().cloned());
+        json!({ "messages": messages, "tools": tools })
+    };
+    let both = json!([call("a", "search"), call("b", "alert")]);
+    let asked = request(body(
+        both.clone(),
+        &[result("a"), result("b")],
+        json!([{ "name": "other" }]),
+    ));
+    let message = asked.message.unwrap();
+    assert_eq!((message.id.as_str(), message.text.as_str()), ("q", "how long?"));
+    assert_eq!(
+        asked.history,
+        [HistoryItem::user("hello"), HistoryItem::assistant("hi")]
+    );
+    // A client sends the result of a tool of its own without a person; a call that nobody made is no answer either.
+    let own = body(
+        both.clone(),
+        &[result("a"), result("b")],
+        json!([{ "name": "alert" }]),
+    );
+    let unknown = body(both.clone(), &[result("a"), result("c")], json!([]));
+    let mut no_question = body(both, &[result("a")], json!([]));
+    no_question["messages"]
+        .as_array_mut()
+        .unwrap()
+        .retain(|message| message["role"] != "user");
+    for body in [own, unknown, no_question] {
+        assert!(refusal(body).starts_with("`messages` must end with a message of the user, found `tool`"));
+    }
+}
+
+#[test]
 fn parts_of_the_message_that_are_not_text_are_named() {
     let content = json!([
         { "type": "text", "text": "look" },
