@@ -13,8 +13,9 @@ import {
   MessagePartPrimitive,
   MessagePrimitive,
   ThreadPrimitive,
+  useAuiState,
 } from '@assistant-ui/react';
-import { useAgUiRuntime } from '@assistant-ui/react-ag-ui';
+import { useAgUiInterrupts, useAgUiRuntime, useAgUiSubmitInterruptResponses } from '@assistant-ui/react-ag-ui';
 
 const { url, token, thread } = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 
@@ -33,6 +34,22 @@ function Tool({ toolName, argsText, result, approval, respondToApproval }) {
       {result !== undefined && <pre>{typeof result === 'string' ? result : JSON.stringify(result)}</pre>}
     </section>
   );
+}
+
+/** The questions that no call of the last message shows: they are about a call of the message before. */
+function Questions() {
+  const interrupts = useAgUiInterrupts();
+  const submit = useAgUiSubmitInterruptResponses();
+  const areShown = useAuiState(({ thread }) => thread.messages.at(-1)?.content.some((part) => part.approval !== undefined) ?? false);
+  if (areShown) return null;
+  const answer = (approved) => submit(interrupts.map(({ id }) => ({ interruptId: id, status: 'resolved', payload: { approved } })));
+  return interrupts.map(({ id, message }) => (
+    <p className="question" key={id}>
+      {message}
+      <button onClick={() => answer(true)}>Yes</button>
+      <button onClick={() => answer(false)}>No</button>
+    </p>
+  ));
 }
 
 const Text = () => (
@@ -99,6 +116,7 @@ function Chat() {
       <ThreadPrimitive.Root>
         <ThreadPrimitive.Viewport>
           <ThreadPrimitive.Messages>{Message}</ThreadPrimitive.Messages>
+          <Questions />
         </ThreadPrimitive.Viewport>
         <ComposerPrimitive.Root>
           <ComposerPrimitive.Input aria-label="Message" />

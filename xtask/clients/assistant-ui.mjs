@@ -152,6 +152,19 @@ const checks = {
       same(await stored(chat.thread), [{ messages: [`refund ${word}`, 'say on'], tools: ['refund'] }]);
     }
   },
+  'two questions, one after the other': async () => {
+    const chat = await open();
+    const question = `refund twice ${mark()}`;
+    await chat.write(question);
+    await chat.tools.first().getByRole('button', { name: 'Yes' }).click();
+    // The second one is about a call of the message before.
+    await chat.page.locator('.question').getByRole('button', { name: 'No' }).click();
+    await chat.page.locator('.text', { hasText: 'It said ' }).waitFor();
+    await chat.answered();
+    same([count(`one ${question}`).ran, count(`two ${question}`).ran], [1, 0]);
+    same((await chat.say('say on')).split('+').at(-1), 'say on');
+    same(await stored(chat.thread), [{ messages: [question, 'say on'], tools: ['refund', 'refund'] }]);
+  },
   'a stop, after which the thread continues': async () => {
     const chat = await open();
     await chat.write('hang');

@@ -98,6 +98,14 @@ fn answer(request: &ReceivedRequest, asked: &Path) -> Reply {
     }
     let begins = |words: &str| question.starts_with(words);
     match result {
+        None if begins("refund twice") => ["one", "two"].iter().fold(Reply::nothing(), |reply, number| {
+            let text = json!({ "text": format!("{number} {question}") });
+            reply.and_tool_call(
+                &format!("call-{number}-{}", request.index),
+                "refund",
+                &text.to_string(),
+            )
+        }),
         None if begins("note") || begins("refund") => {
             let tool = if begins("note") { "note" } else { "refund" };
             Reply::tool_call(

@@ -56,6 +56,7 @@ const IN_CHAT: &[&str] = &[
     "a message and its answer in pieces",
     "a tool and its result shown",
     "a question about a tool, answered yes and no",
+    "two questions, one after the other",
     "a stop, after which the thread continues",
     "an answer asked for again (reload)",
     "an answer after a tool asked for again",
