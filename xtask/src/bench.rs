@@ -21,6 +21,7 @@ mod report;
 mod retrieval;
 mod serve;
 mod server;
+mod targets;
 
 use figures::Figures;
 use machine::Machine;
@@ -53,6 +54,8 @@ enum Subject {
     Eval,
     /// The embedded index beside sqlite-vec and Chroma.
     Retrieval,
+    /// Targets beside a model.
+    Targets,
     /// The stores of events beside plain SQLite, and `holodeck serve`.
     Events,
 }
@@ -106,6 +109,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         Subject::Claude => ("cargo xtask bench claude", claude::measure(&machine, args.runs)?),
         Subject::Eval => ("cargo xtask bench eval", eval::measure(&machine, args.runs)?),
+        Subject::Targets => (
+            "cargo xtask bench targets",
+            targets::measure(&machine, args.runs)?,
+        ),
         Subject::Events => ("cargo xtask bench events", events::measure(&machine, args.runs)?),
         Subject::Retrieval => (
             "cargo xtask bench retrieval",

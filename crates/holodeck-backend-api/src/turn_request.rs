@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use holodeck_model::CommandRequest;
+use holodeck_model::{CommandRequest, JsonMap};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,8 @@ pub struct TurnRequest {
     pub message: String,
     /// Images attached to the message.
     pub images: Vec<Image>,
+    /// The values of the test case that the request to an agent contains beside the message; empty for a model.
+    pub vars: JsonMap,
     /// How an agent with `routing:` is to execute it. Backends of a model ignore it.
     pub command: CommandRequest,
     /// The unit that the turn belongs to, such as a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
@@ -57,6 +59,7 @@ impl TurnRequest {
         Self {
             message: message.into(),
             images: Vec::new(),
+            vars: JsonMap::new(),
             command: CommandRequest::default(),
             unit: None,
             trial: 0,

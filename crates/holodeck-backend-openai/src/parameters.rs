@@ -23,7 +23,7 @@ pub(crate) struct Parameters {
 }
 
 /// The field of the YAML that each parameter comes from.
-const FIELDS: [(&str, &str); 7] = [
+const FIELDS: [(&str, &str); 8] = [
     ("temperature", "model.temperature"),
     ("top_p", "model.top_p"),
     ("max_tokens", "model.max_tokens"),
@@ -31,6 +31,7 @@ const FIELDS: [(&str, &str); 7] = [
     ("reasoning_effort", "openai.effort"),
     ("response_format", "response_format"),
     ("tools", "tools"),
+    ("stop", "model.stop"),
 ];
 
 impl Parameters {
@@ -58,6 +59,9 @@ impl Parameters {
         if let Some(max) = model.max_tokens {
             body.insert(limit_name(reasoning).to_owned(), json!(max));
         }
+        if !model.stop.is_empty() {
+            body.insert("stop".to_owned(), json!(model.stop));
+        }
         if let Some(effort) = openai.and_then(|openai| openai.effort) {
             body.insert("reasoning_effort".to_owned(), json!(effort_name(effort)));
         }
@@ -79,7 +83,11 @@ impl Parameters {
             body.insert(name.to_owned(), json!(limit));
         }
         if !wishes.stop.is_empty() {
-            body.insert("stop".to_owned(), json!(wishes.stop));
+            // The answer ends at each of the agent's, too.
+            let own = body.get("stop").and_then(Value::as_array);
+            let mut stop = own.cloned().unwrap_or_default();
+            stop.extend(wishes.stop.iter().map(|text| Value::from(text.as_str())));
+            body.insert("stop".to_owned(), Value::Array(stop));
         }
         body
     }
@@ -216,6 +224,13 @@ mod tests {
             Value::Object(parameters(&model, None).with(&wishes)),
             json!({"temperature": 0.5, "stop": ["a", "b"]})
         );
+        let model = json!({"provider": "openai", "name": "gpt-4o", "stop": ["own"]});
+        for (wishes, sent) in [
+            (wishes, json!({"stop": ["own", "a", "b"]})),
+            (AnswerWishes::default(), json!({"stop": ["own"]})),
+        ] {
+            assert_eq!(Value::Object(parameters(&model, None).with(&wishes)), sent);
+        }
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl State {
             messages: earlier.chain([this]).collect(),
             session_id: self.session_id.clone(),
             files: files.collect(),
-            vars: serde_json::Map::new(),
+            vars: request.vars.clone(),
         }
     }
 

@@ -19,4 +19,4 @@ mod served;
 mod template;
 
 pub use backend::{TargetBackend, TargetSetup};
-pub use check::{TargetProblem, check_target};
+pub use check::{TargetProblem, check_target, missing_vars, sent_vars};

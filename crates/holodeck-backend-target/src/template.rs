@@ -1,8 +1,8 @@
 //! The templates of a request: strings, JSON with strings in it, and URLs. Values are inserted and never rendered again.
 
-use std::sync::LazyLock;
+use std::{collections::HashSet, sync::LazyLock};
 
-use minijinja::{Environment, Error, UndefinedBehavior, value::Serde};
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, value::Serde};
 use serde_json::{Map, Value, json};
 
 /// The names that a template of a target may use.
@@ -87,11 +87,12 @@ impl Renderer {
         let compiled = PLAIN
             .compile_expression(expression)
             .map_err(|error| describe(&error))?;
+        let unknown = || without_value(compiled.undeclared_variables(true), &self.values);
         let value = compiled
             .eval(Serde(&self.values))
-            .map_err(|error| describe(&error))?;
+            .map_err(|error| describe_failed(&error, unknown))?;
         if value.is_undefined() {
-            return Err(format!("`{}` has no value", expression.trim()));
+            return Err(unknown().unwrap_or_else(|| format!("`{}` has no value", expression.trim())));
         }
         serde_json::to_value(&value).map_err(|error| error.to_string())
     }
@@ -101,8 +102,38 @@ fn render(environment: &Environment<'_>, template: &str, values: &Value) -> Resu
     if !template.contains('{') {
         return Ok(template.to_owned());
     }
-    let rendered = environment.render_str(template, Serde(values));
-    rendered.map_err(|error| describe(&error))
+    let parsed = environment
+        .template_from_str(template)
+        .map_err(|error| describe(&error))?;
+    let unknown = || without_value(parsed.undeclared_variables(true), values);
+    let rendered = parsed.render(Serde(values));
+    rendered.map_err(|error| describe_failed(&error, unknown))
+}
+
+/// The names of a template that have no value.
+fn without_value(used: HashSet<String>, values: &Value) -> Option<String> {
+    let has_value = |name: &str| {
+        let found = name.split('.').try_fold(values, |value, part| value.get(part));
+        found.is_some() || PLAIN.globals().any(|(global, _)| global == name)
+    };
+    let mut missing: Vec<String> = used.into_iter().filter(|name| !has_value(name)).collect();
+    missing.sort();
+    let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
+    match names.as_slice() {
+        [] => None,
+        [name] => Some(format!("{name} has no value")),
+        names => Some(format!("{} have no value", names.join(", "))),
+    }
+}
+
+/// What a template could not do; of a value that is missing, the library does not say the name.
+fn describe_failed(error: &Error, unknown: impl FnOnce() -> Option<String>) -> String {
+    if error.kind() == ErrorKind::UndefinedError
+        && let Some(names) = unknown()
+    {
+        return names;
+    }
+    describe(error)
 }
 
 /// The expression of a string that is nothing else, as in `{{ messages }}`.
@@ -123,6 +154,47 @@ pub(crate) fn names(template: &str) -> Result<Vec<String>, String> {
     let mut names: Vec<String> = own.collect();
     names.sort();
     Ok(names)
+}
+
+/// The names of the `vars` that a template uses; `None` if it uses them as a whole or by a name that it computes.
+pub(crate) fn used_vars(template: &str) -> Option<Vec<String>> {
+    // A broken template is reported elsewhere.
+    let Ok(parsed) = PLAIN.template_from_str(template) else {
+        return Some(Vec::new());
+    };
+    let mut names = Vec::new();
+    for used in parsed.undeclared_variables(true) {
+        let mut parts = used.split('.');
+        if parts.next() == Some("vars") {
+            names.push(parts.next()?.to_owned());
+        }
+    }
+    names.sort();
+    names.dedup();
+    Some(names)
+}
+
+/// The `vars` that a template cannot be rendered without, of those that are not among these.
+pub(crate) fn missing_vars(template: &str, vars: &Map<String, Value>) -> Vec<String> {
+    let mut missing = used_vars(template).unwrap_or_default();
+    missing.retain(|name| !vars.contains_key(name));
+    if missing.is_empty() {
+        return missing;
+    }
+    let renders = |vars: &Map<String, Value>| {
+        let question = Question {
+            input: "x".to_owned(),
+            messages: Vec::new(),
+            session_id: "x".to_owned(),
+            files: Vec::new(),
+            vars: vars.clone(),
+        };
+        Renderer::new(&question).json(&template.into()).is_ok()
+    };
+    if renders(vars) {
+        missing.clear();
+    }
+    missing
 }
 
 /// Names without a value are errors. Values are not escaped.
@@ -217,6 +289,57 @@ mod tests {
         ] {
             assert!(json_of(template).is_err(), "{template}");
             assert!(Renderer::new(&question()).url(template).is_err(), "{template}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_the_name_that_has_no_value() {
+        for (template, names) in [
+            ("{{ vars.other }}", "`vars.other` has no value"),
+            ("a {{ vars.other }}", "`vars.other` has no value"),
+            ("a {{ vars.who.age }}", "`vars.who.age` has no value"),
+            ("{{ vars.who.age | upper }}", "`vars.who.age` has no value"),
+            (
+                "{{ vars.b }} {{ vars.a }} {{ vars.days }}",
+                "`vars.a`, `vars.b` have no value",
+            ),
+            ("{{ other }}", "`other` has no value"),
+        ] {
+            assert_eq!(json_of(template), Err(names.to_owned()), "{template}");
+            let url = Renderer::new(&question()).url(&format!("x{template}"));
+            assert_eq!(url, Err(names.to_owned()), "{template}");
+        }
+    }
+
+    #[test]
+    fn only_what_a_template_cannot_do_without_is_missing() {
+        let vars = question().vars;
+        for (template, missing) in [
+            ("{{ vars.days }}", vec![]),
+            ("{{ vars.language }}", vec!["language"]),
+            ("{{ vars.language | default('en') }}", vec![]),
+            (
+                "{% if vars.language is defined %}{{ vars.language }}{% endif %}",
+                vec![],
+            ),
+            ("{{ vars.b }}{{ vars.a }}{{ vars.days }}", vec!["a", "b"]),
+            ("{{ input }}", vec![]),
+        ] {
+            assert_eq!(missing_vars(template, &vars), missing, "{template}");
+        }
+    }
+
+    #[test]
+    fn a_template_that_takes_all_values_names_none() {
+        let named = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
+        for (template, expected) in [
+            ("{{ vars.b }} {{ vars.a.c }} {{ input }}", named(&["a", "b"])),
+            ("{{ vars }}", None),
+            ("{{ vars[input] }}", None),
+            ("{% for name in vars %}{{ name }}{% endfor %}", None),
+            ("plain {", named(&[])),
+        ] {
+            assert_eq!(used_vars(template), expected, "{template}");
         }
     }
 

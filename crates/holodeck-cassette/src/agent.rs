@@ -34,6 +34,9 @@ impl AgentContext {
         if !turn.images.is_empty() {
             body.insert("images".to_owned(), image_digests(&turn.images));
         }
+        if !turn.vars.is_empty() {
+            body.insert("vars".to_owned(), Value::Object(turn.vars.clone()));
+        }
         if let Some(thinking) = turn.thinking {
             let tokens = match thinking {
                 Thinking::Off => 0,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use holodeck_model::{MetricCondition, MetricConfig, MissingVote, OnMasked, Redactor};
+use holodeck_model::{MetricCondition, MetricConfig, MissingVote, OnMasked, Redactor, StandardMetricName};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -15,7 +15,9 @@ use crate::{
     code::CodeGrader,
     config_problem::ConfigProblem,
     judges::{Jury, Subject},
-    masked, text_score,
+    masked,
+    similar::Similar,
+    text_score,
 };
 
 /// The verdict of a metric about an answer.
@@ -318,6 +320,9 @@ fn prepare(config: &MetricConfig, subject: Subject, number: u32) -> Result<Score
     Ok(match config {
         MetricConfig::Standard(standard) if standard.metric.needs_judge() => {
             Scorer::Asking(Box::new(Jury::new(config, subject, number)?))
+        }
+        MetricConfig::Standard(standard) if standard.metric == StandardMetricName::Similar => {
+            Scorer::Asking(Box::new(Similar::new(standard)?))
         }
         MetricConfig::Standard(standard) if standard.metric.is_text_score() => {
             Scorer::Computing(Box::new(text_score::TextScore::new(standard)?))

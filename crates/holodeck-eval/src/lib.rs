@@ -15,6 +15,7 @@ mod metric;
 pub mod nlp;
 mod quality;
 mod response_path;
+mod similar;
 mod simulated_user;
 pub mod stats;
 mod text_score;
@@ -31,8 +32,8 @@ pub use instructions::{JUDGE_INSTRUCTIONS, USER_INSTRUCTIONS};
 pub use judges::{JUDGE_PROMPTS, derive_steps};
 pub use masked::{InputText, MaskedInput, MaskedText};
 pub use metric::{
-    Asked, AskingMetric, CountingJudge, Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest,
-    JudgedLine, Metric, MetricError, NoPrograms, Programs, Score,
+    Asked, AskingMetric, Comparison, CountingJudge, Judge, JudgeAnswer, JudgeError, JudgeErrorKind,
+    JudgeRequest, JudgedLine, Metric, MetricError, NoPrograms, Programs, Score,
 };
 pub use nlp::WORDNET_LICENSE;
 pub use quality::{QualityQuestion, QualityVerdict};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use holodeck_model::{CodeMetric, GraderFailure, MissingVote, ModelConfig, Spent, UnitKey};
+use holodeck_model::{CodeMetric, EmbeddingConfig, GraderFailure, MissingVote, ModelConfig, Spent, UnitKey};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -47,6 +47,29 @@ pub struct Asked<'a> {
 pub trait Judge: Send + Sync {
     /// Returns the answer to a prompt, or why there is none.
     async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError>;
+
+    /// Returns the cosine of the embeddings of each text and of the query, in millionths, or why that is not known.
+    async fn compare(&self, request: Comparison<'_>) -> Result<Vec<i64>, JudgeError> {
+        let _ = request;
+        Err(JudgeError::last("nothing makes embeddings here"))
+    }
+}
+
+/// Texts to compare with another one by their embeddings.
+#[derive(Clone, Debug)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "metrics and tests construct it as a literal"
+)]
+pub struct Comparison<'a> {
+    /// The model that makes the embeddings; `None` for that of the agent.
+    pub embedder: Option<&'a EmbeddingConfig>,
+    /// The texts.
+    pub texts: Vec<String>,
+    /// The text that each of them is compared with.
+    pub query: String,
+    /// The time limit; `None` for that of the embedder.
+    pub timeout: Option<Duration>,
 }
 
 /// A judge that counts what it costs.

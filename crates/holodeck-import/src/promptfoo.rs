@@ -7,7 +7,9 @@ mod prompts;
 mod providers;
 mod requests;
 mod suite;
+mod targets;
 mod tests;
+mod tool_models;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -58,6 +60,7 @@ pub fn import_promptfoo<'a>(
         back: back.to_owned(),
         findings: Findings::default(),
         graders: GraderFiles::default(),
+        tool_models: Vec::new(),
     };
     let config = importer.read_config(source)?;
     let is_config = ["prompts", "providers", "targets", "tests", "scenarios"]
@@ -82,6 +85,8 @@ struct Importer<'a> {
     back: PathBuf,
     findings: Findings,
     graders: GraderFiles,
+    /// The files that ask models with tools.
+    tool_models: Vec<String>,
 }
 
 impl Importer<'_> {

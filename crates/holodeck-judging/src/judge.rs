@@ -8,18 +8,22 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
-use holodeck_backend_api::{AgentBackend, BackendError, NumberOdds, TurnRequest};
+use holodeck_backend_api::{AgentBackend, BackendError, NumberOdds, TextSimilarity, TurnRequest};
 use holodeck_eval::{
-    Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, JudgedLine, VerdictFormat,
+    Comparison, Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, JudgedLine, VerdictFormat,
 };
-use holodeck_model::{JudgeFailure, ModelConfig, Redactor, Spent, UnitKey, hex_prefix, parse_json_strictly};
+use holodeck_model::{
+    EmbeddingConfig, JudgeFailure, ModelConfig, Redactor, Spent, UnitKey, hex_prefix, parse_json_strictly,
+};
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{OnceCell, Semaphore, mpsc};
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
 /// Opens the judges of a run, and the models that play its users.
@@ -35,6 +39,15 @@ pub trait Judges: Send + Sync {
 
     /// The name of a judge in reports.
     fn name(&self, model: Option<&ModelConfig>) -> String;
+
+    /// Opens the model that makes embeddings, else that of the agent. Later calls return the same one.
+    async fn similarity(
+        &self,
+        embedder: Option<&EmbeddingConfig>,
+    ) -> Result<Arc<dyn TextSimilarity>, BackendError> {
+        let _ = embedder;
+        Err(BackendError::config("nothing makes embeddings here"))
+    }
 
     /// Releases every judge.
     async fn close(&self) -> Result<(), BackendError>;
@@ -84,6 +97,8 @@ pub struct RunJudge {
     redactor: Arc<Redactor>,
     /// The default judge. After it changed, its stored answers are not those of the judge.
     default_model: Value,
+    /// The default embedder, for the same reason.
+    default_embedder: Value,
     /// Receives every answer, for the journal.
     record: mpsc::UnboundedSender<JudgedLine>,
     /// The answers that serve every unit, by the digest of their question.
@@ -102,10 +117,18 @@ impl RunJudge {
             settings,
             redactor: Arc::clone(redactor),
             default_model,
+            default_embedder: Value::Null,
             record,
             shared: Mutex::default(),
         };
         (judge, answers)
+    }
+
+    /// The same, with the model that makes embeddings for metrics that name none.
+    #[must_use]
+    pub fn comparing_by(mut self, embedder: Option<&EmbeddingConfig>) -> Self {
+        self.default_embedder = embedder.map(EmbeddingConfig::answering).unwrap_or_default();
+        self
     }
 
     /// Whether there are judges.
@@ -197,19 +220,64 @@ impl UnitJudge<'_> {
         *usage.get_or_insert_default() += *used;
     }
 
+    /// The judges, and the right to ask one of them now.
+    async fn slot(&self) -> Result<(&JudgeSettings, SemaphorePermit<'_>), JudgeError> {
+        let Some(settings) = self.judge.settings.as_ref() else {
+            return Err(JudgeError::last("no judge is configured"));
+        };
+        tokio::select! {
+            slot = settings.calls.acquire() => {
+                Ok((settings, slot.map_err(|closed| JudgeError::last(closed.to_string()))?))
+            }
+            () = self.cancel.cancelled() => Err(self.stop()),
+        }
+    }
+
+    /// Notes that this run stopped a call.
+    fn stop(&self) -> JudgeError {
+        self.stopped.store(true, Ordering::Relaxed);
+        JudgeError::last("the run was stopped")
+    }
+
+    /// Asks the embedder and records its answer.
+    async fn measure(&self, request: &Comparison<'_>, question: String) -> Result<Vec<i64>, JudgeError> {
+        let (settings, _slot) = self.slot().await?;
+        let failed = |error: BackendError| JudgeError {
+            kind: kind_of(&error).unwrap_or(if matches!(error, BackendError::Config(_)) {
+                JudgeErrorKind::Final
+            } else {
+                JudgeErrorKind::Retryable
+            }),
+            reason: error.to_string(),
+        };
+        let opened = settings.judges.similarity(request.embedder).await;
+        let similarity = opened.map_err(failed)?;
+        let compare = similarity.compare(&request.texts, &request.query);
+        let compared = tokio::select! {
+            compared = in_time(request.timeout, compare) => compared,
+            () = self.cancel.cancelled() => return Err(self.stop()),
+        };
+        let compared = compared?.map_err(failed)?;
+        let used = compared.spent;
+        self.count(&used);
+        // Without a receiver the run is over.
+        let _ = self.judge.record.send(JudgedLine {
+            key: Some(self.key),
+            asked_by: None,
+            question,
+            answer: Some(JudgeAnswer {
+                value: json!(compared.cosines),
+                scores: Vec::new(),
+                model: Some(similarity.name().to_owned()),
+            }),
+            used,
+        });
+        Ok(compared.cosines)
+    }
+
     /// Calls the judge and records its answer.
     async fn call(&self, request: JudgeRequest<'_>, question: String) -> Result<JudgeAnswer, JudgeError> {
-        let stopped = |reason: &str| JudgeError::last(reason);
-        let Some(settings) = self.judge.settings.as_ref() else {
-            return Err(stopped("no judge is configured"));
-        };
-        let _slot = tokio::select! {
-            slot = settings.calls.acquire() => slot.map_err(|closed| stopped(&closed.to_string()))?,
-            () = self.cancel.cancelled() => {
-                self.stopped.store(true, Ordering::Relaxed);
-                return Err(stopped("the run was stopped"));
-            }
-        };
+        let (settings, _slot) = self.slot().await?;
         let opened = settings.judges.open(request.model, request.format).await;
         let OpenJudge { backend, turns } = opened.map_err(|error| JudgeError {
             kind: kind_of(&error).unwrap_or(JudgeErrorKind::Final),
@@ -231,8 +299,7 @@ impl UnitJudge<'_> {
             backend.start(turn)
         };
         let TurnEnd::Ended { record, error } = turns.run(input, &self.cancel, start, |_| {}).await else {
-            self.stopped.store(true, Ordering::Relaxed);
-            return Err(stopped("the run was stopped"));
+            return Err(self.stop());
         };
         let used = record.spent();
         self.count(&used);
@@ -356,6 +423,43 @@ impl Judge for UnitJudge<'_> {
         let answer = answer.get_or_try_init(|| self.call(request, question)).await?;
         Ok(answer.clone())
     }
+
+    async fn compare(&self, mut request: Comparison<'_>) -> Result<Vec<i64>, JudgeError> {
+        self.judge.redactor.mask_text(&mut request.query);
+        for text in &mut request.texts {
+            self.judge.redactor.mask_text(text);
+        }
+        let question = digest_comparison(&request, &self.judge.default_embedder);
+        if let Some((answer, used)) = self.answered.get(&question) {
+            self.count(used);
+            return serde_json::from_value(answer.value.clone()).map_err(|error| {
+                JudgeError::last(format!("the stored similarities cannot be read: {error}"))
+            });
+        }
+        self.measure(&request, question).await
+    }
+}
+
+/// The answer, if it comes within the limit.
+async fn in_time<T>(limit: Option<Duration>, answer: impl Future<Output = T>) -> Result<T, JudgeError> {
+    let Some(limit) = limit else {
+        return Ok(answer.await);
+    };
+    let late = |_| {
+        JudgeError::retryable(format!(
+            "no similarity within {} ms (`timeout_ms`)",
+            limit.as_millis()
+        ))
+    };
+    tokio::time::timeout(limit, answer).await.map_err(late)
+}
+
+/// Digest of all that a similarity depends on.
+fn digest_comparison(request: &Comparison<'_>, default_embedder: &Value) -> String {
+    let embedder = request
+        .embedder
+        .map_or_else(|| default_embedder.clone(), EmbeddingConfig::answering);
+    digest_of(&("similar", embedder, &request.texts, &request.query))
 }
 
 /// Digest of all that a judge's answer depends on.
@@ -369,8 +473,12 @@ fn digest(request: &JudgeRequest<'_>, default_model: &Value) -> String {
         &request.prompt,
         format!("{:?}", request.format),
     );
+    digest_of(&parts)
+}
+
+fn digest_of(parts: &impl Serialize) -> String {
     let mut hasher = Sha256::new();
     // Texts can always be written as JSON.
-    hasher.update(serde_json::to_vec(&parts).unwrap_or_default());
+    hasher.update(serde_json::to_vec(parts).unwrap_or_default());
     hex_prefix(&hasher.finalize(), 16)
 }

@@ -6,11 +6,11 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use holodeck_eval::{CountingJudge, Judge, JudgeAnswer, JudgeError, JudgeRequest};
+use holodeck_eval::{Comparison, CountingJudge, Judge, JudgeAnswer, JudgeError, JudgeRequest};
 use holodeck_model::{JudgeFailure, Spent, UnitKey};
 use tokio_util::sync::CancellationToken;
 
-use crate::{RunJudge, judge_failure};
+use crate::{RunJudge, UnitJudge, judge_failure};
 
 /// Calls judges for the scores of one answer after the other, and counts what they used.
 pub struct JudgeCalls {
@@ -50,20 +50,15 @@ impl JudgeCalls {
         self.count(|counts| counts.total)
     }
 
-    fn count<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {
-        change(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-#[async_trait]
-impl Judge for JudgeCalls {
-    async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
+    /// Calls for the current iteration.
+    fn unit(&self) -> UnitJudge<'_> {
         let iteration = self.iteration.load(Ordering::Relaxed).saturating_add(1);
         let name = format!("{} · loop · iteration {iteration}", self.name);
-        let unit = self
-            .judge
-            .for_unit(UnitKey::NO_CASE, name, Vec::new(), self.cancel.clone());
-        let answer = unit.ask(request).await;
+        self.judge
+            .for_unit(UnitKey::NO_CASE, name, Vec::new(), self.cancel.clone())
+    }
+
+    fn counted<T>(&self, unit: &UnitJudge<'_>, answer: Result<T, JudgeError>) -> Result<T, JudgeError> {
         let failure = answer.as_ref().err().and_then(|error| judge_failure(error.kind));
         let used = unit.usage().unwrap_or_default();
         self.count(|counts| {
@@ -72,6 +67,25 @@ impl Judge for JudgeCalls {
             counts.total += used;
         });
         answer
+    }
+
+    fn count<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {
+        change(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[async_trait]
+impl Judge for JudgeCalls {
+    async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
+        let unit = self.unit();
+        let answer = unit.ask(request).await;
+        self.counted(&unit, answer)
+    }
+
+    async fn compare(&self, request: Comparison<'_>) -> Result<Vec<i64>, JudgeError> {
+        let unit = self.unit();
+        let answer = unit.compare(request).await;
+        self.counted(&unit, answer)
     }
 }
 

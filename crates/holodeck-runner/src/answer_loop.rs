@@ -1,7 +1,7 @@
 //! The contract of a quality loop towards a run: it improves the answer to a case.
 
 use async_trait::async_trait;
-use holodeck_model::FileInput;
+use holodeck_model::{FileInput, JsonMap};
 use holodeck_runs::LoopRecord;
 use holodeck_turn::TurnRecord;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,8 @@ pub struct FirstAnswer<'a> {
     pub question: &'a str,
     /// Its files.
     pub files: &'a [FileInput],
+    /// The values of the case that the request contains beside it.
+    pub vars: Option<&'a JsonMap>,
     /// The unit in recordings.
     pub unit: &'a str,
     /// The trial of the case, from 0.

@@ -212,7 +212,9 @@ impl Executor {
         cancel: &CancellationToken,
     ) -> Option<Conversation> {
         let unit = self.grading.unit_name(case, key);
+        let vars = case.sent_map();
         let turn = TurnInput {
+            vars: vars.as_ref(),
             input: case.input.as_deref().unwrap_or_default(),
             files: &case.files,
             unit: Some(&unit),
@@ -325,6 +327,7 @@ impl Executor {
         };
         let label = self.grading.unit_name(case, key);
         let mut failures_in_a_row = 0;
+        let vars = case.sent_map();
         for (place, turn) in case.turns.iter().enumerate() {
             if conversation.blocker.is_some() || failures_in_a_row >= 2 {
                 conversation.turns.push(TurnRecord::skipped(&turn.input));
@@ -332,6 +335,7 @@ impl Executor {
             }
             let unit = format!("{label} · turn {}", place + 1);
             let input = TurnInput {
+                vars: vars.as_ref(),
                 input: &turn.input,
                 files: &turn.files,
                 unit: Some(&unit),

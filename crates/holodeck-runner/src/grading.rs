@@ -92,6 +92,7 @@ impl GradingStage {
                 .unwrap_or_default(),
             redactor,
         );
+        let judge = judge.comparing_by(agent.config.embedding_provider.as_ref());
         let repeated = agent.config.test_cases.repeated_names();
         let stage = Self {
             repeated_names: repeated.into_iter().map(str::to_owned).collect(),
@@ -227,6 +228,14 @@ impl GradingStage {
         let of_conversation = of_conversation.map(|grade| (grade, case.conversation_metrics().collect()));
         for (turn, configs) in grade.turns.iter_mut().zip(configs).chain(of_conversation) {
             for (metric, config) in turn.metrics.iter_mut().zip(configs) {
+                if let Some(comparing) = config.comparing() {
+                    let embedder = self
+                        .agent
+                        .config
+                        .comparing_embedder(comparing.embedder.as_deref());
+                    metric.model_used = metric.score.and(embedder).map(|settings| settings.model);
+                    continue;
+                }
                 if config.judging().is_none() {
                     continue;
                 }

@@ -6,7 +6,7 @@ use holodeck_backend_api::{
     BackendError, BackendEvent, EventStream, ExecutionResult, Redactions, ToolUsage, TurnRequest, total_usage,
 };
 use holodeck_model::{
-    CommandRequest, Evidence, ExecutionState, Failure, FailureKind, FileInput, without_digests,
+    CommandRequest, Evidence, ExecutionState, Failure, FailureKind, FileInput, JsonMap, without_digests,
     without_digests_in,
 };
 use tokio_util::sync::CancellationToken;
@@ -42,6 +42,8 @@ pub struct TurnInput<'a> {
     pub input: &'a str,
     /// The files attached to the question.
     pub files: &'a [FileInput],
+    /// The values of the test case that the request contains beside the question.
+    pub vars: Option<&'a JsonMap>,
     /// The unit that the turn belongs to, such as a test case.
     pub unit: Option<&'a str>,
     /// Which trial of its test case the turn belongs to, from 0.
@@ -95,6 +97,7 @@ impl TurnRunner {
             task: (!turn.files.is_empty()).then(|| turn.input.to_owned()),
             agent: turn.agent.map(ToOwned::to_owned),
         };
+        request.vars = turn.vars.cloned().unwrap_or_default();
         request.unit = turn.unit.map(ToOwned::to_owned);
         request.trial = turn.trial;
         request.cancel = cancel.clone();

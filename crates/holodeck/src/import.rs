@@ -58,6 +58,9 @@ pub enum ImportFailure {
     /// A file of the source would be overwritten.
     #[error("`{}` is a file of the source", .0.display())]
     IsSource(PathBuf),
+    /// A path in the folder is a link, which may lead out of it.
+    #[error("`{}` is a link; files are written only in the folder of the import", .0.display())]
+    IsLink(PathBuf),
     /// A file cannot be written.
     #[error("cannot write `{}`: {error}", .path.display())]
     Write {
@@ -91,6 +94,9 @@ pub fn import_tests(
     let mut existing = Vec::new();
     for file in &import.files {
         let path = folder.join(&file.path);
+        if let Some(link) = link_below(folder, &file.path) {
+            return Err(ImportFailure::IsLink(link));
+        }
         let is_source = path.canonicalize().is_ok_and(|path| read.contains(&path));
         match fs::read(&path) {
             Ok(text) if text == file.text.as_bytes() || text.is_empty() => {}
@@ -110,6 +116,16 @@ pub fn import_tests(
         write(&path, file).map_err(|error| ImportFailure::Write { path, error })?;
     }
     Ok(import)
+}
+
+/// The first part of a path below a folder that is a link, also one that leads nowhere.
+fn link_below(folder: &Path, path: &Path) -> Option<PathBuf> {
+    let mut whole = folder.to_owned();
+    path.components().find_map(|part| {
+        whole.push(part);
+        let is_link = fs::symlink_metadata(&whole).is_ok_and(|found| found.is_symlink());
+        is_link.then(|| whole.clone())
+    })
 }
 
 fn write(path: &Path, file: &ImportedFile) -> io::Result<()> {

@@ -28,6 +28,11 @@ impl Project {
         Self::with(parent, cases, agent(endpoint) + &judges(judge))
     }
 
+    /// The same cases for a target, which is this block of YAML.
+    pub(super) fn of_target(parent: &Path, cases: usize, target: &str) -> Result<Self> {
+        Self::with(parent, cases, format!("name: bench\n{target}{}", metrics()))
+    }
+
     fn with(parent: &Path, cases: usize, agent: String) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("project-").tempdir_in(parent)?;
         std::fs::write(dir.path().join(AGENT), agent)?;
@@ -65,13 +70,18 @@ fn agent(endpoint: &str) -> String {
         "name: bench
 model: {{provider: openai, name: bench, endpoint: \"{endpoint}\"}}
 instructions: {{inline: You answer questions about orders and returns in one or two sentences.}}
-test_cases_file: cases.yaml
+{}",
+        metrics()
+    )
+}
+
+fn metrics() -> &'static str {
+    "test_cases_file: cases.yaml
 evaluations:
   metrics:
-    - {{type: standard, metric: contains, value: \"30 days\"}}
-    - {{type: standard, metric: rouge, threshold: 0.3}}
+    - {type: standard, metric: contains, value: \"30 days\"}
+    - {type: standard, metric: rouge, threshold: 0.3}
 "
-    )
 }
 
 fn judges(endpoint: &str) -> String {

@@ -196,6 +196,9 @@ fn problem(failure: ImportFailure) -> Problem {
                 problem.with_detail(format!("{} exists", file.display()))
             })
         }
+        ImportFailure::IsLink(_) => {
+            Problem::config(message).with_hint("remove the link, or choose another folder with `-o`")
+        }
         ImportFailure::IsSource(_) => Problem::config(message).with_hint("choose another folder with `-o`"),
         _ => Problem::execution(message),
     }

@@ -18,4 +18,5 @@ mod json_checks;
 mod judges;
 mod masked;
 mod nlp;
+mod similar;
 mod stats;

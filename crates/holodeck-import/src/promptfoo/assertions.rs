@@ -8,9 +8,10 @@ use super::{
     graders::{CodeAssertion, missing_context},
     patterns,
     prompts::{Rendered, render_all},
+    tool_models::settings_of_calls,
     values::{
-        filled, ignoring_all, ignoring_any, ignoring_case, not_blank, schema, set_field, text, texts, whole,
-        word_count,
+        filled, ignoring_all, ignoring_any, ignoring_case, not_blank, schema, set_field, similar_texts, text,
+        texts, whole, word_count,
     },
 };
 use crate::{
@@ -34,6 +35,8 @@ pub(super) struct Subject<'a> {
     pub(super) prompt: &'a Rendered,
     /// Whether the weighted score decides.
     pub(super) is_scored: bool,
+    /// The tools of a model whose answers are their calls.
+    pub(super) tools: Option<&'a Value>,
     /// The judge of this test, in place of that of the agent.
     pub(super) judge: Option<&'a ForeignNode>,
 }
@@ -67,7 +70,6 @@ const WITHOUT_EQUAL: &[(&str, &str)] = &[
     ("is-sql", "a code grader"),
     ("is-valid-function-call", "`expected_tools` with `args`"),
     ("is-valid-openai-function-call", "`expected_tools` with `args`"),
-    ("is-valid-openai-tools-call", "`expected_tools` with `args`"),
     ("is-xml", "a code grader"),
     ("max-score", "a `matrix`, which shows models side by side"),
     ("meteor", "`meteor`, whose scores are others"),
@@ -79,15 +81,9 @@ const WITHOUT_EQUAL: &[(&str, &str)] = &[
     ("ruby", "a code grader with `command: ruby`"),
     ("search-rubric", "`geval`"),
     ("select-best", "`holodeck test compare`"),
-    ("similar", "`geval`: the metric `similar` cannot be computed yet"),
-    (
-        "similar:cosine",
-        "`geval`: the metric `similar` cannot be computed yet",
-    ),
-    ("similar:dot", "`geval`"),
-    ("similar:euclidean", "`geval`"),
+    ("similar:dot", "`similar`, which compares by cosine"),
+    ("similar:euclidean", "`similar`, which compares by cosine"),
     ("skill-used", "`expected_tools`"),
-    ("tool-call-f1", "`expected_tools` and `forbidden_tools`"),
     ("trace-error-spans", "`observability`"),
     ("trace-span-count", "`observability`"),
     ("trace-span-duration", "`latency`"),
@@ -125,6 +121,7 @@ const CONVERTED: &[&str] = &[
     "icontains-any",
     "is-json",
     "is-refusal",
+    "is-valid-openai-tools-call",
     "javascript",
     "latency",
     "levenshtein",
@@ -133,7 +130,10 @@ const CONVERTED: &[&str] = &[
     "model-graded-factuality",
     "python",
     "regex",
+    "similar",
+    "similar:cosine",
     "starts-with",
+    "tool-call-f1",
     "word-count",
 ];
 
@@ -315,6 +315,20 @@ impl Importer<'_> {
                     return Err("a negative `threshold`".to_owned());
                 }
                 json!({"metric": "levenshtein", "value": not_blank(text(&value)?)?, "max_distance": whole(limit)})
+            }
+            "similar" | "similar:cosine" => {
+                if inverse {
+                    return Err("negated".to_owned());
+                }
+                let embedder = self.embedder(node.get("provider"), subject.judge)?;
+                json!({
+                    "metric": "similar", "value": similar_texts(&value, subject.is_scored)?,
+                    "threshold": threshold.unwrap_or(0.75), "embedder": embedder,
+                })
+            }
+            "is-valid-openai-tools-call" | "tool-call-f1" => {
+                let settings = settings_of_calls(base, inverse, subject.tools, &value, threshold)?;
+                return Ok(Some(self.graders.calls(base, &settings)));
             }
             "word-count" => word_count(&value)?,
             "finish-reason" => json!({"metric": "finish_reason", "value": not_blank(text(&value)?)?}),
@@ -501,6 +515,7 @@ impl Importer<'_> {
             prompt: &subject.prompt.text,
             config: node.get("config").map(ForeignNode::to_json),
             decides: subject.is_scored,
+            reads_calls: subject.tools.is_some(),
         };
         if code.starts_with("package:") {
             return Err("its code is in a package".to_owned());
@@ -529,6 +544,9 @@ impl Importer<'_> {
 }
 
 fn nearest(base: &str) -> &'static str {
+    if ["is-valid-openai-tools-call", "tool-call-f1"].contains(&base) {
+        return "`expected_tools` and `forbidden_tools`";
+    }
     WITHOUT_EQUAL
         .iter()
         .find(|(name, _)| *name == base)

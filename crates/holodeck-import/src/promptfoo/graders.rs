@@ -11,6 +11,9 @@ const JAVASCRIPT_RUNNER: &str = include_str!("runner.mjs");
 /// Runs the assertions in Python.
 const PYTHON_RUNNER: &str = include_str!("runner.py");
 
+/// Grades the calls in an answer.
+const CALLS_RUNNER: &str = include_str!("tool_calls.mjs");
+
 /// The parts of the context that promptfoo gives to code, and HoloDeck does not.
 const UNKNOWN_CONTEXT: [&str; 6] = [
     "logProbs",
@@ -37,6 +40,8 @@ pub(super) struct CodeAssertion<'a> {
     pub(super) config: Option<Value>,
     /// Whether the score decides the case.
     pub(super) decides: bool,
+    /// Whether an answer may be the calls of tools, which code gets as a list.
+    pub(super) reads_calls: bool,
 }
 
 impl GraderFiles {
@@ -89,11 +94,26 @@ impl GraderFiles {
         if let Some(config) = &assertion.config {
             settings.insert("config".to_owned(), config.clone());
         }
+        if assertion.reads_calls {
+            settings.insert("calls".to_owned(), true.into());
+        }
         if assertion.decides {
             settings.insert("decides".to_owned(), true.into());
         }
         let settings = Value::Object(settings).to_string();
         json!({"type": "code", "name": name, "command": program, "args": [runner, path, function, settings]})
+    }
+
+    /// The metric of an assertion about the calls in an answer.
+    pub(super) fn calls(&mut self, name: &str, settings: &Value) -> Value {
+        let path = "graders/tool_calls.mjs";
+        if !self.files.iter().any(|file| file.path == Path::new(path)) {
+            self.files.push(ImportedFile {
+                path: path.into(),
+                text: CALLS_RUNNER.to_owned(),
+            });
+        }
+        json!({"type": "code", "name": name, "command": "node", "args": [path, settings.to_string()]})
     }
 
     /// Adds a file, once for each text.

@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 use super::{
     Importer,
     prompts::{Prompt, short},
-    requests::{json_path, service_body, service_text, shell_words},
 };
 use crate::{
     ImportError, ImportedFile,
@@ -25,6 +24,12 @@ pub(super) struct Provider {
     pub(super) is_model: bool,
     /// The prompts that it is asked; all if absent.
     pub(super) prompts: Option<Vec<String>>,
+    /// The tools of its model, if its answers are their calls.
+    pub(super) tools: Option<Value>,
+    /// Whether its code gets the variables of a test beside the prompt.
+    pub(super) takes_vars: bool,
+    /// The judge of its tests where they name none, if it is no model here.
+    pub(super) judge: Option<Value>,
     /// Files that it needs.
     pub(super) files: Vec<ImportedFile>,
 }
@@ -43,17 +48,16 @@ const COMPATIBLE: &[(&str, &str, &str)] = &[
 /// The address of Anthropic for clients of OpenAI.
 const ANTHROPIC: &str = "ANTHROPIC_BASE_URL:-https://api.anthropic.com";
 
-const FUNCTION_TARGET: &str = include_str!("function_target.mjs");
-const PYTHON_TARGET: &str = include_str!("python_target.py");
-const PROGRAM_TARGET: &str = include_str!("program_target.py");
+/// The embedder of promptfoo where the configuration names none.
+const EMBEDDER: &str = "text-embedding-3-large";
 
 /// The judge of an agent: the first model.
 pub(super) fn default_judge(providers: &[Provider]) -> Value {
-    let model = providers
-        .iter()
-        .find(|provider| provider.is_model)
-        .and_then(|provider| provider.fields.get("model"));
-    model
+    let judges = providers.iter().find_map(|provider| {
+        let own = provider.fields.get("model").filter(|_| provider.is_model);
+        own.or(provider.judge.as_ref())
+    });
+    judges
         .cloned()
         .unwrap_or_else(|| json!({"provider": "openai", "name": "gpt-4.1"}))
 }
@@ -134,7 +138,18 @@ impl Importer<'_> {
             }
         }
         let label = body.get("label").and_then(ForeignNode::text);
-        let prompts = body.get("prompts").and_then(ForeignNode::items).map(|items| {
+        // Named by its id alone, a provider with a label is not found in promptfoo's list of prompts.
+        let is_named_by_id = node.get("id").is_none() && node.text().is_none();
+        let mut prompts = body.get("prompts");
+        if let Some(given) = prompts.filter(|_| is_named_by_id && label.is_some()) {
+            self.findings.ignored(
+                given,
+                "`prompts` beside `label` of a provider without `id`: promptfoo asks it all prompts",
+                "`id: …` in the provider",
+            );
+            prompts = None;
+        }
+        let prompts = prompts.and_then(ForeignNode::items).map(|items| {
             items
                 .iter()
                 .filter_map(ForeignNode::text)
@@ -147,6 +162,9 @@ impl Importer<'_> {
                 fields: answering.fields,
                 is_model: answering.is_model,
                 prompts,
+                tools: answering.tools,
+                takes_vars: answering.takes_vars,
+                judge: answering.judge,
                 files: answering.files,
             }),
             Err((reason, nearest)) => {
@@ -176,6 +194,9 @@ impl Importer<'_> {
             }
             return self.function(language, file, function);
         }
+        if let Some(answering) = self.tool_model(id, config) {
+            return answering;
+        }
         match self.model(id, config)? {
             Some(model) => {
                 let mut fields = Map::new();
@@ -183,6 +204,9 @@ impl Importer<'_> {
                 Ok(Answering {
                     fields,
                     is_model: true,
+                    tools: None,
+                    takes_vars: false,
+                    judge: None,
                     files: Vec::new(),
                 })
             }
@@ -194,7 +218,7 @@ impl Importer<'_> {
     }
 
     /// A model by its id; nothing if its service is not known.
-    fn model(
+    pub(super) fn model(
         &mut self,
         id: &str,
         config: &ForeignNode,
@@ -240,10 +264,7 @@ impl Importer<'_> {
             "ollama" => {
                 put("provider", "ollama".into());
                 put("name", name(&["chat", "completion"]).into());
-                put(
-                    "endpoint",
-                    format!("{VARIABLE_START}OLLAMA_BASE_URL:-http://localhost:11434\u{e001}").into(),
-                );
+                put("endpoint", ollama_address());
             }
             vendor => {
                 let Some((_, endpoint, key)) = COMPATIBLE.iter().find(|(known, ..)| *known == vendor) else {
@@ -289,6 +310,9 @@ impl Importer<'_> {
             match key.as_str() {
                 "temperature" | "max_tokens" | "top_p" => {
                     model.insert(key.clone(), as_is);
+                }
+                "stop" => {
+                    model.insert("stop".to_owned(), value.to_json());
                 }
                 "max_completion_tokens" => {
                     model.insert("max_tokens".to_owned(), as_is);
@@ -336,8 +360,7 @@ impl Importer<'_> {
                         "`response_format` with a schema",
                     );
                 }
-                "seed" | "presence_penalty" | "frequency_penalty" | "organization" | "headers" | "cost"
-                | "showThinking" => {
+                "seed" | "organization" | "cost" | "showThinking" => {
                     self.findings
                         .ignored(value, format!("`config.{key}` of a model"), "");
                 }
@@ -376,152 +399,63 @@ impl Importer<'_> {
         }
     }
 
-    fn program(&mut self, command: &str) -> Result<Answering, (String, &'static str)> {
-        if command.is_empty() || command.contains(['|', '>', '<', ';', '$', '`', '&']) {
-            return Err((
-                "its command needs a shell".to_owned(),
-                "`target: {type: command}`",
-            ));
-        }
-        let words = shell_words(command)
-            .ok_or_else(|| ("its command has a quote that is not closed".to_owned(), ""))?;
-        let mut args = vec![
-            "targets/program.py".to_owned(),
-            self.back.to_string_lossy().into_owned(),
-        ];
-        args.extend(words);
-        let mut fields = Map::new();
-        fields.insert(
-            "target".to_owned(),
-            json!({"type": "command", "command": "python3", "args": args}),
-        );
-        let file = ImportedFile {
-            path: "targets/program.py".into(),
-            text: PROGRAM_TARGET.to_owned(),
-        };
-        Ok(Answering {
-            fields,
-            is_model: false,
-            files: vec![file],
-        })
-    }
-
-    fn function(
+    /// The embedder of an assertion: its own, else that of the test, else the one that promptfoo takes.
+    pub(super) fn embedder(
         &mut self,
-        language: Language,
-        file: &str,
-        function: Option<&str>,
-    ) -> Result<Answering, (String, &'static str)> {
-        if [".ts", ".mts", ".cts"].iter().any(|end| file.ends_with(end)) {
-            return Err(("TypeScript must be compiled first".to_owned(), "a `.mjs` file"));
+        own: Option<&ForeignNode>,
+        of_test: Option<&ForeignNode>,
+    ) -> Result<Value, String> {
+        let named = own.or(of_test).map(|node| node.get("embedding").unwrap_or(node));
+        let Some(node) = named else {
+            return Ok(json!({"provider": "openai", "name": EMBEDDER}));
+        };
+        let id = node
+            .text()
+            .or_else(|| node.get("id").and_then(ForeignNode::text))
+            .ok_or("its embedder has no `id`")?;
+        let mut words = id.splitn(3, ':');
+        let (vendor, kind, name) = (words.next(), words.next(), words.next());
+        let provider = match (vendor, kind) {
+            (Some("openai"), Some("embedding" | "embeddings")) => "openai",
+            (Some("azure" | "azureopenai"), Some("embedding" | "embeddings")) => "azure_openai",
+            (Some("ollama"), Some("embedding" | "embeddings")) => "ollama",
+            _ => return Err(format!("its embedder `{}` is not one here", short(id))),
+        };
+        let name = name
+            .filter(|name| !name.is_empty())
+            .ok_or_else(|| format!("its embedder `{}` names no model", short(id)))?;
+        let mut embedder = Map::new();
+        embedder.insert("provider".to_owned(), provider.into());
+        embedder.insert("name".to_owned(), name.into());
+        if provider == "ollama" {
+            embedder.insert("endpoint".to_owned(), ollama_address());
         }
-        let stem: String = std::path::Path::new(file)
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .chars()
-            .map(|c| if c.is_alphanumeric() { c } else { '_' })
-            .collect();
-        let back = self.path_from_import(file);
-        let (path, text) = match language {
-            Language::Python => {
-                let text = PYTHON_TARGET
-                    .replace("SOURCE", &back)
-                    .replace("FUNCTION", function.unwrap_or("call_api"));
-                (format!("targets/{stem}.py"), text)
-            }
-            Language::JavaScript => (
-                format!("targets/{stem}.mjs"),
-                FUNCTION_TARGET.replace("SOURCE", &back),
-            ),
-        };
-        let mut fields = Map::new();
-        fields.insert(
-            "target".to_owned(),
-            json!({"type": "function", "file": path, "function": "answer"}),
-        );
-        let file = ImportedFile {
-            path: path.into(),
-            text,
-        };
-        Ok(Answering {
-            fields,
-            is_model: false,
-            files: vec![file],
-        })
-    }
-
-    fn service(&mut self, id: &str, config: &ForeignNode) -> Result<Answering, (String, &'static str)> {
-        let url = config.get("url").and_then(ForeignNode::text).unwrap_or(id);
-        let mut target = Map::new();
-        target.insert("type".to_owned(), "http".into());
-        target.insert("url".to_owned(), Value::String(service_text(url)?));
-        let has_body = config.get("body").is_some();
-        target.insert("method".to_owned(), if has_body { "POST" } else { "GET" }.into());
-        let mut text = None;
-        for (key, value) in config.entries() {
-            match key.as_str() {
-                "url" => {}
-                "method" => {
-                    let method = value.text().unwrap_or_default().to_uppercase();
-                    if !["GET", "POST", "PUT", "PATCH"].contains(&method.as_str()) {
-                        return Err((format!("the method `{method}`"), "`method` of `target: http`"));
-                    }
-                    target.insert("method".to_owned(), method.into());
+        if let Some(config) = node.get("config") {
+            let mut fields = Map::new();
+            self.model_config(vendor.unwrap_or_default(), config, &mut fields);
+            for (name, value) in fields {
+                // Vectors are not sampled.
+                if !["temperature", "max_tokens", "top_p", "stop"].contains(&name.as_str()) {
+                    embedder.insert(name, value);
                 }
-                "headers" | "queryParams" => {
-                    let mut map = Map::new();
-                    for (name, value) in value.entries() {
-                        map.insert(
-                            name.clone(),
-                            Value::String(service_text(value.text().unwrap_or_default())?),
-                        );
-                    }
-                    let name = if key == "headers" { "headers" } else { "query" };
-                    target.insert(name.to_owned(), Value::Object(map));
-                }
-                "body" => {
-                    if value.text().is_some() {
-                        return Err(("its body is a text".to_owned(), "`body` as a mapping"));
-                    }
-                    target.insert("body".to_owned(), service_body(&value.to_json())?);
-                }
-                "transformResponse" | "responseParser" => {
-                    let code = value.text().unwrap_or_default();
-                    text = Some(json_path(code).ok_or_else(|| {
-                        (
-                            format!("`{key}` is code: `{}`", short(code)),
-                            "`response: {text: $.path}`",
-                        )
-                    })?);
-                }
-                key => self
-                    .findings
-                    .left_out(value, format!("`config.{key}` of a service"), ""),
             }
         }
-        let text = text.ok_or_else(|| {
-            (
-                "it has no `transformResponse`: the whole answer is its output".to_owned(),
-                "`response: {text: $.path}`",
-            )
-        })?;
-        target.insert("response".to_owned(), json!({"text": text}));
-        let mut fields = Map::new();
-        fields.insert("target".to_owned(), Value::Object(target));
-        Ok(Answering {
-            fields,
-            is_model: false,
-            files: Vec::new(),
-        })
+        Ok(Value::Object(embedder))
     }
 }
 
 /// The fields of an agent that answers as the provider does.
-struct Answering {
-    fields: Map<String, Value>,
-    is_model: bool,
-    files: Vec<ImportedFile>,
+pub(super) struct Answering {
+    pub(super) fields: Map<String, Value>,
+    pub(super) is_model: bool,
+    pub(super) tools: Option<Value>,
+    pub(super) takes_vars: bool,
+    pub(super) judge: Option<Value>,
+    pub(super) files: Vec<ImportedFile>,
+}
+
+fn ollama_address() -> Value {
+    format!("{VARIABLE_START}OLLAMA_BASE_URL:-http://localhost:11434\u{e001}").into()
 }
 
 fn key_variable(vendor: &str) -> &'static str {

@@ -6,9 +6,10 @@ import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 const [file, name, settings] = process.argv.slice(2);
-const { vars, inverse, threshold, prompt, config, decides } = JSON.parse(settings);
+const { vars, inverse, threshold, prompt, config, decides, calls } = JSON.parse(settings);
 const input = JSON.parse(readFileSync(0, 'utf8'));
-const output = input.agent_response;
+// Calls of tools are a value and not a text.
+const output = calls && input.tool_invocations.length > 0 ? JSON.parse(input.agent_response) : input.agent_response;
 const context = { prompt, vars, config, test: { vars, description: input.test_case_name } };
 const full = path.resolve(file);
 const require = createRequire(full);

@@ -10,6 +10,10 @@ file, name, settings = sys.argv[1:4]
 settings = json.loads(settings)
 given = json.load(sys.stdin)
 inverse, threshold = settings["inverse"], settings.get("threshold")
+output = given["agent_response"]
+if settings.get("calls") and given["tool_invocations"]:
+    # Calls of tools are a value and not a text.
+    output = json.loads(output)
 context = {
     "prompt": settings.get("prompt"),
     "vars": settings["vars"],
@@ -25,7 +29,7 @@ def call():
     spec = importlib.util.spec_from_file_location("assertion", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return getattr(module, name)(given["agent_response"], context)
+    return getattr(module, name)(output, context)
 
 
 def grade(result):

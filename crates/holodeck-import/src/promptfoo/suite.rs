@@ -178,13 +178,15 @@ impl<'i, 'a> Suite<'i, 'a> {
                 return Ok(None);
             }
         };
+        let mut question = question;
+        let vars = self.vars_for(provider, test, &mut question.input);
         let name = test.name.clone().unwrap_or_else(|| short(&name_from(&test.vars)));
         let name = if name.trim().is_empty() {
             "test".to_owned()
         } else {
             name
         };
-        let checks = self.checks(test, &rendered)?;
+        let checks = self.checks(provider, test, &rendered)?;
         let mut case = Map::new();
         let mut put = |key: &str, value: Value| case.insert(key.to_owned(), value);
         put("name", name.into());
@@ -196,6 +198,9 @@ impl<'i, 'a> Suite<'i, 'a> {
             put("messages", messages.collect());
         }
         put("input", question.input.into());
+        if !vars.is_empty() {
+            put("vars", Value::Object(vars));
+        }
         if let Some(text) = checks.ground_truth {
             put("ground_truth", text.into());
         }
@@ -209,12 +214,47 @@ impl<'i, 'a> Suite<'i, 'a> {
         Ok(Some((question.system, Value::Object(case))))
     }
 
-    fn checks(&mut self, test: &Test, prompt: &Rendered) -> Result<Checks, ImportError> {
+    /// The variables that the code of a provider gets. With them, the question is a template, so that braces in it are marked
+    /// as text.
+    fn vars_for(&mut self, provider: &Provider, test: &Test, input: &mut String) -> Map<String, Value> {
+        let mut vars = Map::new();
+        if !provider.takes_vars {
+            return vars;
+        }
+        let mut lost: Vec<String> = Vec::new();
+        for (name, value) in &test.vars {
+            if is_name(name) {
+                vars.insert(name.clone(), value.clone());
+            } else {
+                lost.push(format!("`{name}`"));
+            }
+        }
+        let has_braces = ["{{", "{%", "{#"].iter().any(|mark| input.contains(mark));
+        if has_braces && !vars.is_empty() {
+            if input.contains("endraw") {
+                lost.extend(vars.keys().map(|name| format!("`{name}`")));
+                vars.clear();
+            } else {
+                *input = format!("{{% raw %}}{input}{{% endraw %}}");
+            }
+        }
+        if !lost.is_empty() {
+            self.importer.findings.left_out(
+                &test.at,
+                format!("the variables {} for the code of the provider", lost.join(", ")),
+                "`vars` with names of letters, digits and `_`",
+            );
+        }
+        vars
+    }
+
+    fn checks(&mut self, provider: &Provider, test: &Test, prompt: &Rendered) -> Result<Checks, ImportError> {
         let mut checks = Checks::default();
         let subject = Subject {
             vars: &test.vars,
             prompt,
             is_scored: test.threshold.is_some(),
+            tools: provider.tools.as_ref(),
             judge: test.judge.as_ref(),
         };
         if test
@@ -347,6 +387,12 @@ fn question(rendered: &Rendered, is_model: bool) -> Result<Question, String> {
         history: history.to_vec(),
         input: last.content.clone(),
     })
+}
+
+/// Whether a variable can have this name here.
+fn is_name(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
 }
 
 /// A name for an agent and its file.

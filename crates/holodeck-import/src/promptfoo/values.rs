@@ -44,6 +44,29 @@ pub(super) fn comma_separated(text: &str) -> Vec<String> {
     }
 }
 
+/// The texts of `similar`, of which the closest decides.
+pub(super) fn similar_texts(value: &Value, is_scored: bool) -> Result<Value, String> {
+    match value {
+        Value::Array(items) if items.len() > 1 => {
+            if is_scored {
+                return Err(
+                    "the score of several texts is another one there, and scores decide this test".to_owned(),
+                );
+            }
+            let texts: Result<Vec<Value>, String> = items
+                .iter()
+                .map(|item| not_blank(text(item)?).map(Value::from))
+                .collect();
+            texts.map(Value::Array)
+        }
+        Value::Array(items) => match items.as_slice() {
+            [item] => similar_texts(item, is_scored),
+            _ => Err("its `value` is an empty list".to_owned()),
+        },
+        value => not_blank(text(value)?).map(Value::from),
+    }
+}
+
 pub(super) fn text(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),

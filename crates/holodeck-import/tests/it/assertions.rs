@@ -73,6 +73,33 @@ fn checks_keep_their_text_and_negation() {
 }
 
 #[test]
+fn similar_names_its_embedder_even_where_the_source_names_none() {
+    for name in ["similar", "similar:cosine"] {
+        check(
+            &format!("{{type: '{name}', value: a}}"),
+            &json!({
+                "metric": "similar", "value": "a", "threshold": 0.75,
+                "embedder": {"provider": "openai", "name": "text-embedding-3-large"},
+            }),
+        );
+    }
+    check(
+        "{type: similar, value: ['{{q}}', b], threshold: 0.9, provider: 'azure:embedding:small'}",
+        &json!({
+            "metric": "similar", "value": ["hello", "b"], "threshold": 0.9,
+            "embedder": {"provider": "azure_openai", "name": "small"},
+        }),
+    );
+    check(
+        "{type: similar, value: a, provider: {embedding: {id: 'openai:embedding:e', config: {apiBaseUrl: 'http://127.0.0.1:1/v1'}}}}",
+        &json!({
+            "metric": "similar", "value": "a", "threshold": 0.75,
+            "embedder": {"provider": "openai", "name": "e", "endpoint": "http://127.0.0.1:1/v1"},
+        }),
+    );
+}
+
+#[test]
 fn what_is_equal_here_and_not_there_is_not_taken_for_the_same() {
     // Folding makes `ß` and `ss` equal, JavaScript's lower case does not.
     check(
@@ -86,7 +113,12 @@ fn what_is_equal_here_and_not_there_is_not_taken_for_the_same() {
         "{type: levenshtein, value: ''}",
         "{type: rouge-n, value: a}",
         "{type: bleu, value: a}",
-        "{type: similar, value: a}",
+        "{type: not-similar, value: a}",
+        "{type: similar, value: a, provider: openai:gpt-4o}",
+        "{type: similar, value: a, provider: 'openai:embedding:'}",
+        "{type: similar, value: a, provider: 'huggingface:feature-extraction:x'}",
+        "{type: similar, value: []}",
+        "{type: similar, value: [a, ' ']}",
         "{type: similar:dot, value: a}",
         "{type: contains, value: file://x.js}",
         "{type: contains, value: a, transform: output.trim()}",

@@ -69,5 +69,9 @@ fn without_code_every_readable_configuration_is_converted_or_names_what_is_left_
             "{name} needs its code"
         );
     }
-    assert!(complete.len() >= 18, "{complete:?}");
+    // What has no equal: traces, other protocols, markup, a choice among answers.
+    for name in ["27-agent-traces", "28-safety-services", "29-markup", "30-best-of"] {
+        assert!(!complete.iter().any(|other| other == name), "{name} has no equal");
+    }
+    assert_eq!(complete.len(), 22, "{complete:?}");
 }

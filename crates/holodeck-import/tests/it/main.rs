@@ -11,4 +11,5 @@
 mod assertions;
 mod fixtures;
 mod goldens;
+mod providers;
 mod setup;

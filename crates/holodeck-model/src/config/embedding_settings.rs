@@ -2,9 +2,9 @@
 
 use secrecy::SecretString;
 
-use super::{Agent, EmbeddingProvider, SelectionAlgorithm, ToolConfig};
+use super::{Agent, EmbeddingConfig, EmbeddingProvider, SelectionAlgorithm, ToolConfig};
 
-/// The embedding settings of a retrieval tool, with defaults for everything that the agent file omits.
+/// The settings of a model that makes embeddings, with defaults for everything that the agent file omits.
 #[derive(Clone, Debug)]
 pub struct EmbeddingSettings {
     /// Who makes them.
@@ -25,23 +25,38 @@ pub struct EmbeddingSettings {
     pub block: &'static str,
 }
 
+impl EmbeddingConfig {
+    /// The settings, with defaults for everything that the YAML omits. `block` is the field that holds them.
+    pub fn settings(&self, block: &'static str) -> EmbeddingSettings {
+        EmbeddingSettings {
+            provider: self.provider,
+            model: self
+                .name
+                .clone()
+                .unwrap_or_else(|| self.provider.default_model().to_owned()),
+            endpoint: self.endpoint.clone(),
+            api_key: self.api_key.clone(),
+            api_version: self.api_version.clone(),
+            rpm: self.rpm,
+            dimensions: None,
+            block,
+        }
+    }
+}
+
 impl Agent {
     /// The settings of `embedding_provider`, if present.
     pub fn own_embedding_settings(&self) -> Option<EmbeddingSettings> {
         let config = self.embedding_provider.as_ref()?;
-        Some(EmbeddingSettings {
-            provider: config.provider,
-            model: config
-                .name
-                .clone()
-                .unwrap_or_else(|| config.provider.default_model().to_owned()),
-            endpoint: config.endpoint.clone(),
-            api_key: config.api_key.clone(),
-            api_version: config.api_version.clone(),
-            rpm: config.rpm,
-            dimensions: None,
-            block: "embedding_provider",
-        })
+        Some(config.settings("embedding_provider"))
+    }
+
+    /// The settings of the embedder by which a metric compares meanings: its own, else that of the agent.
+    pub fn comparing_embedder(&self, own: Option<&EmbeddingConfig>) -> Option<EmbeddingSettings> {
+        match own {
+            Some(own) => Some(own.settings("embedder")),
+            None => self.own_embedding_settings(),
+        }
     }
 
     /// The embedder by which specialist agents are selected; `None` if none is.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Aggregate, CalibrationMinimum, GoalSuccessMetric, MetricCondition, ModelConfig, OnMasked,
-    OptimizerConfig, StandardMetric, judged_metric::judged_metric,
+    OptimizerConfig, StandardMetric, StandardMetricName, judged_metric::judged_metric,
 };
 use crate::value::{PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets};
 
@@ -127,6 +127,14 @@ impl MetricConfig {
             Self::Standard(metric) => metric.metric.needs_judge(),
             Self::Geval(_) | Self::Rag(_) | Self::GoalSuccess(_) => true,
             Self::Code(_) => false,
+        }
+    }
+
+    /// The metric that compares meanings by embeddings, if it is that.
+    pub fn comparing(&self) -> Option<&StandardMetric> {
+        match self {
+            Self::Standard(metric) if metric.metric == StandardMetricName::Similar => Some(metric),
+            _ => None,
         }
     }
 

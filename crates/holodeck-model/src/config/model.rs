@@ -5,7 +5,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use super::AuthProvider;
-use crate::value::{read_secret, write_secret};
+use crate::value::{nullable, read_secret, write_secret};
 
 /// A model and its endpoint.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -25,6 +25,10 @@ pub struct ModelConfig {
     /// Nucleus sampling; sent only if given.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub top_p: Option<f64>,
+    /// Texts at which the model stops; the answer ends before them.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<String>>", length(min = 1))]
+    pub stop: Vec<String>,
     /// URL of the server. Without a path it gets `/v1`; one with a path is used as given.
     pub endpoint: Option<String>,
     /// Key of the server; better as `${VARIABLE}`.
@@ -94,6 +98,7 @@ impl ModelConfig {
             temperature: None,
             max_tokens: None,
             top_p: None,
+            stop: Vec::new(),
             endpoint: None,
             api_key: None,
             api_version: None,
@@ -128,6 +133,7 @@ impl ModelConfig {
             temperature: overrides.temperature.or(base.temperature),
             max_tokens: overrides.max_tokens.or(base.max_tokens),
             top_p: overrides.top_p.or(base.top_p),
+            stop: base.stop,
             endpoint: overrides.endpoint.or(base.endpoint),
             api_key: overrides.api_key.or(base.api_key),
             api_version: overrides.api_version.or(base.api_version),

@@ -214,6 +214,18 @@ impl TestCase {
             .map(|(name, value)| (name.as_str(), value))
     }
 
+    /// The same as a mapping; nothing if there are none, as for every model.
+    pub fn sent_map(&self) -> Option<JsonMap> {
+        if self.sent_vars.is_empty() {
+            return None;
+        }
+        let sent = self.sent_values();
+        Some(
+            sent.map(|(name, value)| (name.to_owned(), value.clone()))
+                .collect(),
+        )
+    }
+
     /// The enabled metrics of its whole conversation.
     pub fn conversation_metrics(&self) -> impl Iterator<Item = &MetricConfig> {
         self.conversation_evaluations

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::{CheckIdentity, Digest, Digests};
 use crate::{
-    CodeMetric, EvalParam, GevalMetric, JsonMap, MetricConfig, ModelConfig, OnMasked, RagMetricType,
-    Redactor, ResolvedAgent, RougeVariant, StandardMetric, canonical, identity::sorted_text,
+    CodeMetric, EmbeddingConfig, EvalParam, GevalMetric, JsonMap, MetricConfig, ModelConfig, OnMasked,
+    RagMetricType, Redactor, ResolvedAgent, RougeVariant, StandardMetric, canonical, identity::sorted_text,
     variable_secrets,
 };
 
@@ -70,11 +70,21 @@ pub struct CheckIdentities {
     prompts: u32,
     redactor: Arc<Redactor>,
     default_judge: Option<ModelConfig>,
+    /// The embedder of metrics that name none.
+    default_embedder: Option<EmbeddingConfig>,
     /// How to handle a check that reads a masked text, where it does not say that itself.
     on_masked: OnMasked,
     graders: GraderFiles,
     shared: Vec<MetricConfig>,
     known: Vec<Known>,
+}
+
+/// What checks use that do not say it themselves.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Defaults<'a> {
+    pub(super) judge: Option<&'a ModelConfig>,
+    pub(super) embedder: Option<&'a EmbeddingConfig>,
+    pub(super) on_masked: OnMasked,
 }
 
 /// The parts that depend on the configuration of a metric only.
@@ -98,13 +108,17 @@ impl CheckIdentities {
     pub fn new(agent: &ResolvedAgent, prompts: u32, redactor: Arc<Redactor>, graders: GraderFiles) -> Self {
         let evaluations = agent.config.evaluations.as_ref();
         let metrics = evaluations.map_or(&[][..], |evaluations| &evaluations.metrics);
-        let defaults = (agent.default_judge(), agent.on_masked());
+        let defaults = Defaults {
+            judge: agent.default_judge(),
+            embedder: agent.config.embedding_provider.as_ref(),
+            on_masked: agent.on_masked(),
+        };
         Self::of_metrics(metrics, defaults, prompts, redactor, graders)
     }
 
     pub(super) fn of_metrics(
         metrics: &[MetricConfig],
-        (default_judge, on_masked): (Option<&ModelConfig>, OnMasked),
+        defaults: Defaults<'_>,
         prompts: u32,
         redactor: Arc<Redactor>,
         graders: GraderFiles,
@@ -112,8 +126,9 @@ impl CheckIdentities {
         let mut identities = Self {
             prompts,
             redactor,
-            default_judge: default_judge.cloned(),
-            on_masked,
+            default_judge: defaults.judge.cloned(),
+            default_embedder: defaults.embedder.cloned(),
+            on_masked: defaults.on_masked,
             graders,
             shared: metrics.to_vec(),
             known: Vec::new(),
@@ -205,6 +220,15 @@ impl CheckIdentities {
                 of_conversation: Digest::of(&json!([asked, "conversation"])),
             });
         }
+        if let Some(metric) = config.comparing() {
+            let embedder = metric.embedder.as_deref().or(self.default_embedder.as_ref());
+            let mut asked = embedder.map(EmbeddingConfig::answering).unwrap_or_default();
+            self.redactor.value(&mut asked);
+            judge = Some(Judge {
+                of_answer: Digest::of(&asked),
+                of_conversation: Digest::of(&json!([asked, "conversation"])),
+            });
+        }
         if let MetricConfig::Code(code) = config {
             fields.retain(|name, _| !PROGRAM.contains(&name.as_str()));
             let program = program(code);
@@ -220,7 +244,7 @@ impl CheckIdentities {
         if let Some(threshold) = config.threshold() {
             fields.insert("threshold".to_owned(), threshold.into());
         }
-        let sees_masked = config.judging().is_some() || grader.is_some();
+        let sees_masked = judge.is_some() || grader.is_some();
         if sees_masked && config.on_masked().unwrap_or(self.on_masked) == OnMasked::Accept {
             fields.insert("on_masked".to_owned(), json!(OnMasked::Accept));
         }
@@ -354,5 +378,16 @@ impl ModelConfig {
     /// The parts of it that change its answers, as JSON.
     pub fn answering(&self) -> Value {
         juror(self)
+    }
+}
+
+impl EmbeddingConfig {
+    /// The parts of it that change its vectors, as JSON.
+    pub fn answering(&self) -> Value {
+        let settings = self.settings("embedder");
+        json!({
+            "embedder": settings.model, "provider": settings.provider, "endpoint": settings.endpoint,
+            "api_version": settings.api_version,
+        })
     }
 }

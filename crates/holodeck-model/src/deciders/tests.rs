@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use super::*;
+use super::{check::Defaults, *};
 use crate::OnMasked;
 use crate::{MetricConfig, ModelConfig, Redactor};
 
@@ -14,11 +14,19 @@ fn checks(judge: Value) -> CheckIdentities {
     let judge: ModelConfig = serde_json::from_value(judge).unwrap();
     CheckIdentities::of_metrics(
         &[],
-        (Some(&judge), OnMasked::Error),
+        judged_by(&judge, OnMasked::Error),
         1,
         Arc::new(Redactor::default()),
         GraderFiles::new(),
     )
+}
+
+fn judged_by(judge: &ModelConfig, on_masked: OnMasked) -> Defaults<'_> {
+    Defaults {
+        judge: Some(judge),
+        embedder: None,
+        on_masked,
+    }
 }
 
 fn default_judge() -> Value {
@@ -207,6 +215,7 @@ fn every_parameter_of_the_default_judge_is_part_of_its_identity() {
         ("temperature", json!(1.0), JUDGE),
         ("max_tokens", json!(10), JUDGE),
         ("top_p", json!(0.5), JUDGE),
+        ("stop", json!(["."]), JUDGE),
         ("endpoint", json!("http://127.0.0.1:1/v1"), JUDGE),
         ("api_version", json!("2"), JUDGE),
         ("reasoning", json!(true), JUDGE),
@@ -221,10 +230,7 @@ fn every_parameter_of_the_default_judge_is_part_of_its_identity() {
     }
     let prompts = CheckIdentities::of_metrics(
         &[],
-        (
-            Some(&serde_json::from_value(default_judge()).unwrap()),
-            OnMasked::Error,
-        ),
+        judged_by(&serde_json::from_value(default_judge()).unwrap(), OnMasked::Error),
         2,
         Arc::default(),
         GraderFiles::new(),
@@ -299,7 +305,7 @@ fn accepting_masked_texts_is_expected_of_what_reads_them_wherever_it_is_written(
     let with = |on_masked| {
         CheckIdentities::of_metrics(
             &[],
-            (Some(&judge), on_masked),
+            judged_by(&judge, on_masked),
             1,
             Arc::default(),
             GraderFiles::new(),
@@ -349,7 +355,7 @@ fn another_file_of_a_grader_is_another_grader() {
             .map(|(name, text)| ((*name).to_owned(), Digest::of(&json!(text))));
         let files = [(CheckIdentities::program(&code), digests.collect())].into();
         let judge = serde_json::from_value(default_judge()).unwrap();
-        CheckIdentities::of_metrics(&[], (Some(&judge), OnMasked::Error), 1, Arc::default(), files)
+        CheckIdentities::of_metrics(&[], judged_by(&judge, OnMasked::Error), 1, Arc::default(), files)
             .check(&metric(&config), reads())
     };
     let before = with_files(&[("m.py", "a"), ("helper.py", "b")]);
@@ -401,4 +407,40 @@ fn a_lower_number_of_passes_is_another_expectation() {
     assert_ne!(trials(5, 3), trials(10, 3));
     let found = trials(5, 1).differences(&trials(5, 5)).unwrap();
     assert_eq!(describe_differences(&found), "the expectation `min_passes`");
+}
+
+#[test]
+fn each_part_of_an_embedder_that_changes_its_vectors_changes_who_judges() {
+    let of = |own: Value, of_agent: Option<Value>| {
+        let mut config = json!({"type": "standard", "metric": "similar", "threshold": 0.5});
+        if !own.is_null() {
+            config["embedder"] = own;
+        }
+        let of_agent = of_agent.map(|agent| serde_json::from_value(agent).unwrap());
+        let defaults = Defaults {
+            embedder: of_agent.as_ref(),
+            ..Defaults::default()
+        };
+        CheckIdentities::of_metrics(&[], defaults, 1, Arc::default(), GraderFiles::new())
+            .check(&metric(&config), reads())
+    };
+    let own = json!({"provider": "openai", "name": "small"});
+    let before = of(own.clone(), None);
+    for (field, value, changes) in [
+        ("provider", json!("ollama"), true),
+        ("name", json!("large"), true),
+        ("endpoint", json!("http://127.0.0.1:1"), true),
+        ("api_version", json!("2"), true),
+        ("rpm", json!(3), false),
+        ("api_key", json!("k"), false),
+    ] {
+        let after = of(with(&own, field, value), None);
+        assert_eq!(before.judge != after.judge, changes, "{field}");
+        assert_eq!(before.expectation, after.expectation, "{field}");
+    }
+    assert_eq!(before, of(Value::Null, Some(own.clone())));
+    assert_ne!(
+        before.judge,
+        of(Value::Null, Some(with(&own, "name", json!("large")))).judge
+    );
 }

@@ -30,7 +30,9 @@ impl Executor {
                 return Some(conversation);
             }
         };
+        let vars = case.sent_map();
         let first = FirstAnswer {
+            vars: vars.as_ref(),
             question: case.input.as_deref().unwrap_or_default(),
             files: &case.files,
             unit,

@@ -110,10 +110,12 @@ impl Executor {
                 return Ok(None);
             }
         };
+        let vars = case.sent_map();
         let ended = loop {
             let place = conversation.turns.len();
             let unit = format!("{} · turn {}", player.label, place + 1);
             let input = TurnInput {
+                vars: vars.as_ref(),
                 input: &message,
                 // The files belong to the question of the file.
                 files: if place == 0 { &case.files } else { &[] },

@@ -68,30 +68,24 @@ impl Loader<'_> {
         }
     }
 
-    /// Reports metrics that compare meanings: what asks the model for the embeddings is not there yet, and no other score
-    /// takes its place.
+    /// Reports metrics that compare meanings where nothing makes embeddings.
     pub(super) fn check_embedders(&mut self, root: NodeId, agent: &Agent) {
+        if agent.embedding_provider.is_some() {
+            return;
+        }
         for (place, metric) in agent.metrics(None).filter(|(_, metric)| metric.enabled()) {
-            let MetricConfig::Standard(metric) = metric else {
-                continue;
-            };
-            if metric.metric != StandardMetricName::Similar {
+            if metric.comparing().is_none_or(|metric| metric.embedder.is_some()) {
                 continue;
             }
             let pointer = place.pointer();
             let Some(place) = self.named_place(root, &pointer) else {
                 continue;
             };
-            let missing = metric.embedder.is_none() && agent.embedding_provider.is_none();
-            let diagnostic = if missing {
-                Diagnostic::error(Code::MissingField, "`similar` needs an `embedder`").with_help(
+            let diagnostic = Diagnostic::error(Code::MissingField, "`similar` needs an `embedder`")
+                .with_help(
                     "name the model that makes the embeddings: `embedder: {provider: openai, name: \
-                     text-embedding-3-small}` here, or `embedding_provider` in the agent file",
-                )
-            } else {
-                Diagnostic::error(Code::NotYetSupported, "`similar` cannot be computed yet")
-                    .with_help("use `f1` or `rouge` with a `threshold`, or `geval`")
-            };
+                 text-embedding-3-small}` here, or `embedding_provider` in the agent file",
+                );
             self.findings.add(&self.tree, place, diagnostic.about(pointer));
         }
     }

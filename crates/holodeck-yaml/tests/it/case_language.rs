@@ -127,8 +127,8 @@ fn what_makes_no_sense_is_reported() {
             "`similar` needs an `embedder`",
         ),
         (
-            "test_cases: [{input: a, evaluations: [{metric: similar, value: x, threshold: 0.5, embedder: {provider: hash}}]}]",
-            "`similar` cannot be computed yet",
+            "test_cases: [{input: a, evaluations: [{metric: similar, value: x, threshold: 0.5, negate: true, embedder: {provider: hash}}]}]",
+            "negate",
         ),
         (
             "embedding_provider: {provider: hash}\n\

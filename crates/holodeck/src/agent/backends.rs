@@ -7,17 +7,17 @@ use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    AgentBackend, BackendError, BackendFactory, Explanation, ModelCalls, NoTools, Occasion, ToolFilter,
-    ToolHost, ToolSpec,
+    AgentBackend, BackendError, BackendFactory, Explanation, ModelCalls, NoTools, Occasion, TextSimilarity,
+    ToolFilter, ToolHost, ToolSpec,
 };
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
 use holodeck_backend_target::{TargetBackend, TargetSetup};
 use holodeck_cassette::{AgentContext, CassetteError};
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{
-    AnswerRow, AnswersFrom, ApprovalPolicy, ClaudeConfig, DiskFiles, EmbeddingProvider, Env, Location,
-    ModelConfig, Provider, ResolvedAgent, SearchMethod, SideEffectGate, TargetConfig, ToolFilteringConfig,
-    ToolNames,
+    AnswerRow, AnswersFrom, ApprovalPolicy, ClaudeConfig, DiskFiles, EmbeddingProvider, EmbeddingSettings,
+    Env, Location, ModelConfig, Provider, ResolvedAgent, SearchMethod, SideEffectGate, TargetConfig,
+    ToolFilteringConfig, ToolNames,
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_retrieval::{EndpointOptions, embedder};
@@ -38,6 +38,24 @@ use crate::{
     },
     approval_policy,
 };
+
+/// Joins the errors of embedders and recordings.
+#[derive(Debug, thiserror::Error)]
+enum SimilarityError {
+    #[error(transparent)]
+    Backend(BackendError),
+    #[error(transparent)]
+    Cassette(#[from] CassetteError),
+}
+
+impl From<SimilarityError> for BackendError {
+    fn from(error: SimilarityError) -> Self {
+        match error {
+            SimilarityError::Backend(error) => error,
+            SimilarityError::Cassette(error) => Self::init(error.to_string()),
+        }
+    }
+}
 
 /// Creates the backend for an agent's provider. Clones share their connections to models.
 #[derive(Clone)]
@@ -171,6 +189,21 @@ impl BackendSelector {
 
     pub(crate) fn price_list(&self) -> &Prices {
         &self.prices
+    }
+
+    /// How similar texts are by this embedder, as this run uses it: directly, recorded, or replayed.
+    pub(crate) fn similarity(
+        &self,
+        settings: &EmbeddingSettings,
+        live: impl FnOnce(Prices) -> Result<Arc<dyn TextSimilarity>, BackendError>,
+    ) -> Result<Arc<dyn TextSimilarity>, BackendError> {
+        // What is computed here is the same again, as the texts are.
+        if settings.provider == EmbeddingProvider::Hash {
+            return live(Prices::embedded());
+        }
+        let live = || live(self.prices.clone()).map_err(SimilarityError::Backend);
+        let similarity = self.answers.similarity(&settings.model, live);
+        similarity.map_err(BackendError::from)
     }
 
     /// A backend for another task of `agent`, without side effects.

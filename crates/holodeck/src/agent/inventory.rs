@@ -12,7 +12,7 @@ use std::{borrow::Cow, fmt};
 
 use holodeck_model::{
     AnswersFrom, EmbeddingProvider, EmbeddingSettings, Env, ExecutorKind, MetricConfig, MetricPlace,
-    ModelConfig, Provider, QualityLoopConfig, ResolvedAgent, SearchMethod, ToolConfig,
+    ModelConfig, Provider, QualityLoopConfig, ResolvedAgent, SearchMethod, StandardMetric, ToolConfig,
 };
 use holodeck_retrieval::serves_rerank;
 use holodeck_runner::JudgedSubject;
@@ -255,7 +255,24 @@ impl Finder<'_> {
 
     fn add_judges(&mut self, planned: Option<&[usize]>) {
         for (place, metric) in metrics(self.agent, planned) {
+            if let Some(comparing) = metric.comparing() {
+                self.add_comparing(place, comparing);
+            }
             self.add_judges_of(ModelRole::Judge, place, metric);
+        }
+    }
+
+    /// Adds the embedder of a metric that compares meanings.
+    fn add_comparing(&mut self, place: MetricPlace, metric: &StandardMetric) {
+        let own = metric.embedder.as_deref();
+        let settings = self.agent.config.comparing_embedder(own);
+        let before = self.models.len();
+        self.add_embedder(ModelRole::Embedder, settings, metric.metric.as_str());
+        if own.is_some() {
+            let pointer = format!("{}.embedder", place.pointer());
+            for used in self.models.iter_mut().skip(before) {
+                used.pointer.clone_from(&pointer);
+            }
         }
     }
 
@@ -372,7 +389,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Adds the model that computes embeddings; none if words are hashed.
+    /// Adds the model that makes embeddings; none if words are hashed.
     fn add_embedder(&mut self, role: ModelRole, settings: Option<EmbeddingSettings>, user: &str) {
         let Some(settings) = settings else { return };
         let provider = match settings.provider {
@@ -438,6 +455,7 @@ pub(crate) fn is_same(one: &ModelConfig, other: &ModelConfig) -> bool {
         temperature,
         max_tokens,
         top_p,
+        stop,
         endpoint,
         api_key,
         api_version,
@@ -449,7 +467,8 @@ pub(crate) fn is_same(one: &ModelConfig, other: &ModelConfig) -> bool {
     let key = |key: &Option<SecretString>| key.as_ref().map(|key| key.expose_secret().to_owned());
     *name == other.name
         && *provider == other.provider
-        && (temperature, max_tokens, top_p) == (&other.temperature, &other.max_tokens, &other.top_p)
+        && (temperature, max_tokens, top_p, stop)
+            == (&other.temperature, &other.max_tokens, &other.top_p, &other.stop)
         && (endpoint, api_version, auth_provider)
             == (&other.endpoint, &other.api_version, &other.auth_provider)
         && (rpm, reasoning, reasoning_in_content)

@@ -9,16 +9,18 @@ use std::{
 };
 
 use async_trait::async_trait;
-use holodeck_backend_api::{AgentBackend, BackendError, Occasion};
+use holodeck_backend_api::{AgentBackend, BackendError, Occasion, TextSimilarity};
 use holodeck_eval::VerdictFormat;
 use holodeck_judging::{JudgeSettings, Judges, OpenJudge};
-use holodeck_model::{ModelConfig, ResolvedAgent};
+use holodeck_model::{EmbeddingConfig, ModelConfig, ResolvedAgent};
 use holodeck_turn::TurnRunner;
+use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use crate::agent::{
     backends::{BackendSelector, Specialist},
     inventory::{is_same, metrics},
+    similarity::LikeTexts,
 };
 
 type Shared = Arc<OnceCell<Arc<dyn AgentBackend>>>;
@@ -28,6 +30,8 @@ pub(crate) struct ModelPool {
     agent: Arc<ResolvedAgent>,
     backends: BackendSelector,
     shared: Mutex<Vec<(Specialist, Shared)>>,
+    /// The embedders, by what changes their vectors.
+    similarities: Mutex<Vec<(Value, Arc<dyn TextSimilarity>)>>,
 }
 
 impl ModelPool {
@@ -36,6 +40,7 @@ impl ModelPool {
             agent: Arc::clone(agent),
             backends: backends.clone(),
             shared: Mutex::default(),
+            similarities: Mutex::default(),
         })
     }
 
@@ -90,9 +95,31 @@ impl ModelPool {
         JudgeSettings::new(self.as_judges(turns), concurrency)
     }
 
-    /// Whether a metric of the `planned` cases needs a judge.
+    /// Whether a metric of the `planned` cases needs a judge or an embedder.
     pub(crate) fn has_judges(&self, planned: Option<&[usize]>) -> bool {
-        metrics(&self.agent, planned).any(|(_, metric)| metric.judging().is_some())
+        metrics(&self.agent, planned)
+            .any(|(_, metric)| metric.judging().is_some() || metric.comparing().is_some())
+    }
+
+    /// The similarity of texts by this embedder, else by that of the agent. It is opened once; nothing is asked for that.
+    fn similarity(&self, own: Option<&EmbeddingConfig>) -> Result<Arc<dyn TextSimilarity>, BackendError> {
+        let Some(settings) = self.agent.config.comparing_embedder(own) else {
+            return Err(BackendError::config(
+                "`similar` needs an `embedder`, or `embedding_provider` in the agent file",
+            ));
+        };
+        let key = own.map(EmbeddingConfig::answering).unwrap_or_default();
+        let mut opened = self.similarities.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, similarity)) = opened.iter().find(|(known, _)| *known == key) {
+            return Ok(Arc::clone(similarity));
+        }
+        let backends = &self.backends;
+        let similarity = backends.similarity(&settings, |prices| {
+            LikeTexts::new(&settings, backends.env(), prices)
+                .map(|live| Arc::new(live) as Arc<dyn TextSimilarity>)
+        })?;
+        opened.push((key, Arc::clone(&similarity)));
+        Ok(similarity)
     }
 
     /// The models that play the users of the `planned` cases, if there are any.
@@ -154,6 +181,13 @@ impl Judges for PooledJudges {
     fn name(&self, model: Option<&ModelConfig>) -> String {
         let model = model.or_else(|| self.pool.agent.default_judge());
         model.map(|model| model.name.clone()).unwrap_or_default()
+    }
+
+    async fn similarity(
+        &self,
+        embedder: Option<&EmbeddingConfig>,
+    ) -> Result<Arc<dyn TextSimilarity>, BackendError> {
+        self.pool.similarity(embedder)
     }
 
     async fn close(&self) -> Result<(), BackendError> {

@@ -52,6 +52,10 @@ impl EmbeddedSimilarity {
         Ok((vectors, spent))
     }
 
+    fn unfitting(&self) -> BackendError {
+        BackendError::init(format!("the vectors of `{}` do not fit the texts", self.name))
+    }
+
     async fn embed(&self, texts: &[&str], purpose: Purpose) -> Result<(Vec<Vec<f32>>, Spent), BackendError> {
         let embedded = self.embedder.embed_counted(texts, purpose).await;
         let CountedVectors { vectors, tokens } = embedded.map_err(|error| as_backend_error(&error))?;
@@ -86,16 +90,58 @@ impl TextSimilarity for EmbeddedSimilarity {
                 self.name
             )));
         };
-        let usable = |vector: &Vec<f32>| vector.len() == asked.len();
-        if vectors.len() != texts.len() || !vectors.iter().all(usable) {
-            let message = format!("the vectors of `{}` do not fit the texts", self.name);
-            return Err(BackendError::init(message));
+        if vectors.len() != texts.len() {
+            return Err(self.unfitting());
         }
         Ok(Compared {
-            cosines: vectors.iter().map(|vector| cosine(vector, asked)).collect(),
+            cosines: cosines(asked, &vectors).ok_or_else(|| self.unfitting())?,
             spent: of_texts + of_query,
         })
     }
+}
+
+/// The similarity of what texts mean, all embedded in the same way.
+///
+/// Some models embed a question in another way than what answers it; two answers are neither.
+pub(crate) struct LikeTexts(EmbeddedSimilarity);
+
+impl LikeTexts {
+    /// The embedder of these settings. Nothing is asked yet.
+    pub(crate) fn new(settings: &EmbeddingSettings, env: &Env, prices: Prices) -> Result<Self, BackendError> {
+        EmbeddedSimilarity::new(settings, env, prices).map(Self)
+    }
+}
+
+#[async_trait]
+impl TextSimilarity for LikeTexts {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn is_local(&self) -> bool {
+        self.0.is_local()
+    }
+
+    async fn compare(&self, texts: &[String], query: &str) -> Result<Compared, BackendError> {
+        let all: Vec<&str> = [query]
+            .into_iter()
+            .chain(texts.iter().map(String::as_str))
+            .collect();
+        let (vectors, spent) = self.0.embed(&all, Purpose::Passage).await?;
+        let cosines = match vectors.as_slice() {
+            [asked, vectors @ ..] if vectors.len() == texts.len() => {
+                cosines(asked, vectors).ok_or_else(|| self.0.unfitting())?
+            }
+            _ => return Err(self.0.unfitting()),
+        };
+        Ok(Compared { cosines, spent })
+    }
+}
+
+/// The cosines of the vectors with one of them; `None` if one has another length.
+fn cosines(asked: &[f32], vectors: &[Vec<f32>]) -> Option<Vec<i64>> {
+    let fits = vectors.iter().all(|vector| vector.len() == asked.len());
+    fits.then(|| vectors.iter().map(|vector| cosine(vector, asked)).collect())
 }
 
 fn as_backend_error(error: &RetrievalError) -> BackendError {

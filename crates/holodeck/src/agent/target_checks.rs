@@ -1,9 +1,14 @@
 //! Checks of an agent whose answers come from a target: its templates and paths, its address, and the models that it needs
 //! beside the target.
 
-use holodeck_backend_target::{TargetProblem, check_target};
+use std::sync::Arc;
+
+use holodeck_backend_target::{TargetProblem, check_target, missing_vars, sent_vars};
 use holodeck_http::HttpUrl;
-use holodeck_model::{AnswerRow, Code, Diagnostic, DiskFiles, Env, MetricConfig, TargetConfig};
+use holodeck_model::{
+    AnswerRow, Code, Diagnostic, DiskFiles, Env, JsonMap, MetricConfig, ResolvedAgent, ResponsePaths,
+    TargetConfig, TargetOutput,
+};
 use holodeck_yaml::{Load, LoadedAgent, load_answers};
 
 /// The line that gives judges a model.
@@ -26,10 +31,66 @@ pub(crate) fn check(load: &mut Load) {
         .collect();
     found.extend(check_url(agent, target));
     found.extend(check_models(agent));
+    found.extend(check_vars(agent, target));
     load.diagnostics.extend(found);
     if load.has_errors() {
         load.agent = None;
     }
+    if let Some(agent) = &mut load.agent {
+        mark_sent_vars(Arc::make_mut(&mut agent.agent));
+    }
+}
+
+/// Notes in each case which of its `vars` the requests to the target contain: they belong to its content.
+fn mark_sent_vars(agent: &mut ResolvedAgent) {
+    let config = &mut agent.config;
+    let Some(target) = &config.target else { return };
+    for case in config.test_cases.detailed_mut() {
+        if let Some(vars) = &case.vars {
+            case.sent_vars = sent_vars(target, vars);
+        }
+    }
+}
+
+/// The `vars` that the templates of the target need and a case does not have: one problem for each field and name.
+fn check_vars(agent: &LoadedAgent, target: &TargetConfig) -> Vec<Diagnostic> {
+    let none = JsonMap::new();
+    // Most targets use none of them.
+    if missing_vars(target, &none).is_empty() {
+        return Vec::new();
+    }
+    let mut missing: Vec<((String, String), usize, usize)> = Vec::new();
+    for (place, case) in agent.config.test_cases.iter().enumerate() {
+        for lacking in missing_vars(target, case.vars.as_ref().unwrap_or(&none)) {
+            match missing.iter_mut().find(|(known, ..)| *known == lacking) {
+                Some((_, _, count)) => *count += 1,
+                None => missing.push((lacking, place, 1)),
+            }
+        }
+    }
+    let problems = missing.into_iter().map(|((field, name), place, count)| {
+        let others = match count {
+            1 => String::new(),
+            2 => ", nor has another one".to_owned(),
+            count => format!(", nor have {} others", count - 1),
+        };
+        let message = format!(
+            "test case {} has no `vars.{name}`{others}; `{field}` uses it",
+            place + 1
+        );
+        let pointer = format!("test_cases.{place}.vars");
+        let problem = Diagnostic::error(Code::MissingField, message)
+            .at(nearest(agent, &pointer))
+            .about(pointer)
+            .with_help(format!(
+                "add `vars: {{{name}: …}}` to the case, or write `{{{{ vars.{name} | default('…') }}}}`"
+            ));
+        match nearest(agent, &field) {
+            Some(used) => problem.with_label(used, "it is used here"),
+            None => problem,
+        }
+    });
+    problems.collect()
 }
 
 /// The place of a field, else of the block around it.
@@ -124,6 +185,12 @@ pub(crate) fn notes(agent: &LoadedAgent, env: &Env) -> Vec<String> {
     if target.shares_run() {
         notes.push("all cases share the cookies of the target (`target.share: run`)".to_owned());
     }
+    if reports_no_ending(target, env) {
+        notes.push(
+            "the target does not report why its answers end, so that one that was cut off is not recognised"
+                .to_owned(),
+        );
+    }
     if let TargetConfig::Answers(answers) = target {
         notes.push(format!(
             "no agent was asked: the answers are those of `{}`",
@@ -144,6 +211,29 @@ pub(crate) fn notes(agent: &LoadedAgent, env: &Env) -> Vec<String> {
         }
     }
     notes
+}
+
+/// Whether no answer of the target can say why it ended. What a program or a function reports is not known before.
+fn reports_no_ending(target: &TargetConfig, env: &Env) -> bool {
+    let has_no_path = |paths: Option<&ResponsePaths>| {
+        let mut paths = paths.into_iter().flat_map(ResponsePaths::each);
+        paths.all(|(name, _)| name != "finish_reason")
+    };
+    match target {
+        TargetConfig::Http(http) => has_no_path(http.response.as_ref()),
+        TargetConfig::Command(command) => {
+            command.output == Some(TargetOutput::Text)
+                || command.response.is_some() && has_no_path(command.response.as_ref())
+        }
+        TargetConfig::Function(function) => {
+            function.response.is_some() && has_no_path(function.response.as_ref())
+        }
+        TargetConfig::Answers(answers) => {
+            let (rows, _) = load_answers(&answers.file.path(), env, &DiskFiles);
+            rows.iter().all(|row| !row.answer.contains_key("finish_reason"))
+        }
+        TargetConfig::AgUi(_) | TargetConfig::Holodeck(_) => true,
+    }
 }
 
 /// Whether a row answers a case.

@@ -7,7 +7,6 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, Compared, Occasion, TextSimilarity};
-use holodeck_cassette::CassetteError;
 use holodeck_model::{AgentsConfig, EmbeddingProvider, EmbeddingSettings, Env, ModelConfig};
 use holodeck_orchestrator::{
     AgentRegistry, AgentSelector, EmbeddingSelector, KnownTools, ModelSelector, ReadyAgent, SelectionModel,
@@ -180,14 +179,10 @@ impl TextSimilarity for Chooser {
                 EmbeddedSimilarity::new(settings, &self.env, prices)
                     .map(|live| Arc::new(live) as Arc<dyn TextSimilarity>)
             };
-            // What is computed here is the same again, as the words of a task are.
             if settings.provider == EmbeddingProvider::Hash {
                 return live(Prices::embedded());
             }
-            let backends = self.backends()?;
-            let live = || live(backends.price_list().clone()).map_err(SimilarityError::Backend);
-            let similarity = backends.answers().similarity(&settings.model, live);
-            similarity.map_err(BackendError::from)
+            self.backends()?.similarity(settings, live)
         };
         let similarity = self.similarity.get_or_try_init(open).await?;
         let mut compared = similarity.compare(texts, query).await?;
@@ -196,24 +191,6 @@ impl TextSimilarity for Chooser {
             compared.spent.cost_usd = self.backends()?.price_list().cost(&settings.model, tokens);
         }
         Ok(compared)
-    }
-}
-
-/// Joins the errors of embedders and recordings.
-#[derive(Debug, thiserror::Error)]
-enum SimilarityError {
-    #[error(transparent)]
-    Backend(BackendError),
-    #[error(transparent)]
-    Cassette(#[from] CassetteError),
-}
-
-impl From<SimilarityError> for BackendError {
-    fn from(error: SimilarityError) -> Self {
-        match error {
-            SimilarityError::Backend(error) => error,
-            SimilarityError::Cassette(error) => Self::init(error.to_string()),
-        }
     }
 }
 

@@ -12,9 +12,9 @@ use holodeck_backend_api::{AgentBackend, BackendError};
 use holodeck_eval::CountingJudge;
 use holodeck_judging::{JudgeCalls, JudgeSettings, RunJudge};
 use holodeck_model::{
-    AfterSideEffects, ClaudeConfig, ExecutionState, Executor, ExecutorRecord, FileInput, JudgeFailure,
-    LoopStrategy, LoopSummary, ModelConfig, Occasion, QualityLoopConfig, SideEffectGate, SideEffects, Spent,
-    TerminationReason, ToolConfig,
+    AfterSideEffects, ClaudeConfig, ExecutionState, Executor, ExecutorRecord, FileInput, JsonMap,
+    JudgeFailure, LoopStrategy, LoopSummary, ModelConfig, Occasion, QualityLoopConfig, SideEffectGate,
+    SideEffects, Spent, TerminationReason, ToolConfig,
 };
 use holodeck_orchestrator::{
     AnswerScorer, Assessment, ImproveError, Improver, InvalidRule, LoopControl, LoopOutput, LoopReport,
@@ -170,6 +170,7 @@ impl AgentLoop {
             agent: self,
             question: first.question,
             files: first.files,
+            vars: first.vars,
             unit: first.unit,
             trial: first.trial,
             execution: turn.result.execution.clone(),
@@ -334,6 +335,7 @@ struct AgentImprover<'a> {
     agent: &'a AgentLoop,
     question: &'a str,
     files: &'a [FileInput],
+    vars: Option<&'a JsonMap>,
     unit: &'a str,
     trial: u32,
     /// Which executor answered first.
@@ -364,6 +366,7 @@ impl Improver for AgentImprover<'_> {
         let input = TurnInput {
             input: &prompt,
             files: self.files,
+            vars: self.vars,
             unit: Some(&unit),
             trial: self.trial,
             agent: specialist,

@@ -374,7 +374,7 @@ pub(crate) const METRICS: &[ForeignMetric] = &[
             "embeddingsimilarity",
             "semantic",
         ],
-        line: "{type: standard, metric: f1, threshold: 0.5}",
+        line: "{type: standard, metric: similar, threshold: 0.8, embedder: {provider: openai, name: text-embedding-3-small}}",
     },
     ForeignMetric {
         theirs: &["icontainsany", "icontainsall"],

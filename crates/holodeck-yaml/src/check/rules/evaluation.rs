@@ -101,6 +101,9 @@ const NEW_JUDGE_FIELDS: [&str; 8] = [
     "include_reason",
 ];
 
+/// Fields of judged metrics that `similar` has too: it asks a model.
+const SIMILAR_FIELDS: [&str; 4] = ["retry_on_failure", "timeout_ms", "when", "on_masked"];
+
 fn is_judge(metric: &str) -> bool {
     matches!(metric, "groundedness" | "relevance" | "coherence" | "fluency")
 }
@@ -325,10 +328,11 @@ pub(super) fn check_standard(rules: &mut Rules<'_>, metric: &View, name: &str) {
         check_unused_new_field(rules, metric, name, "max_distance");
     }
     if !is_judge(name) {
-        for field in OLD_JUDGE_FIELDS {
+        let is_used = |field: &&str| name == "similar" && SIMILAR_FIELDS.contains(field);
+        for field in OLD_JUDGE_FIELDS.into_iter().filter(|field| !is_used(field)) {
             rules.warn_no_effect(metric, field, &format!("`{name}` needs no judge"));
         }
-        for field in NEW_JUDGE_FIELDS {
+        for field in NEW_JUDGE_FIELDS.into_iter().filter(|field| !is_used(field)) {
             check_unused_new_field(rules, metric, name, field);
         }
     }

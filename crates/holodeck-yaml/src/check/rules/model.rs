@@ -102,6 +102,7 @@ fn warn_ignored_by_claude_cli(rules: &mut Rules<'_>, model: &View) {
     let given: Vec<&str> = [
         "temperature",
         "top_p",
+        "stop",
         "api_version",
         "rpm",
         "reasoning",
