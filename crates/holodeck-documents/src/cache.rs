@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt as _;
 use crate::{ConvertOptions, Document, Format};
 
 /// Part of every key: increased whenever a converter's output for the same file changes.
-const CONVERTERS: u32 = 2;
+const CONVERTERS: u32 = 3;
 
 /// A folder of earlier conversions.
 #[derive(Clone, Debug)]

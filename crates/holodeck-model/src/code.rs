@@ -134,7 +134,7 @@ codes! {
     ClaudeMd = "HD0604", "claude-md";
     /// A Markdown file among the specialist agents has no front matter.
     NotAnAgent = "HD0605", "not-an-agent";
-    /// The test cases are in a hidden sheet of a workbook.
+    /// The test cases are in a hidden sheet of a workbook, or in hidden rows or columns.
     HiddenSheet = "HD0606", "hidden-sheet";
     /// A metric is reported but cannot fail a test.
     NotGated = "HD0701", "not-gated";

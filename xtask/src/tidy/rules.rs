@@ -65,15 +65,20 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     importer("pdf-extract", &["holodeck-documents"], DOCUMENT_WHY),
     importer(
         "calamine",
-        &["holodeck-documents", LANGUAGE],
-        "only holodeck-documents reads file formats, and holodeck-yaml test cases by cell",
+        &["holodeck-documents", LANGUAGE, "holodeck-sheets"],
+        "only holodeck-documents reads file formats, and holodeck-yaml test cases by cell; holodeck-sheets is what both need",
     ),
     importer("htmd", &["holodeck-documents"], DOCUMENT_WHY),
-    importer("quick-xml", &["holodeck-documents"], DOCUMENT_WHY),
+    importer(
+        "quick-xml",
+        &["holodeck-documents", "holodeck-sheets"],
+        "only holodeck-documents reads file formats, and holodeck-sheets which rows a sheet hides",
+    ),
     importer(
         "zip",
-        &["holodeck-documents", LANGUAGE],
-        "only holodeck-documents reads file formats, and holodeck-yaml limits workbooks of test cases",
+        &["holodeck-documents", LANGUAGE, "holodeck-sheets"],
+        "only holodeck-documents reads file formats, holodeck-yaml limits workbooks of test cases, and holodeck-sheets reads which \
+         rows one hides",
     ),
     importer("csv", &["holodeck-documents"], DOCUMENT_WHY),
     importer(

@@ -4,14 +4,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     io::Cursor,
-    iter,
 };
 
 use calamine::{
-    Data, DataRef, ExcelDateTime, Ods, Reader, SheetType, SheetVisible, Style, Xls, Xlsx, XlsxError,
+    Data, DataRef, ExcelDateTime, Ods, Reader, SheetType, SheetVisible, Xls, Xlsx, XlsxError,
     open_workbook_from_rs,
 };
-use holodeck_model::{CellFormat, CellFormats, plain_number};
+use holodeck_sheets::{HiddenLines, cell_formats, letters, plain_number};
 
 use crate::{ConvertOptions, Document, Format, Limit, Mark, Place, Problem, options::CellRange};
 
@@ -38,6 +37,8 @@ struct Cells {
     first_unformatted: Option<String>,
     /// Whether there are numbers whose formats are unknown.
     plain_numbers: bool,
+    /// The rows and columns that the sheet hides, where the format of the file is read for them.
+    hidden: Option<Result<HiddenLines, String>>,
 }
 
 pub(super) fn convert(bytes: &[u8], format: Format, options: &ConvertOptions) -> Result<Document, Problem> {
@@ -45,22 +46,23 @@ pub(super) fn convert(bytes: &[u8], format: Format, options: &ConvertOptions) ->
         package::check(bytes, format)?;
     }
     let range = options.range.as_deref().map(CellRange::parse).transpose()?;
+    let content = bytes;
     let bytes = Cursor::new(bytes);
     match format {
         Format::Xls => {
             let book: Xls<Bytes<'_>> =
                 open_workbook_from_rs(bytes).map_err(|error| broken(format, &error))?;
-            all(book, format, options, range, whole)
+            all(book, content, format, options, range, whole)
         }
         Format::Ods => {
             let book: Ods<Bytes<'_>> =
                 open_workbook_from_rs(bytes).map_err(|error| broken(format, &error))?;
-            all(book, format, options, range, whole)
+            all(book, content, format, options, range, whole)
         }
         _ => {
             let book: Xlsx<Bytes<'_>> =
                 open_workbook_from_rs(bytes).map_err(|error| broken(format, &error))?;
-            all(book, format, options, range, by_cell)
+            all(book, content, format, options, range, by_cell)
         }
     }
 }
@@ -69,6 +71,7 @@ type ReadSheet<B> = fn(&mut B, &str, &mut Cells, Option<CellRange>, Format) -> R
 
 fn all<'a, B: Reader<Bytes<'a>>>(
     mut book: B,
+    content: &[u8],
     format: Format,
     options: &ConvertOptions,
     range: Option<CellRange>,
@@ -80,7 +83,7 @@ fn all<'a, B: Reader<Bytes<'a>>>(
         .filter(|sheet| sheet.typ == SheetType::WorkSheet)
         .collect();
     let mut document = Document::default();
-    let mut hidden = Vec::new();
+    let (mut hidden, mut hidden_lines) = (Vec::new(), Vec::new());
     let (mut found, mut uncalculated, mut unformatted) = (false, 0, 0);
     let (mut first_unformatted, mut plain_numbers) = (None, false);
     for sheet in &sheets {
@@ -91,13 +94,30 @@ fn all<'a, B: Reader<Bytes<'a>>>(
         if sheet.visible != SheetVisible::Visible {
             hidden.push(format!("`{}`", sheet.name));
         }
-        let mut cells = Cells::default();
+        let mut cells = Cells {
+            hidden: match format {
+                Format::Xlsx => Some(HiddenLines::read(content, &sheet.name)),
+                Format::Ods => Some(HiddenLines::read_open_document(content, &sheet.name)),
+                _ => None,
+            },
+            ..Cells::default()
+        };
         read(&mut book, &sheet.name, &mut cells, range, format)?;
         uncalculated += cells.uncalculated;
         unformatted += cells.unformatted;
         plain_numbers |= cells.plain_numbers;
         first_unformatted = first_unformatted
             .or_else(|| Some(format!("`{}`, {}", sheet.name, cells.first_unformatted.take()?)));
+        match &cells.hidden {
+            Some(Ok(lines)) => {
+                hidden_lines.extend(lines.seen().map(|lines| format!("{lines} of `{}`", sheet.name)))
+            }
+            Some(Err(reason)) => document.notes.push(format!(
+                "which rows and columns of `{}` are hidden is unknown: {reason}",
+                sheet.name
+            )),
+            None => {}
+        }
         write(&mut document, &sheet.name, &cells);
     }
     if let Some(sheet) = options.sheet.clone().filter(|_| !found) {
@@ -124,23 +144,13 @@ fn all<'a, B: Reader<Bytes<'a>>>(
             .notes
             .push(format!("hidden sheets are among them: {}", hidden.join(", ")));
     }
+    if !hidden_lines.is_empty() {
+        document.notes.push(format!(
+            "hidden rows and columns are among them: {}",
+            hidden_lines.join("; ")
+        ));
+    }
     Ok(document)
-}
-
-/// The number formats of a sheet's cells.
-fn formats_of(book: &mut Xlsx<Bytes<'_>>, sheet: &str) -> Result<Option<CellFormats>, XlsxError> {
-    let mut reader = book.worksheet_cells_reader(sheet)?;
-    let formats: Vec<_> = reader.styles().iter().map(format_of).collect();
-    let cells = iter::from_fn(|| reader.next_style_id().transpose());
-    CellFormats::collect(formats.into_iter(), cells, MOST_FORMATTED)
-}
-
-fn format_of(style: &Style) -> Option<CellFormat> {
-    let format = style.number_format.as_ref()?;
-    Some(CellFormat {
-        code: format.format_code.clone(),
-        id: format.format_id,
-    })
 }
 
 /// Reads cell by cell, so that a sheet with one cell in each corner stays small.
@@ -152,7 +162,7 @@ fn by_cell(
     format: Format,
 ) -> Result<(), Problem> {
     let broken = |error: XlsxError| broken(format, &error);
-    let formats = formats_of(book, sheet).map_err(broken)?;
+    let formats = cell_formats(book, sheet, MOST_FORMATTED).map_err(broken)?;
     let formats = formats.ok_or(Limit::Cells(MOST_FORMATTED as u64))?;
     let mut reader = book.worksheet_cells_reader(sheet).map_err(broken)?;
     while let Some(cell) = reader.next_cell_with_formula().map_err(broken)? {
@@ -213,13 +223,16 @@ fn whole<'a, B: Reader<Bytes<'a>>>(
 impl Cells {
     fn note_unformatted(&mut self, row: u32, column: u32, reason: &str) {
         self.unformatted += 1;
-        let place = || format!("{}{}, {reason}", column_name(column), u64::from(row) + 1);
+        let place = || format!("{}{}, {reason}", letters(column), u64::from(row) + 1);
         self.first_unformatted.get_or_insert_with(place);
     }
 
     fn add(&mut self, row: u32, column: u32, value: String, range: Option<CellRange>) -> Result<(), Problem> {
         if value.is_empty() || !range.is_none_or(|range| range.has(row, column)) {
             return Ok(());
+        }
+        if let Some(Ok(hidden)) = &mut self.hidden {
+            hidden.see(row, column);
         }
         self.count += 1;
         if self.count > MOST_CELLS {
@@ -269,18 +282,6 @@ fn write_table(out: &mut String, rows: &[&BTreeMap<u32, String>]) {
         .map(|row| columns.iter().map(|column| value(row, column)).collect())
         .collect();
     table::write(out, &rows);
-}
-
-/// The letters of a column, counted from 0.
-fn column_name(column: u32) -> String {
-    let mut letters = Vec::new();
-    let mut rest = column + 1;
-    while rest > 0 {
-        let letter = u8::try_from((rest - 1) % 26).unwrap_or_default();
-        letters.insert(0, char::from(b'A' + letter));
-        rest = (rest - 1) / 26;
-    }
-    letters.into_iter().collect()
 }
 
 fn render_value(value: &Data) -> String {
@@ -333,12 +334,6 @@ mod tests {
         cells.add(0, 1, "last".to_owned(), None).unwrap();
         let problem = cells.add(0, 2, "more".to_owned(), None).unwrap_err();
         assert_eq!(problem, Problem::Limit(Limit::Cells(1_000_000)));
-    }
-
-    #[test]
-    fn columns_have_the_names_of_spreadsheets() {
-        let names = [0, 25, 26, 701, 702, 16_383].map(column_name);
-        assert_eq!(names, ["A", "Z", "AA", "ZZ", "AAA", "XFD"]);
     }
 
     #[test]

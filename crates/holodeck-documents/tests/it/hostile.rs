@@ -260,6 +260,29 @@ async fn a_workbook_with_a_cell_in_each_corner_takes_no_more_than_two() {
     assert_eq!(document.text, "## Sheet\n\n1\n\n2\n");
 }
 
+#[tokio::test]
+async fn hidden_rows_and_columns_of_a_workbook_are_named() {
+    for (rows, columns, note) in [
+        ("", "", None),
+        ("hidden=\"1\"", "", Some("row 2 of `Sheet`")),
+        ("", "hidden=\"1\"", Some("column B of `Sheet`")),
+        (
+            "hidden=\"1\"",
+            "hidden=\"1\"",
+            Some("row 2 and column B of `Sheet`"),
+        ),
+    ] {
+        let sheet = format!(
+            r#"<worksheet xmlns="x"><cols><col min="2" max="7" {columns}/></cols><sheetData><row r="1"><c r="A1"><v>1</v></c></row>
+            <row r="2" {rows}><c r="A2"><v>3</v></c><c r="B2"><v>4</v></c></row><row r="5" {rows}/></sheetData></worksheet>"#
+        );
+        let document = convert("rows.xlsx", workbook(&sheet)).await.unwrap();
+        assert_eq!(document.text, "## Sheet\n\n| 1 |  |\n| --- | --- |\n| 3 | 4 |\n");
+        let note = note.map(|lines| format!("hidden rows and columns are among them: {lines}"));
+        assert_eq!(document.notes, Vec::from_iter(note));
+    }
+}
+
 fn workbook(sheet: &str) -> Vec<u8> {
     archive(&[
         (

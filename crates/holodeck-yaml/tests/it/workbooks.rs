@@ -280,6 +280,42 @@ fn a_hidden_first_sheet_is_named() {
     }
 }
 
+/// A filter hides rows as well. Only those that are read are named, with their columns.
+#[test]
+fn hidden_rows_and_columns_with_test_cases_are_named() {
+    let rows: Vec<String> = (2..=7).map(|number| row(number, "><v>1</v>")).collect();
+    let rows = format!("{HEADS}{}", rows.concat());
+    let hide = |rows: &str, hidden: &[usize]| {
+        hidden.iter().fold(rows.to_owned(), |rows, number| {
+            rows.replace(
+                &format!("<row r=\"{number}\">"),
+                &format!("<row r=\"{number}\" hidden=\"1\">"),
+            )
+        })
+    };
+    for (hidden, more, named) in [
+        (&[][..], "", None),
+        (&[3], "", Some("row 3")),
+        (&[2, 3, 4, 7], "", Some("rows 2 to 4, 7")),
+        (&[], "<row r=\"9\" hidden=\"1\"/>", None),
+    ] {
+        let load = load(formatted(&[], "", &(hide(&rows, hidden) + more)));
+        let text = render(&load.diagnostics);
+        assert_eq!(load.agent.unwrap().config.test_cases.iter().count(), 6);
+        assert_eq!(text.contains("hides"), named.is_some(), "{text}");
+        if let Some(named) = named {
+            let expected = format!(
+                "warning[HD0606]: the first sheet, `cases`, hides {named}, and what stands there is read"
+            );
+            assert!(text.contains(&expected), "{text}");
+        }
+    }
+    let cols = "<cols><col min=\"2\" max=\"5\" hidden=\"1\"/></cols>";
+    let sheet = sheet(&rows).replace("<sheetData>", &format!("{cols}<sheetData>"));
+    let text = render(&load(workbook(stored(SHEET, &sheet), None)).diagnostics);
+    assert!(text.contains("`cases`, hides column B, and"), "{text}");
+}
+
 const GIB: usize = 1024 * 1024 * 1024;
 
 fn bomb(declared: usize) -> Vec<u8> {

@@ -11,7 +11,8 @@ pub(in crate::tidy) struct Crate {
 pub(in crate::tidy) const CRATES: &[Crate] = &[
     member("holodeck-model", 0, &[]),
     member("holodeck-backend-api", 0, &["holodeck-model"]),
-    member(LANGUAGE, 1, &["holodeck-model"]),
+    member("holodeck-sheets", 1, &[]),
+    member(LANGUAGE, 1, &["holodeck-model", "holodeck-sheets"]),
     member(
         "holodeck-events",
         1,
@@ -23,7 +24,12 @@ pub(in crate::tidy) const CRATES: &[Crate] = &[
     member(
         "holodeck-documents",
         1,
-        &["holodeck-model", "holodeck-http", "holodeck-process"],
+        &[
+            "holodeck-model",
+            "holodeck-http",
+            "holodeck-process",
+            "holodeck-sheets",
+        ],
     ),
     member(
         "holodeck-validators",

@@ -2,12 +2,13 @@
 //!
 //! Its rows become a text with one line per row, so that the line of a diagnostic is the row of the sheet.
 
-use std::{io::Cursor, iter, path::Path};
+use std::{io::Cursor, path::Path};
 
 use calamine::{
-    DataRef, Dimensions, Reader as _, SheetType, SheetVisible, Style, Xlsx, XlsxError, open_workbook_from_rs,
+    DataRef, Dimensions, Reader as _, SheetType, SheetVisible, Xlsx, XlsxError, open_workbook_from_rs,
 };
-use holodeck_model::{CellFormat, CellFormats, Code, Diagnostic, Layer, Source};
+use holodeck_model::{Code, Diagnostic, Layer, Source};
+use holodeck_sheets::{CellFormats, HiddenLines, cell_formats};
 
 use super::{
     super::{Loader, read::MAX_DATA_BYTES},
@@ -66,6 +67,20 @@ impl Loader<'_> {
                 .with_help("show the sheet, or move the sheet with the test cases to the front");
             self.findings.add(&self.tree, named_at, diagnostic);
         }
+        let hidden = match first.hidden {
+            Ok(lines) => lines.map(|lines| {
+                format!("the first sheet, `{name}`, hides {lines}, and what stands there is read")
+            }),
+            Err(reason) => Some(format!(
+                "which rows and columns of the first sheet, `{name}`, are hidden is unknown: {reason}"
+            )),
+        };
+        if let Some(message) = hidden {
+            let diagnostic = Diagnostic::warning(Code::HiddenSheet, message)
+                .about("test_cases_file")
+                .with_help("show them and clear the filter, or delete what is not meant to be read");
+            self.findings.add(&self.tree, named_at, diagnostic);
+        }
         let source = Source {
             path: path.into(),
             text: first.sheet.text.into(),
@@ -91,28 +106,10 @@ struct FirstSheet {
     sheet: Sheet,
     name: String,
     is_hidden: bool,
+    /// The hidden rows and columns that were read, or why they are unknown.
+    hidden: Result<Option<String>, String>,
     /// The number of other sheets.
     others: usize,
-}
-
-/// The number formats of a sheet's cells.
-fn formats_of(book: &mut Xlsx<Cursor<&[u8]>>, sheet: &str) -> Result<CellFormats, String> {
-    let mut reader = book
-        .worksheet_cells_reader(sheet)
-        .map_err(|error| text_of(&error))?;
-    let formats: Vec<_> = reader.styles().iter().map(format_of).collect();
-    let cells = iter::from_fn(|| reader.next_style_id().transpose());
-    CellFormats::collect(formats.into_iter(), cells, MAX_CELLS)
-        .map_err(|error| text_of(&error))?
-        .ok_or_else(too_many_cells)
-}
-
-fn format_of(style: &Style) -> Option<CellFormat> {
-    let format = style.number_format.as_ref()?;
-    Some(CellFormat {
-        code: format.format_code.clone(),
-        id: format.format_id,
-    })
 }
 
 fn too_many_cells() -> String {
@@ -134,7 +131,9 @@ fn read_first_sheet(bytes: &[u8]) -> Result<FirstSheet, String> {
     let first = sheets.next().ok_or("it has no sheet")?;
     let (name, is_hidden) = (first.name.clone(), first.visible != SheetVisible::Visible);
     let others = sheets.count();
-    let formats = formats_of(&mut book, &name)?;
+    let formats = cell_formats(&mut book, &name, MAX_CELLS).map_err(|error| text_of(&error))?;
+    let formats = formats.ok_or_else(too_many_cells)?;
+    let mut hidden = HiddenLines::read(bytes, &name);
     let regions = book.merge_cells_by_sheet_name(&name);
     let mut merges = Merges::new(regions.map_err(|error| text_of(&error))?);
     let mut reader = book
@@ -159,6 +158,9 @@ fn read_first_sheet(bytes: &[u8]) -> Result<FirstSheet, String> {
             (value, _) => value_text(&value, cell.pos, &formats),
         };
         if !matches!(&value, Ok(text) if text.is_empty()) {
+            if let Ok(hidden) = &mut hidden {
+                hidden.see(at, column);
+            }
             row.push((column, value));
         }
     }
@@ -167,6 +169,7 @@ fn read_first_sheet(bytes: &[u8]) -> Result<FirstSheet, String> {
         sheet,
         name,
         is_hidden,
+        hidden: hidden.map(|hidden| hidden.seen()),
         others,
     })
 }

@@ -6,7 +6,8 @@ mod cells;
 
 use std::{fmt::Write as _, iter};
 
-pub use cells::{CellFormat, CellFormats};
+pub(crate) use cells::CellFormat;
+pub use cells::CellFormats;
 
 /// Identifiers of formats below this one are built into the programs.
 const FIRST_CUSTOM_ID: u32 = 164;

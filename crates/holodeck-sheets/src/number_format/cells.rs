@@ -23,7 +23,7 @@ pub struct CellFormats {
 impl CellFormats {
     /// The formats of a workbook in its order, and row, column and format of each cell. `None` if more than `most` cells
     /// have another format than the first one.
-    pub fn collect<E>(
+    pub(crate) fn collect<E>(
         formats: impl Iterator<Item = Option<CellFormat>>,
         cells: impl Iterator<Item = Result<(u32, u32, usize), E>>,
         most: usize,
