@@ -311,12 +311,12 @@ impl Core {
         }
     }
 
-    /// Checks structured output against the agent's `response_format`.
-    pub(crate) fn check_structured_output(&self, value: Option<&Value>) -> Result<(), String> {
-        match (&self.options.response_format, value) {
-            (None, _) => Ok(()),
+    /// Reads the JSON of a structured answer by the agent's `response_format`; without one there is none.
+    pub(crate) fn read_structured_output(&self, json: Option<&str>) -> Result<Option<Value>, String> {
+        match (&self.options.response_format, json) {
+            (None, _) => Ok(None),
             (Some(_), None) => Err("the agent gave no structured output".to_owned()),
-            (Some(format), Some(value)) => format.check(value).map_err(|problem| {
+            (Some(format), Some(json)) => format.read(json).map(Some).map_err(|problem| {
                 format!("the structured output does not match `response_format`: {problem}")
             }),
         }

@@ -79,6 +79,15 @@ impl Recording {
         let mut turn = Turn::default();
         for frame in self.frames() {
             turn.ending = translator.observe(&frame, &mut |event| turn.events.push(event));
+            // As a turn reads it.
+            if let Some(Ending::Answered {
+                structured: Some(json),
+                ..
+            }) = &turn.ending
+            {
+                let value = serde_json::from_str(json).unwrap();
+                turn.events.push(BackendEvent::StructuredOutput(value));
+            }
             if turn.ending.is_some() {
                 turn.background = translator.background_tasks();
                 turn.frame = Some(frame);

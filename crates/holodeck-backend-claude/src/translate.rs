@@ -8,7 +8,6 @@ mod tokens;
 use std::collections::{BTreeMap, BTreeSet};
 
 use holodeck_backend_api::{BackendError, BackendEvent, Outcome, StopReason, ToolNames};
-use serde_json::Value;
 
 use self::{
     scope::{Scope, VisibleTools},
@@ -40,8 +39,8 @@ pub(crate) enum Ending {
     /// The agent answered. The answer may still be a refusal or empty.
     Answered {
         stop_reason: StopReason,
-        /// The object, if one was requested. Also emitted as [`BackendEvent::StructuredOutput`].
-        structured: Option<Value>,
+        /// The JSON of the object as the model wrote it, if one was requested.
+        structured: Option<String>,
     },
     /// The turn ended with an outcome other than an answer.
     Ended(Outcome),
@@ -257,21 +256,18 @@ impl Translator {
         }
         self.with_scope(None, emit, |scope, _, emit| scope.close(emit));
         self.count_rest(result, emit);
+        // The CLI writes the numbers that it read; what the model sent has all digits.
+        let structured_output = result.structured_output.as_deref();
+        let structured_output = structured_output.map(|json| self.main.written_answer(json).unwrap_or(json));
         let state = ending::TurnState {
             structured: self.options.structured,
+            structured_output,
             max_tokens: self.options.max_tokens,
             was_interrupted: self.was_interrupted,
             error_frame: self.error_frame.as_ref(),
             stop_reason: self.main.last_stop_reason(),
         };
         let ending = ending::classify(result, &state);
-        if let Ending::Answered {
-            structured: Some(value),
-            ..
-        } = &ending
-        {
-            emit(BackendEvent::StructuredOutput(value.clone()));
-        }
         self.begin_turn();
         ending
     }

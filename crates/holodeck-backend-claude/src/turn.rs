@@ -315,12 +315,6 @@ impl<'a> Turn<'a> {
                         self.emit(BackendEvent::Notice { message });
                     }
                 }
-                // Ignore output that does not match the schema.
-                BackendEvent::StructuredOutput(value)
-                    if self.core.check_structured_output(Some(&*value)).is_err() =>
-                {
-                    continue;
-                }
                 BackendEvent::ToolResult(result) => {
                     let is_this_call = |(call_id, _): &mut (String, Outcome)| *call_id == result.call_id;
                     failed_tool = self.unavailable.take_if(is_this_call).map(|(_, outcome)| outcome);
@@ -369,12 +363,20 @@ impl<'a> Turn<'a> {
             Ending::Answered {
                 stop_reason,
                 structured,
-            } => match self.core.check_structured_output(structured.as_ref()) {
-                // A refusal does not have to match `response_format`.
-                _ if stop_reason.family() == StopFamily::Refusal => Ok(End::Answered(stop_reason)),
-                Ok(()) => Ok(End::Answered(stop_reason)),
-                Err(reason) => Ok(End::With(Outcome::Failed { reason })),
-            },
+            } => {
+                let is_refusal = stop_reason.family() == StopFamily::Refusal;
+                match self.core.read_structured_output(structured.as_deref()) {
+                    Ok(value) => {
+                        if let Some(value) = value {
+                            self.emit(BackendEvent::StructuredOutput(value));
+                        }
+                        Ok(End::Answered(stop_reason))
+                    }
+                    // A refusal does not have to match `response_format`.
+                    Err(_) if is_refusal => Ok(End::Answered(stop_reason)),
+                    Err(reason) => Ok(End::With(Outcome::Failed { reason })),
+                }
+            }
             Ending::Ended(outcome) => Ok(End::With(outcome)),
             Ending::Failed(error) => Err(error),
             // An interrupt by this program ends the turn before the CLI reports it.

@@ -11,7 +11,8 @@ mod outgoing;
 mod stream;
 mod system;
 
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::{Map, Value, value::RawValue};
 
 use self::fields::Fields as _;
 pub(crate) use self::{
@@ -111,17 +112,12 @@ pub(crate) struct FrameError {
 
 /// Parses one line.
 pub(crate) fn parse(line: &[u8]) -> Result<Frame, FrameError> {
-    let value = match serde_json::from_slice(line) {
-        Ok(value) => value,
+    let mut body = match body(line) {
+        Ok(body) => body,
         // JavaScript can split a string within a surrogate pair, and a pipe within a UTF-8 character.
         Err(error) => holodeck_model::mend_json(line)
-            .and_then(|line| serde_json::from_str(&line).ok())
-            .ok_or_else(|| FrameError::invalid_json(&error))?,
-    };
-    let Value::Object(mut body) = value else {
-        return Err(FrameError {
-            reason: "not an object".to_owned(),
-        });
+            .and_then(|line| self::body(line.as_bytes()).ok())
+            .ok_or(error)?,
     };
     let Some(kind) = body.take_text("type") else {
         return Err(FrameError {
@@ -129,6 +125,44 @@ pub(crate) fn parse(line: &[u8]) -> Result<Frame, FrameError> {
         });
     };
     Ok(frame(kind, body))
+}
+
+/// The name of the field with a structured answer.
+const STRUCTURED_OUTPUT: &str = "structured_output";
+
+/// A line with a structured answer, which stays as it was written: a value would hold its numbers in another precision.
+#[derive(Deserialize)]
+struct WithAnswer<'a> {
+    #[serde(borrow)]
+    structured_output: Option<&'a RawValue>,
+    #[serde(flatten)]
+    body: Map<String, Value>,
+}
+
+/// The object of a line, in which a structured answer is the text of its JSON.
+fn body(line: &[u8]) -> Result<Map<String, Value>, FrameError> {
+    let read = match serde_json::from_slice(line) {
+        Ok(Value::Object(body)) if body.contains_key(STRUCTURED_OUTPUT) => Ok(body),
+        Ok(Value::Object(body)) => return Ok(body),
+        Ok(_) => {
+            return Err(FrameError {
+                reason: "not an object".to_owned(),
+            });
+        }
+        // A number of the answer may be beyond every number that a value holds.
+        Err(error) => Err(FrameError::invalid_json(&error)),
+    };
+    let Ok(WithAnswer {
+        structured_output,
+        mut body,
+    }) = serde_json::from_slice(line)
+    else {
+        return read;
+    };
+    if let Some(json) = structured_output {
+        body.insert(STRUCTURED_OUTPUT.to_owned(), json.get().into());
+    }
+    Ok(body)
 }
 
 impl FrameError {

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use holodeck_backend_api::{AnswerFormat, ToolCall};
 use serde_json::{Value, json};
 
-use crate::json::parse_deciding;
-
 mod in_text;
 mod strict;
 
@@ -40,14 +38,10 @@ impl SentFormat {
     /// The answer to `question` as a value that satisfies the schema, or what is wrong with it.
     pub(crate) fn read(&self, answer: &str, question: &str) -> Result<Value, String> {
         if !self.format.is_loose() {
-            let answer = strip_fence(answer);
-            let value = parse_deciding(answer).map_err(|error| format!("it is not JSON ({error})"))?;
-            self.format.check(&value)?;
-            return Ok(value);
+            return self.format.read(strip_fence(answer));
         }
         let found = in_text::find_object(answer)?;
-        let value = self.format.fit(found.json, found.value.clone())?;
-        self.format.check(&value)?;
+        let value = self.format.read(found.json)?;
         let is_same = |other: Value| self.format.fit("", other).is_ok_and(|other| other == value);
         found.check_quoted(question, is_same)?;
         Ok(value)

@@ -284,7 +284,7 @@ fn object_problem(arguments: &Value) -> Option<String> {
             Some(format!("they have more than {JSON_LEVELS} levels"))
         }
         Value::String(text) => Some(match serde_json::from_str::<Value>(text) {
-            Ok(_) => match numbers::first_long(text) {
+            Ok(_) => match numbers::first_lossy(text) {
                 Some(number) => format!("the number {number} has too many digits; send it as a text"),
                 None => "they are a text".to_owned(),
             },

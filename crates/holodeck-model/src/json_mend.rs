@@ -1,7 +1,7 @@
-//! Repairs JSON of programs that cut strings inside a surrogate pair, as JavaScript does: `"\ud800"` alone is not
-//! Unicode, and strict parsers reject the whole text.
+//! Repairs JSON of programs that cut strings inside a surrogate pair, as JavaScript does (`"\ud800"` alone is not Unicode, and
+//! strict parsers reject the whole text), and of those that write raw line breaks in strings or `NaN`.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write as _};
 
 const REPLACEMENT: &str = "\\ufffd";
 const ESCAPE: usize = 6;
@@ -21,6 +21,40 @@ pub fn mend_json_by(json: &[u8], write: impl Fn(u16) -> String) -> Option<String
             Cow::Borrowed(_) => None,
         },
     }
+}
+
+/// Writes raw control characters in strings as escapes, and numbers that JSON does not have as `null`.
+pub fn tighten_json(text: &str) -> String {
+    let mut tight = String::with_capacity(text.len() + 8);
+    let (mut in_string, mut escaped) = (false, false);
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if !in_string {
+            let word = ["-Infinity", "Infinity", "NaN"]
+                .iter()
+                .find(|word| rest.starts_with(**word));
+            if let Some(word) = word {
+                tight.push_str("null");
+                rest = rest.get(word.len()..).unwrap_or_default();
+                continue;
+            }
+        }
+        match c {
+            '"' if !escaped => in_string = !in_string,
+            c if in_string && u32::from(c) < 0x20 => {
+                // Writing to a string does not fail.
+                let _ = write!(tight, "\\u{:04x}", u32::from(c));
+                rest = rest.get(c.len_utf8()..).unwrap_or_default();
+                escaped = false;
+                continue;
+            }
+            _ => {}
+        }
+        escaped = in_string && c == '\\' && !escaped;
+        tight.push(c);
+        rest = rest.get(c.len_utf8()..).unwrap_or_default();
+    }
+    tight
 }
 
 /// Replaces each escape of half a surrogate pair whose other half is missing.

@@ -8,9 +8,27 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
+use crate::json_mend::{mend_json, tighten_json};
+
 /// Parses JSON in which no object has a key twice, at any depth.
 pub fn parse_json_strictly(json: &str) -> serde_json::Result<Value> {
     serde_json::from_str(json).map(|UniqueKeys(value)| value)
+}
+
+/// Parses JSON that decides about a verdict, even if it contains unpaired surrogates or raw control characters in a text. A
+/// key that appears twice in an object is an error.
+pub fn parse_deciding(json: &str) -> serde_json::Result<Value> {
+    parse_json_strictly(json).or_else(|error| {
+        let mended = mend_json(json.as_bytes()).and_then(|mended| parse_json_strictly(&mended).ok());
+        // What JSON does not know as a number stays an error.
+        let has_only_text = || !json.contains("Infinity") && !json.contains("NaN");
+        let tight = || {
+            has_only_text()
+                .then(|| parse_json_strictly(&tighten_json(json)).ok())
+                .flatten()
+        };
+        mended.or_else(tight).ok_or(error)
+    })
 }
 
 /// Any JSON in which no object has a key twice, at any depth; to be read as a part of another value.

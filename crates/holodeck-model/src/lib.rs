@@ -102,8 +102,8 @@ pub use input::{
 };
 pub use json_depth::{JSON_LEVELS, cut_deep_json, is_deep_json, json_levels};
 pub use json_kind::json_kind;
-pub use json_mend::{mend_json, mend_json_by};
-pub use json_strict::{UniqueKeys, parse_json_strictly};
+pub use json_mend::{mend_json, mend_json_by, tighten_json};
+pub use json_strict::{UniqueKeys, parse_deciding, parse_json_strictly};
 pub use label::{LabelledCall, LabelledContent, LabelledItem, LabelledTurn};
 pub use occasion::Occasion;
 pub use origin::AllowedOrigin;

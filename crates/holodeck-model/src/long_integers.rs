@@ -140,6 +140,11 @@ pub fn unwrap(json: &str) -> Cow<'_, str> {
     Cow::Owned(unwrapped)
 }
 
+/// The first number of a JSON text that a value cannot hold, or holds without its fraction.
+pub fn first_lossy(json: &str) -> Option<&str> {
+    first_long(json).or_else(|| rounded_to_whole(json))
+}
+
 /// The first integer of a JSON text that a value cannot hold.
 pub fn first_long(json: &str) -> Option<&str> {
     long_integers(json).first().map(|(_, number)| *number)

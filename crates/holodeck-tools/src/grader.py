@@ -107,9 +107,12 @@ def _number(value, what):
     if not isinstance(value, numbers.Real):
         raise _NotAScore(what + " is of type `" + type(value).__name__ + "`, not a number")
     try:
-        value = float(value)
+        number = float(value)
     except OverflowError:
         raise _NotAScore(what + " is too large for a number") from None
+    if number.is_integer() and number != value:
+        raise _NotAScore(what + " is not " + str(number) + ", to which it would be rounded")
+    value = number
     if value != value or value in (float("inf"), float("-inf")):
         raise _NotAScore(what + " is " + str(value) + ", not a score")
     return value

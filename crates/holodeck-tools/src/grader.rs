@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use holodeck_model::{CodeMetric, Env, GraderFailure, parse_json_strictly};
+use holodeck_model::{CodeMetric, Env, GraderFailure, long_integers::rounded_to_whole, parse_json_strictly};
 use holodeck_process::{AtLimit, ProcessOutput, ProcessSpec, run, which};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -57,6 +57,7 @@ impl CodeGraders {
         if !output.exit.success() {
             return Err(GraderFailure::Failed(describe_exit(&output, text.trim_end())));
         }
+        check_rounding(&text)?;
         parse_json_strictly(&text).map_err(|error| {
             let invalid = not_a_score(&text);
             let is_failure = invalid.is_none();
@@ -141,6 +142,19 @@ fn python_result(output: &ProcessOutput) -> Result<Value, GraderFailure> {
         Reply::Failed(message) | Reply::NotRun(message) | Reply::Missing(message) => {
             Err(GraderFailure::Failed(message))
         }
+    }
+}
+
+/// Refuses a number that would be read as a whole one: 0.99999999999999999999 is not 1.
+fn check_rounding(output: &str) -> Result<(), GraderFailure> {
+    match rounded_to_whole(output) {
+        Some(number) => {
+            let number: String = number.chars().take(24).collect();
+            Err(GraderFailure::NotAScore(format!(
+                "the number {number} has a fraction that would be lost"
+            )))
+        }
+        None => Ok(()),
     }
 }
 

@@ -175,10 +175,11 @@ impl AnswerFormat for SchemaFormat {
     }
 
     fn fit(&self, json: &str, mut answer: Value) -> Result<Value, String> {
+        // Also of a format that is taken by its word: 9.99999999999999999 is not an integer.
+        if let Some(number) = rounded_to_whole(json) {
+            return Err(rounded(number));
+        }
         if self.is_loose {
-            if let Some(number) = rounded_to_whole(json) {
-                return Err(rounded(number));
-            }
             fit(&mut answer, &self.schema)?;
         }
         Ok(answer)
@@ -285,10 +286,24 @@ mod tests {
         let score = json!({"type": "integer", "enum": [0, 9, 10]});
         let schema = json!({"type": "object", "properties": {"score": score}, "required": ["score"]});
         let loose = SchemaFormat::new(&schema).unwrap().loose();
-        let read = |json: &str| {
-            let answer = loose.fit(json, serde_json::from_str(json).unwrap())?;
-            loose.check(&answer).map(|()| answer)
-        };
+        let strict = SchemaFormat::new(&schema).unwrap();
+        let read = |json: &str| loose.read(json);
+        for number in [
+            "1e400",
+            "-1e400",
+            "18446744073709551616",
+            "10000000000000000000000000",
+            "11",
+            "NaN",
+            "Infinity",
+            "9, \"score\": 10",
+        ] {
+            let json = format!("{{\"score\": {number}}}");
+            assert!(
+                loose.read(&json).is_err() && strict.read(&json).is_err(),
+                "{json}"
+            );
+        }
         for nines in 1..40 {
             for number in [
                 format!("9.{}", "9".repeat(nines)),
@@ -303,6 +318,7 @@ mod tests {
                     format!("{{\"score\": \" {number}\"}}"),
                 ] {
                     assert!(read(&json).is_err(), "{json}: {:?}", read(&json));
+                    assert!(strict.read(&json).is_err(), "{json}");
                 }
             }
             for number in [

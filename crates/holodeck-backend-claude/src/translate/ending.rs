@@ -9,6 +9,8 @@ use crate::wire::{ApiRetry, AssistantFrame, ResultFrame};
 pub(super) struct TurnState<'a> {
     /// Whether an object was requested.
     pub(super) structured: bool,
+    /// The structured answer as the model wrote it.
+    pub(super) structured_output: Option<&'a str>,
     /// The limit of an answer in tokens.
     pub(super) max_tokens: Option<u32>,
     pub(super) was_interrupted: bool,
@@ -52,14 +54,17 @@ fn classify_success(result: &ResultFrame, state: &TurnState<'_>) -> Ending {
             retry_after: None,
         });
     }
-    if state.structured && result.structured_output.is_none() && family != StopFamily::Refusal {
+    if state.structured && state.structured_output.is_none() && family != StopFamily::Refusal {
         return Ending::Ended(Outcome::Failed {
             reason: NEVER_CALLED.to_owned(),
         });
     }
     Ending::Answered {
         stop_reason,
-        structured: result.structured_output.clone().filter(|_| state.structured),
+        structured: state
+            .structured_output
+            .filter(|_| state.structured)
+            .map(str::to_owned),
     }
 }
 

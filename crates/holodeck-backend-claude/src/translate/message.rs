@@ -1,7 +1,6 @@
 //! Merges the streamed pieces of a model message with its complete blocks, so that no text is emitted twice.
 
 use holodeck_backend_api::{BackendEvent, StopReason, TokenUsage};
-use serde_json::{Map, Value};
 
 use crate::wire::{AssistantFrame, Block, Delta, WireUsage};
 
@@ -150,8 +149,8 @@ impl Message {
         }
     }
 
-    /// Takes the calls of a finished message that were only streamed.
-    pub(super) fn take_streamed_calls(&mut self) -> Vec<(String, String, Value)> {
+    /// Takes the calls of a finished message that were only streamed, with the JSON of their arguments.
+    pub(super) fn take_streamed_calls(&mut self) -> Vec<(String, String, String)> {
         if self.stop_reason.is_none() {
             return Vec::new();
         }
@@ -159,11 +158,7 @@ impl Message {
             let Kind::Tool { id, name } = block.kind else {
                 return None;
             };
-            let input = match block.text.as_str() {
-                "" => Value::Object(Map::new()),
-                json => serde_json::from_str(json).ok()?,
-            };
-            Some((id, name, input))
+            Some((id, name, block.text))
         });
         calls.collect()
     }
@@ -196,11 +191,13 @@ impl Message {
         }
     }
 
-    /// Adds a complete tool call.
-    pub(super) fn tool_use(&mut self, id: &str) {
+    /// Adds a complete tool call. Returns the JSON of its arguments as it was streamed.
+    pub(super) fn tool_use(&mut self, id: &str) -> Option<String> {
         self.calls_tools = true;
-        self.blocks
-            .retain(|block| !matches!(&block.kind, Kind::Tool { id: streamed, .. } if streamed == id));
+        let is_call =
+            |block: &StreamedBlock| matches!(&block.kind, Kind::Tool { id: streamed, .. } if streamed == id);
+        let at = self.blocks.iter().position(is_call)?;
+        Some(self.blocks.remove(at).text)
     }
 
     /// Ends reasoning that was cut short.

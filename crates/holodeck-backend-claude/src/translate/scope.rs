@@ -7,7 +7,7 @@ use holodeck_backend_api::{
     ToolKind, ToolNames, ToolResult,
 };
 use holodeck_model::{ClaudeConfig, JSON_LEVELS, ToolOrigin, json_levels};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::message::Message;
 use crate::wire::{AssistantFrame, Block, StreamEvent};
@@ -112,6 +112,21 @@ fn refusal(text: &str) -> Option<CallRefusal> {
     }
 }
 
+/// Whether JavaScript, which reads every number as a floating-point one, reads two values as the same.
+fn is_same_in_javascript(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && std::iter::zip(a, b).all(|(a, b)| is_same_in_javascript(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let is_same = |(name, a)| b.get(name).is_some_and(|b| is_same_in_javascript(a, b));
+            a.len() == b.len() && a.iter().all(is_same)
+        }
+        (a, b) => a == b,
+    }
+}
+
 /// One agent: its current message and its open calls.
 #[derive(Debug, Default)]
 pub(super) struct Scope {
@@ -123,11 +138,22 @@ pub(super) struct Scope {
     calls: BTreeMap<String, Option<OpenCall>>,
     /// Results that arrived before the end of their message.
     early_results: Vec<ToolResult>,
+    /// The structured answers as the model wrote them.
+    answers: Vec<String>,
 }
 
 impl Scope {
     pub(super) fn last_stop_reason(&self) -> Option<&StopReason> {
         self.last_stop_reason.as_ref()
+    }
+
+    /// The last structured answer that the CLI may have read as `json`, as the model wrote it.
+    pub(super) fn written_answer(&self, json: &str) -> Option<&str> {
+        let read: Value = serde_json::from_str(json).ok()?;
+        let is_read = |written: &&String| {
+            serde_json::from_str(written).is_ok_and(|written: Value| is_same_in_javascript(&written, &read))
+        };
+        self.answers.iter().rfind(is_read).map(String::as_str)
     }
 
     pub(super) fn stream(
@@ -176,8 +202,17 @@ impl Scope {
                     message.end_thinking(emit);
                     calls = message.take_streamed_calls();
                 }
-                for (id, name, input) in calls {
-                    self.emit_call(&id, &name, input, tools, emit);
+                for (id, name, json) in calls {
+                    let input = match json.as_str() {
+                        "" => Some(Value::Object(Map::new())),
+                        json => serde_json::from_str(json).ok(),
+                    };
+                    if tools.hides(&name) {
+                        self.answers.push(json);
+                    }
+                    if let Some(input) = input {
+                        self.emit_call(&id, &name, input, tools, emit);
+                    }
                 }
                 self.close(emit);
             }
@@ -212,7 +247,10 @@ impl Scope {
             match block {
                 Block::Text(text) => message.text(text, emit),
                 Block::Thinking { text, signature } => message.thinking(text, signature.as_deref(), emit),
-                Block::ToolUse { id, .. } => message.tool_use(id),
+                Block::ToolUse { id, name, .. } => {
+                    let json = message.tool_use(id).filter(|_| tools.hides(name));
+                    self.answers.extend(json);
+                }
                 _ => {}
             }
         }

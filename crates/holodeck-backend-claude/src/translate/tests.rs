@@ -6,7 +6,7 @@ mod recordings;
 use std::fmt::Write as _;
 
 use holodeck_backend_api::{ResultFold, TokenUsage};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::{
@@ -41,6 +41,7 @@ fn event_line(event: &BackendEvent) -> String {
         BackendEvent::Text { text } => format!("text {text:?}"),
         BackendEvent::Thinking { text } => format!("thinking {text:?}"),
         BackendEvent::ThinkingEnd { signature } => format!("thinking end {signature:?}"),
+        BackendEvent::StructuredOutput(value) => format!("structured {value}"),
         BackendEvent::ToolCall(call) => format!("call {} {} {}", call.call_id, call.name, call.arguments),
         BackendEvent::ToolResult(result) => format!(
             "result {} {} {:?}{}",
@@ -66,7 +67,6 @@ fn event_line(event: &BackendEvent) -> String {
         BackendEvent::SessionStarted { session_id, model } => {
             format!("session {session_id} {}", model.as_deref().unwrap_or("-"))
         }
-        BackendEvent::StructuredOutput(value) => format!("structured {value}"),
         other => format!("{other:?}"),
     }
 }

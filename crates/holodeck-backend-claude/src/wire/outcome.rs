@@ -15,7 +15,8 @@ pub(crate) struct ResultFrame {
     pub(crate) is_error: bool,
     /// The final text, or the text of the error.
     pub(crate) result: Option<String>,
-    pub(crate) structured_output: Option<Value>,
+    /// The structured answer as the JSON that was written.
+    pub(crate) structured_output: Option<String>,
     pub(crate) errors: Vec<String>,
     pub(crate) stop_reason: Option<String>,
     pub(crate) terminal_reason: Option<String>,
@@ -171,7 +172,7 @@ pub(super) fn read(mut body: Map<String, Value>) -> ResultFrame {
         subtype: body.take_text("subtype").unwrap_or_default(),
         is_error: body.flag("is_error"),
         result: body.take_text("result"),
-        structured_output: body.take_value("structured_output"),
+        structured_output: body.take_text("structured_output"),
         errors: texts(body.take_list("errors")),
         stop_reason: body.take_text("stop_reason"),
         terminal_reason: body.take_text("terminal_reason"),

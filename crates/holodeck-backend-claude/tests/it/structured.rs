@@ -107,6 +107,45 @@ async fn answers_that_the_cli_accepts_are_checked_again() {
     );
 }
 
+/// The CLI reads numbers as JavaScript does: without the last digits they would be whole.
+#[tokio::test]
+async fn a_number_that_the_cli_rounds_is_read_as_the_model_sent_it() {
+    let score = json!({"type": "number", "maximum": 10});
+    let schema = json!({"type": "object", "properties": {"score": score}, "required": ["score"]});
+    let script = |request: &AnthropicRequest| {
+        let sent = conversation_texts(request).first().cloned().unwrap_or_default();
+        AnthropicReply::nothing()
+            .and_tool_use_as(
+                "toolu_score",
+                "StructuredOutput",
+                &format!("{{\"score\": {sent}}}"),
+            )
+            .in_pieces(3)
+    };
+    let rounded = ["9.99999999999999999", "10.00000000000000000001", "1e-400"];
+    let exact = [("8", json!(8)), ("1e1", json!(10.0)), ("9.5", json!(9.5))];
+    let messages: Vec<&str> = rounded
+        .into_iter()
+        .chain(exact.iter().map(|(sent, _)| *sent))
+        .collect();
+    let (logs, _) = run_turns(schema, &messages, script).await;
+    for (log, sent) in logs.iter().zip(rounded) {
+        assert_eq!(log.result().structured_output, None, "{sent}");
+        let reason = reason(log);
+        assert!(
+            reason.contains("has a fraction that would be lost"),
+            "{sent}: {reason}"
+        );
+    }
+    for (log, (sent, value)) in logs.iter().skip(rounded.len()).zip(exact) {
+        assert_eq!(
+            log.result().structured_output,
+            Some(json!({"score": value})),
+            "{sent}"
+        );
+    }
+}
+
 /// A schema whose text has exactly this many bytes.
 fn schema_of(bytes: usize) -> Value {
     let with = |description: &str| {

@@ -3,9 +3,8 @@
 
 use std::ops::Range;
 
+use holodeck_model::parse_deciding;
 use serde_json::Value;
-
-use crate::json::parse_deciding;
 
 mod around;
 mod quoted;
@@ -16,7 +15,6 @@ const INVISIBLE: [char; 3] = ['\u{feff}', '\u{200b}', '\u{2060}'];
 /// The only object in a text.
 #[derive(Debug, PartialEq)]
 pub(super) struct Found<'t> {
-    pub(super) value: Value,
     /// The object as it was written.
     pub(super) json: &'t str,
     /// Whether it is not all that the text says.
@@ -52,7 +50,6 @@ pub(super) fn find_object(text: &str) -> Result<Found<'_>, String> {
     around::check(text, &places, &value)?;
     let json = places.first().and_then(|place| text.get(place.clone()));
     Ok(Found {
-        value,
         json: json.unwrap_or_default(),
         has_company: around::has_company(text, &places),
     })
@@ -120,6 +117,10 @@ mod tests {
 
     use super::*;
 
+    fn value_in(text: &str) -> Value {
+        parse_deciding(find_object(text).unwrap().json).unwrap()
+    }
+
     #[test]
     fn one_object_is_found_wherever_it_stands() {
         let object = r#"{"score": 8, "reason": "a } b \" {"}"#;
@@ -133,15 +134,15 @@ mod tests {
             ("That is {clear}.\n", ""),
         ] {
             assert_eq!(
-                find_object(&format!("{before}{object}{after}")).unwrap().value,
+                value_in(&format!("{before}{object}{after}")),
                 value,
                 "{before}|{after}"
             );
         }
-        assert_eq!(find_object(&format!("{object}\n{object}")).unwrap().value, value);
+        assert_eq!(value_in(&format!("{object}\n{object}")), value);
         let raw = "{\"score\": 8, \"reason\": \"line one\nline\ttwo\"}";
         assert_eq!(
-            find_object(raw).unwrap().value,
+            value_in(raw),
             json!({"score": 8, "reason": "line one\nline\ttwo"})
         );
     }

@@ -3,14 +3,14 @@
 //! not disappear inside another one.
 
 use holodeck_backend_api::{BackendError, ToolCall};
-use holodeck_model::is_deep_json;
+use holodeck_model::{is_deep_json, parse_deciding};
 use serde_json::{Map, Value};
 
 use super::completeness::Completeness;
 use crate::{
     dialect::echo,
     failure,
-    json::{halves, numbers, parse_deciding, parse_lenient},
+    json::{halves, numbers, parse_lenient},
     wire::CallFragment,
 };
 
@@ -290,7 +290,7 @@ fn parse(arguments: &str) -> Value {
     if matches!(arguments.trim(), "" | "null") {
         return Value::Object(Map::new());
     }
-    if numbers::first_long(arguments).is_some() || is_deep_json(arguments) {
+    if numbers::first_lossy(arguments).is_some() || is_deep_json(arguments) {
         return Value::from(arguments);
     }
     parse_lenient(arguments.as_bytes()).unwrap_or_else(|| Value::from(arguments))

@@ -9,14 +9,14 @@ use std::{
 use futures::StreamExt as _;
 use holodeck_backend_api::{BackendError, ModelDelta};
 use holodeck_http::{Beginning, HttpError, Response, SseEvent, SseStream};
-use holodeck_model::mend_json;
+use holodeck_model::{mend_json, tighten_json};
 use serde_json::Value;
 
 use super::Driver;
 use crate::{
     assemble::Assembler,
     failure,
-    json::{halves, is_loose, numbers, tighten_json},
+    json::{halves, is_loose, numbers},
     wire::Chunk,
 };
 

@@ -330,6 +330,74 @@ fn a_refusal_is_not_a_missing_object() {
     ));
 }
 
+/// A structured answer that the model sent as these texts, one call each, and that the CLI read as `read`.
+fn structured_answer(written: &[&str], read: &str, is_complete: bool) -> Option<String> {
+    let mut frames = Vec::new();
+    for (at, written) in written.iter().enumerate() {
+        let (message, call) = (format!("m{at}"), format!("t{at}"));
+        let call = |input: Value| json!({"type": "tool_use", "id": call, "name": "StructuredOutput", "input": input});
+        frames.extend([message_start(&message), block_start(&call(json!({})))]);
+        let (start, end) = written.split_at(written.len() / 2);
+        for piece in [start, end] {
+            frames.push(delta(&json!({"type": "input_json_delta", "partial_json": piece})));
+        }
+        if is_complete {
+            frames.push(block(&message, &call(json!({"as": "JavaScript has it"}))));
+        }
+        frames.push(block_stop());
+        frames.extend(message_end("tool_use"));
+    }
+    let options = TranslateOptions {
+        structured: true,
+        ..TranslateOptions::default()
+    };
+    let mut translator = Translator::new(options);
+    let lines = frames.iter().map(Value::to_string);
+    let result =
+        format!(r#"{{"type":"result","subtype":"success","is_error":false,"structured_output":{read}}}"#);
+    let endings = lines.chain([result]).map(|line| {
+        let frame = parse(line.as_bytes()).unwrap();
+        translator.observe(&frame, &mut |_| {})
+    });
+    match endings.last().flatten() {
+        Some(Ending::Answered { structured, .. }) => structured,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_structured_answer_has_the_digits_that_the_model_sent() {
+    let of = |score: &str| format!(r#"{{"reason":"a {{ \" b","score":{score}}}"#);
+    for is_complete in [true, false] {
+        for (sent, read) in [
+            ("9.99999999999999999", "10"),
+            ("10.0000000000000000001", "10"),
+            ("1e1", "10"),
+            ("1e-400", "0"),
+            ("18446744073709551616", "18446744073709552000"),
+            ("8", "8"),
+        ] {
+            let (sent, read) = (of(sent), of(read));
+            let answer = |written: &[&str]| structured_answer(written, &read, is_complete);
+            assert_eq!(answer(&[&sent]), Some(sent.clone()), "{sent}");
+            // Other attempts, before and after, are not the one that the CLI took.
+            let others = [of("3"), of("1e400"), "{\"score\"".to_owned()];
+            for other in &others {
+                assert_eq!(answer(&[other, &sent]), Some(sent.clone()), "{other}");
+                assert_eq!(answer(&[&sent, other]), Some(sent.clone()), "{other}");
+            }
+        }
+        // What was not streamed is what the CLI wrote, also where no value holds its number.
+        for read in ["10", "9.99999999999999999", "1e400", "18446744073709551616"].map(of) {
+            assert_eq!(structured_answer(&[], &read, is_complete), Some(read.clone()));
+            assert_eq!(
+                structured_answer(&[&of("3")], &read, is_complete),
+                Some(read.clone())
+            );
+        }
+    }
+}
+
 /// E-34: a CLI that repeats the conversation before it continues.
 #[test]
 fn of_a_turn_that_repeats_the_conversation_only_what_is_new_is_emitted() {
