@@ -16,7 +16,7 @@ use super::{
 use crate::{
     check::{Findings, check_shape},
     schema::{self, FrontMatter},
-    yaml::{Entry, FileId, NodeId, Place, from_tree},
+    yaml::{Entry, FileId, NodeId, Place, Tree, from_tree},
 };
 
 /// The next step for a prompt that begins as front matter does.
@@ -167,7 +167,7 @@ impl Loader<'_> {
         instructions.tags = known.tags.unwrap_or_default();
         instructions.extra = self.extra_keys(root);
         self.warn_of_lost_text(root, end, &instructions.extra);
-        self.warn_of_comments(file, range);
+        self.warn_of_comments(file, range, root);
         Some(())
     }
 
@@ -198,15 +198,13 @@ impl Loader<'_> {
         }
     }
 
-    /// Reports the lines of comments beside keys: in a prompt they may be headings.
-    fn warn_of_comments(&mut self, file: FileId, block: Range<usize>) {
+    /// Reports the comments between and beside keys: in a prompt they may be headings or a part of a sentence.
+    fn warn_of_comments(&mut self, file: FileId, block: Range<usize>, root: NodeId) {
         let text = self.tree.file_text(file);
-        let mut at = block.start;
-        for line in lines_with_ends(text.get(block).unwrap_or_default()) {
-            let start = at;
-            at += line.len();
-            let comment = line.trim_end();
-            if !comment.starts_with('#') || comment.trim_matches(['#', ' ', '\t']).is_empty() {
+        let texts = text_places(&self.tree, root);
+        for range in comments(&text, block, &texts) {
+            let comment = text.get(range.clone()).unwrap_or_default();
+            if comment.trim_matches(['#', ' ', '\t']).is_empty() {
                 continue;
             }
             let shown: String = comment.chars().take(60).collect();
@@ -219,8 +217,8 @@ impl Loader<'_> {
             let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
             let place = Place {
                 file,
-                start: offset(start),
-                end: offset(start + comment.len()),
+                start: offset(range.start),
+                end: offset(range.end),
             };
             self.findings.add(&self.tree, place, diagnostic);
         }
@@ -243,6 +241,60 @@ impl Loader<'_> {
             })
             .collect()
     }
+}
+
+/// The places of the keys and texts of a mapping, in their order.
+fn text_places(tree: &Tree, root: NodeId) -> Vec<Place> {
+    let (mut places, mut open) = (Vec::new(), vec![root]);
+    while let Some(node) = open.pop() {
+        if tree.is_alias(node) {
+            continue;
+        }
+        if let Some(entries) = tree.entries(node) {
+            places.extend(entries.iter().map(|entry| entry.key_place));
+            open.extend(entries.iter().map(|entry| entry.value));
+        } else if let Some(items) = tree.items(node) {
+            open.extend(items);
+        } else {
+            places.push(tree.place(node));
+        }
+    }
+    places.sort_by_key(|place| place.start);
+    places
+}
+
+/// The comments of a block of YAML whose texts are at these places.
+fn comments(source: &str, block: Range<usize>, texts: &[Place]) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut at = block.start;
+    for line in lines_with_ends(source.get(block).unwrap_or_default()) {
+        let (start, content) = (at, line.trim_end());
+        at += line.len();
+        let begin = content
+            .match_indices('#')
+            .map(|(column, _)| column)
+            .find(|column| {
+                let before = content.get(..*column).unwrap_or_default();
+                before.is_empty()
+                    || before.ends_with([' ', '\t']) && !is_in_text(source, start + column, before, texts)
+            });
+        found.extend(begin.map(|column| start + column..start + content.len()));
+    }
+    found
+}
+
+/// Whether a `#` is a part of a text. What stands behind the `|` or `>` of a block is none, on the same line.
+fn is_in_text(source: &str, at: usize, line_before: &str, texts: &[Place]) -> bool {
+    let last = texts.partition_point(|place| place.start as usize <= at);
+    let Some(place) = last.checked_sub(1).and_then(|last| texts.get(last)) else {
+        return false;
+    };
+    let (start, end) = (place.start as usize, place.end as usize);
+    let is_first_line = at - start < line_before.len();
+    let is_block = source
+        .get(start..)
+        .is_some_and(|text| text.starts_with(['|', '>']));
+    at < end && !(is_block && is_first_line)
 }
 
 fn build_instructions(text: String, source: InstructionsSource) -> ResolvedInstructions {

@@ -105,6 +105,70 @@ fn a_prompt_is_its_body_or_its_front_matter_is_named() {
 }
 
 #[test]
+fn every_comment_in_the_front_matter_of_a_prompt_is_named_and_no_text() {
+    let comments = [
+        "author: x  # note",
+        "author: x # note",
+        "author: \"x # a\" # note",
+        "author: 'it''s # a'\t# note",
+        "description: | # note\n  # text\n  more # text",
+        "description: >- # note\n  text",
+        "tags: # note\n  - a",
+        "tags:\n  # note\n  - a # note\n  - \"# b\"",
+        "tags: [a, # note\n  b]",
+        "tags: [a, b] # note",
+        "author: a#b # note",
+        "author: # note",
+        "author: x\n# note",
+        "metadata:\n  name: x # note",
+        "author: &a x # note\ndescription: *a",
+    ];
+    let texts = [
+        "author: a#b",
+        "author: \"x # a\"",
+        "author: '# a'",
+        "description: |\n  # text\n  more # text\n\n    # text",
+        "description: >\n  text\n  # text",
+        "description: \"a\n  # b\"",
+        "tags: [\"# a\", 'b # c']",
+        "description: use: this # as text",
+        "author: x #",
+        "author: x\n###",
+    ];
+    let yaml = "name: a\nmodel: {provider: openai, name: m}\ninstructions: {file: p.md}\n";
+    let named = |block: &str, end: &str| {
+        let prompt = format!("---\nversion: 2\n{block}\n---\nBe kind.\n").replace('\n', end);
+        let files = MemoryFiles::new()
+            .with("agent.yaml", yaml)
+            .with("p.md", prompt.as_str());
+        let load = load_agent(Path::new("agent.yaml"), &Env::empty(), &files);
+        assert!(load.agent.is_some(), "{prompt:?}: {:#?}", load.diagnostics);
+        let found = load.diagnostics.iter().filter_map(|found| {
+            let comment = found.message.split_once("` is a comment of the front matter")?.0;
+            let place = found.primary.as_ref()?;
+            let text = lines_of(&prompt)[place.line - 1].clone();
+            let column = text.find(comment.trim_start_matches('`'));
+            assert_eq!(
+                column.map(|at| text[..at].chars().count() + 1),
+                Some(place.column),
+                "{prompt:?}"
+            );
+            Some(comment.trim_start_matches('`').to_owned())
+        });
+        found.collect::<Vec<_>>()
+    };
+    for end in LINE_ENDS {
+        for block in comments {
+            let expected: Vec<&str> = block.match_indices("# note").map(|_| "# note").collect();
+            assert_eq!(named(block, end), expected, "{block:?}");
+        }
+        for block in texts {
+            assert_eq!(named(block, end), [""; 0], "{block:?}");
+        }
+    }
+}
+
+#[test]
 fn a_skill_is_read_or_its_front_matter_is_named() {
     for (text, line, is_read) in texts("name: notes\ndescription: Writes notes") {
         let files = MemoryFiles::new().with("skills/notes/SKILL.md", text.as_str());
