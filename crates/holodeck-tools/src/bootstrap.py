@@ -104,15 +104,6 @@ def _plain(value):
     raise TypeError(type(value).__name__)
 
 
-def _default(value):
-    """The JSON of a default, in the form in which the value would be sent."""
-    import decimal
-
-    if isinstance(value, decimal.Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    return _plain(value)
-
-
 def _hints(function):
     import typing
 
@@ -140,7 +131,7 @@ def _describe(function):
             required.append(parameter.name)
         else:
             try:
-                schema["default"] = json.loads(json.dumps(parameter.default, allow_nan=False, default=_default))
+                schema["default"] = json.loads(json.dumps(parameter.default, allow_nan=False, default=_plain))
             except (TypeError, ValueError):
                 pass
         properties[parameter.name] = schema
@@ -306,7 +297,7 @@ def _schema_of(kind, args, depth):
             elif default is not None:
                 try:
                     properties[name]["default"] = json.loads(
-                        json.dumps(default, allow_nan=False, default=_default)
+                        json.dumps(default, allow_nan=False, default=_plain)
                     )
                 except (TypeError, ValueError):
                     pass
@@ -352,14 +343,21 @@ def _texts():
         return datetime.datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
 
     def number(value):
-        return decimal.Decimal(str(value))
+        number = decimal.Decimal(str(value))
+        if isinstance(value, float) and len(number.as_tuple().digits) > 15:
+            raise ValueError("the number " + str(value) + " may have lost digits on its way; send it as a text")
+        return number
+
+    # A number of JSON has fifteen digits that arrive everywhere as they were sent, a text has all.
+    pattern = "^[+-]?([0-9]+\\.?[0-9]*|\\.[0-9]+)([eE][+-]?[0-9]+)?$"
+    digits = {"type": "string", "pattern": pattern, "description": "a decimal number with all its digits"}
 
     return {
         datetime.datetime: ({"type": "string", "format": "date-time"}, moment),
         datetime.date: ({"type": "string", "format": "date"}, datetime.date.fromisoformat),
         datetime.time: ({"type": "string", "format": "time"}, datetime.time.fromisoformat),
         uuid.UUID: ({"type": "string", "format": "uuid"}, uuid.UUID),
-        decimal.Decimal: ({"type": "number"}, number),
+        decimal.Decimal: ({"anyOf": [digits, {"type": "number"}]}, number),
         pathlib.Path: ({"type": "string"}, pathlib.Path),
     }
 

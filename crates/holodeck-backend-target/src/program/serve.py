@@ -57,9 +57,18 @@ def _message(error):
 
 def _plain(value):
     import dataclasses
+    import datetime
+    import decimal
+    import pathlib
+    import uuid
 
+    # A text has every digit, which a number of JSON has not.
+    if isinstance(value, (decimal.Decimal, uuid.UUID, pathlib.PurePath)):
+        return str(value)
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if hasattr(value, "model_dump"):
         return value.model_dump()
     raise TypeError("the function returned a " + type(value).__name__ + ", which is neither a text nor JSON")

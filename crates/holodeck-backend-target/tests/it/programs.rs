@@ -289,6 +289,42 @@ export function nothing() {}
 }
 
 #[tokio::test]
+async fn decimals_and_moments_become_texts_with_all_their_digits() {
+    let folder = Folder::new("decimals");
+    let file = folder.file(
+        "agent.py",
+        r#"
+import dataclasses, datetime, decimal, pathlib, uuid
+
+@dataclasses.dataclass
+class Price:
+    amount: decimal.Decimal
+
+def exact(input):
+    values = {
+        "n": decimal.Decimal(input),
+        "price": Price(decimal.Decimal("1.10")),
+        "day": datetime.date(2026, 1, 2),
+        "path": pathlib.PurePosixPath("/a"),
+    }
+    return {"text": "x", "tool_calls": [{"name": "f", "arguments": values}]}
+
+def unknown(): return {"text": object()}
+"#,
+    );
+    for digits in ["0.1000000000000000000", "12345678901234567890.5", "1E+400"] {
+        let result = ask(&function(&file, "exact"), digits).await.unwrap();
+        let expected = json!({"n": digits, "price": {"amount": "1.10"}, "day": "2026-01-02", "path": "/a"});
+        assert_eq!(result.tool_calls[0].arguments, expected);
+    }
+    let error = ask(&function(&file, "unknown"), "")
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("the function returned a object"), "{error}");
+}
+
+#[tokio::test]
 async fn a_function_is_loaded_once_and_keeps_what_it_learnt() {
     let folder = Folder::new("state");
     let file = folder.file(

@@ -164,6 +164,45 @@ async fn functions_get_the_values_that_their_hints_promise() {
 }
 
 #[tokio::test]
+async fn a_decimal_keeps_its_digits_or_is_refused() {
+    let source = "import decimal\ndef f(n: decimal.Decimal = decimal.Decimal('0.10')):\n    return n\n\n\
+                  def listed(n: decimal.Decimal):\n    yield n\n\ndef named(n: decimal.Decimal):\n    return {'n': n}\n";
+    let agent = Agent::new().file("d.py", source);
+    let tool = |function: &str| json!({"file": "d.py", "function": function});
+    assert_eq!(
+        schema(&agent, tool("f")).await["properties"]["n"]["default"],
+        json!("0.10")
+    );
+    assert_eq!(agent.call(tool("f"), json!({})).await.text, "0.10");
+    for digits in [
+        "0.1000000000000000000",
+        "100.00",
+        "9.99999999999999999999",
+        "-0.00",
+        "1E+400",
+    ] {
+        for function in ["f", "listed", "named"] {
+            let text = agent.call(tool(function), json!({"n": digits})).await.text;
+            assert!(text.contains(digits), "{function}: {text}");
+        }
+    }
+    // As a number they came here with other digits, or with none to spare.
+    for number in [
+        "0.12345678901234567890",
+        "1234567890123456.7",
+        "0.30000000000000004",
+    ] {
+        let number: Value = serde_json::from_str(number).unwrap();
+        let text = agent.call(tool("f"), json!({"n": number})).await.text;
+        assert!(text.contains("send it as a text"), "{number}: {text}");
+    }
+    for text in ["ten", "NaN", "1_000", " 1", "1,5", ""] {
+        let refused = agent.call(tool("f"), json!({"n": text})).await.text;
+        assert!(refused.contains("`n`"), "{text}: {refused}");
+    }
+}
+
+#[tokio::test]
 async fn parameters_of_the_yaml_are_required_by_default() {
     let tool = json!({"command": "true", "parameters": {
         "id": {"type": "string"},
@@ -257,6 +296,24 @@ const SCALARS: &[(&str, &str, &str)] = &[
     ("Annotated[int, 'a number']", "5.0", "5"),
     ("decimal.Decimal", "0.1", "Decimal('0.1')"),
     ("decimal.Decimal", "5", "Decimal('5')"),
+    (
+        "decimal.Decimal",
+        "0.123456789012345",
+        "Decimal('0.123456789012345')",
+    ),
+    (
+        "decimal.Decimal",
+        "18446744073709551615",
+        "Decimal('18446744073709551615')",
+    ),
+    ("decimal.Decimal", "\"1.10\"", "Decimal('1.10')"),
+    (
+        "decimal.Decimal",
+        "\"-12345678901234567890.12345678901234567890\"",
+        "Decimal('-12345678901234567890.12345678901234567890')",
+    ),
+    ("Union[decimal.Decimal, str]", "\"0.10\"", "Decimal('0.10')"),
+    ("Union[decimal.Decimal, str]", "\"many\"", "'many'"),
 ];
 
 /// The same for keys, which are texts in JSON.
