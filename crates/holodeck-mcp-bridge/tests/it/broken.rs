@@ -52,8 +52,8 @@ fn one_each(transport: &str, rule: impl Fn(&str) -> Value) -> (usize, Value) {
 }
 
 async fn fails_at_once(count: usize, script: Value) {
-    let is_http = script["transport"] == "http";
-    let secret = if is_http {
+    let has_headers = script["transport"] != "stdio";
+    let secret = if has_headers {
         format!("headers: {{x-key: {SECRET}}}")
     } else {
         format!("env: {{KEY: {SECRET}}}")
@@ -96,6 +96,44 @@ async fn a_broken_event_ends_the_call() {
 }
 
 #[tokio::test]
+async fn a_broken_event_of_the_older_transport_ends_the_call() {
+    let (count, script) = one_each("sse", |text| json!({ "raw": text }));
+    fails_at_once(count, script).await;
+}
+
+#[tokio::test]
+async fn a_broken_frame_of_a_websocket_ends_the_call() {
+    let (count, script) = one_each("websocket", |text| json!({ "raw": text }));
+    fails_at_once(count, script).await;
+}
+
+/// The older transport answers a request in two places: a refusal of the request itself ends the call, too.
+#[tokio::test]
+async fn a_request_that_the_older_transport_refuses_ends_the_call() {
+    let statuses = [400, 413, 422, 500, 501];
+    let refuse = |status: &i32| {
+        let http = json!({ "status": status, "headers": {}, "body": format!("no {SECRET}") });
+        json!({ "method": "tools/call", "times": 1, "http": http })
+    };
+    let script = rules("sse", statuses.iter().map(refuse).collect::<Vec<_>>());
+    let more = format!("request_timeout: 600\nheaders: {{x-key: {SECRET}}}");
+    let server = Scripted::with(script, &more).await;
+    let connected = server.connect().await;
+    for status in statuses {
+        let error = match call(&connected, TOOL, json!({})).await {
+            Ok(output) => {
+                assert!(output.is_error, "{status}: {}", output.text);
+                output.text
+            }
+            Err(error) => error.to_string(),
+        };
+        assert!(error.contains(&status.to_string()), "{status}: {error}");
+        assert!(!error.contains("sesame"), "{status}: {error}");
+    }
+    assert_eq!(text(&connected, TOOL, json!({})).await, "sunny");
+}
+
+#[tokio::test]
 async fn a_line_of_a_log_is_no_answer() {
     let logs = [
         "INFO ready",
@@ -124,7 +162,7 @@ async fn an_answer_without_an_id_belongs_to_the_only_call() {
         r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no JSON"}}"#,
         r#"{"jsonrpc":"2.0","id":null,"result":{"isError":true,"content":"no JSON"}}"#,
     ];
-    for transport in ["stdio", "http"] {
+    for transport in ["stdio", "http", "sse", "websocket"] {
         let rule = |answer: &&str| json!({ "method": "tools/call", "times": 1, "raw": answer });
         let script = rules(transport, answers.iter().map(rule).collect::<Vec<_>>());
         let server = Scripted::with(script, "request_timeout: 600").await;
@@ -168,7 +206,7 @@ async fn long_integers_of_a_result_keep_their_digits() {
             format!("{{\"a\": {long}}}\n{{\"a\":{long}1}}"),
         ),
     ];
-    for transport in ["stdio", "http"] {
+    for transport in ["stdio", "http", "sse", "websocket"] {
         let rule = |(result, _): &(String, String)| {
             let answer = format!(r#"{{"jsonrpc":"2.0","id":@ID@,"result":{result}}}"#);
             json!({ "method": "tools/call", "times": 1, "raw": answer })

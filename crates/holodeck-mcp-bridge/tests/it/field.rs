@@ -55,8 +55,10 @@ impl Scripted {
         let mut port = String::new();
         let mut stdout = BufReader::new(child.take_stdout().unwrap());
         stdout.read_line(&mut port).await.unwrap();
+        let transport = script["transport"].as_str().unwrap();
+        let scheme = if transport == "websocket" { "ws" } else { "http" };
         let tool = tool(&format!(
-            "name: s\ntransport: http\nurl: 'http://127.0.0.1:{}/mcp'\n{more}",
+            "name: s\ntransport: {transport}\nurl: '{scheme}://127.0.0.1:{}/mcp'\n{more}",
             port.trim()
         ));
         Self {
