@@ -256,17 +256,6 @@ impl Driver {
     /// Begins to read an answer: its first byte decides whether it is a stream, whatever its content type says.
     async fn read(&self, response: Response, body: &Arc<Value>) -> Result<Reading, BackendError> {
         let beginning = response.beginning();
-        let encoding = response.header("content-encoding").unwrap_or("identity");
-        // Some servers write the charset there.
-        if !encoding.eq_ignore_ascii_case("identity") && !begins_as_text(&response) {
-            let what = format!(
-                "{} answered with the content-encoding `{}`, which was not asked for\n  it {beginning}",
-                self.endpoint,
-                self.endpoint.excerpt(encoding),
-            );
-            let error = failure::incompatible(&what, &self.endpoint);
-            return Err(error.with_hint(failure::ENCODING_HINT));
-        }
         let first = response
             .first_bytes()
             .iter()
@@ -429,13 +418,6 @@ impl Driver {
 /// Whether an object without an answer reports an error, in one of the usual shapes.
 fn is_error(value: &Value) -> bool {
     ErrorDetails::of(value).message.is_some()
-}
-
-/// Whether an answer begins as JSON or as events, and so is readable whatever its headers say.
-fn begins_as_text(response: &Response) -> bool {
-    let first = response.first_bytes();
-    let is_text = std::str::from_utf8(first).map_or_else(|error| error.error_len().is_none(), |_text| true);
-    is_text && (first.trim_ascii_start().starts_with(b"{") || response.begins_as_events())
 }
 
 fn is_json(response: &Response) -> bool {

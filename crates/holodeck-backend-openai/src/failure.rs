@@ -167,6 +167,7 @@ pub(crate) fn of_http(error: &HttpError, endpoint: &Endpoint, body: &Value) -> B
             cause: None,
         },
         HttpError::Unexpected { .. } => incompatible(&error.to_string(), endpoint),
+        HttpError::Encoded { .. } => incompatible(&error.to_string(), endpoint).with_hint(ENCODING_HINT),
         HttpError::TooLarge { .. } => {
             BackendError::protocol(Explanation::new(error.to_string()).with_source(error.clone()))
                 .with_hint("`model.max_tokens` limits the length of an answer")
@@ -438,7 +439,7 @@ pub(crate) const CALLS_HINT: &str = "does the server read the tool calls of this
                                      `--tool-call-parser` or llama.cpp's `--jinja`";
 
 /// The next step after an answer in an encoding that is not read here.
-pub(crate) const ENCODING_HINT: &str = "switch off the compression of answers at the server, or at the proxy in front of it: requests do not ask for one";
+const ENCODING_HINT: &str = "switch off the compression of answers at the server, or at the proxy in front of it: requests do not ask for one";
 
 /// The next step after an answer that ended too early.
 pub(crate) const CUT_HINT: &str = "`model.max_tokens` limits the length of an answer";

@@ -10,6 +10,8 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use tokio::time::{Instant, Sleep};
 
+use crate::coding::Coding;
+use crate::error::compressed;
 use crate::transport::classify;
 use crate::{HttpError, HttpUrl};
 
@@ -17,7 +19,7 @@ use crate::{HttpError, HttpUrl};
 pub struct Body {
     url: HttpUrl,
     first: Option<Bytes>,
-    rest: BoxStream<'static, reqwest::Result<Bytes>>,
+    rest: BoxStream<'static, Result<Bytes, HttpError>>,
     limit: u64,
     seen: u64,
     deadline: Option<Deadline>,
@@ -31,9 +33,13 @@ struct Deadline {
 
 impl Body {
     /// Starts without waiting, since even the first bytes may take long.
-    pub(crate) fn of(response: reqwest::Response, url: HttpUrl, limit: u64) -> Self {
+    pub(crate) fn of(response: reqwest::Response, coding: Coding, url: HttpUrl, limit: u64) -> Self {
+        let from = url.clone();
+        let bytes = response
+            .bytes_stream()
+            .map(move |bytes| bytes.map_err(|error| classify(error, &from)));
         Self {
-            rest: Box::pin(response.bytes_stream()),
+            rest: coding.expand(bytes, url.clone()),
             url,
             first: None,
             limit,
@@ -46,18 +52,16 @@ impl Body {
     /// Waits for the first bytes; until they are returned, the request can be retried.
     pub(crate) async fn begin(
         response: reqwest::Response,
+        coding: Coding,
         url: HttpUrl,
         limit: u64,
     ) -> Result<Self, HttpError> {
         let announced = response.content_length();
-        let mut body = Self::of(response, url, limit);
+        let mut body = Self::of(response, coding, url, limit);
         if announced.is_some_and(|length| length > limit) {
             return Err(body.too_large(limit));
         }
-        body.first = match body.rest.next().await {
-            Some(bytes) => Some(bytes.map_err(|error| classify(error, &body.url))?),
-            None => None,
-        };
+        body.first = body.rest.next().await.transpose()?;
         Ok(body)
     }
 
@@ -103,7 +107,10 @@ impl Body {
         while start.bytes.len() < count {
             match self.next().await {
                 Some(Ok(bytes)) => start.bytes.extend_from_slice(&bytes),
-                Some(Err(_broken)) => {
+                Some(Err(broken)) => {
+                    if start.bytes.is_empty() {
+                        return Start::without(&broken);
+                    }
                     start.is_cut = true;
                     break;
                 }
@@ -136,6 +143,22 @@ pub(crate) struct Start {
     pub(crate) is_cut: bool,
 }
 
+impl Start {
+    /// The start of a body that could not be read: why, where a person would see only bytes.
+    pub(crate) fn without(error: &HttpError) -> Self {
+        let bytes = match error {
+            HttpError::Encoded { encoding, damage, .. } => {
+                format!("the answer {}", compressed(encoding, damage.as_deref())).into_bytes()
+            }
+            _ => Vec::new(),
+        };
+        Self {
+            is_cut: bytes.is_empty(),
+            bytes,
+        }
+    }
+}
+
 impl Stream for Body {
     type Item = Result<Bytes, HttpError>;
 
@@ -163,7 +186,7 @@ impl Stream for Body {
                 }
                 Some(Err(this.too_large(this.limit)))
             }
-            Poll::Ready(Some(Err(error))) => Some(Err(classify(error, &this.url))),
+            Poll::Ready(Some(Err(error))) => Some(Err(error)),
             Poll::Ready(None) => None,
             Poll::Pending => return Poll::Pending,
         };

@@ -10,6 +10,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::body::Start;
+use crate::coding::Coding;
 use crate::connections::{Connections, Pools};
 use crate::response::{KEPT, Secrets};
 use crate::transport::classify;
@@ -173,7 +174,8 @@ impl HttpClient {
         let mut response = self.head(request, url, secrets, statuses).await?;
         let status = response.status().as_u16();
         let headers = std::mem::take(response.headers_mut());
-        let body = Body::begin(response, url.clone(), self.0.max_response_bytes).await?;
+        let coding = Coding::of(&headers);
+        let body = Body::begin(response, coding, url.clone(), self.0.max_response_bytes).await?;
         Ok((status, headers, body))
     }
 
@@ -194,9 +196,10 @@ impl HttpClient {
         }
         let retry_after = retry::retry_after(response.headers());
         // Only the start is read, whatever length the server announces.
-        let start = match Body::begin(response, url.clone(), u64::MAX).await {
+        let coding = Coding::of(response.headers());
+        let start = match Body::begin(response, coding, url.clone(), u64::MAX).await {
             Ok(body) => body.start(KEPT).await,
-            Err(_broken) => Start::default(),
+            Err(broken) => Start::without(&broken),
         };
         Err(HttpError::Status {
             url: url.clone(),

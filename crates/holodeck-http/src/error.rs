@@ -61,6 +61,16 @@ pub enum HttpError {
         /// The size limit.
         limit: u64,
     },
+    /// The answer is compressed, which was not asked for, and cannot be expanded.
+    #[error("the answer from {url} {}", compressed(encoding, damage.as_deref()))]
+    Encoded {
+        /// The target.
+        url: HttpUrl,
+        /// The name of the encoding.
+        encoding: String,
+        /// What is wrong with it, where the encoding is known.
+        damage: Option<String>,
+    },
     /// The connection broke before the answer was complete.
     #[error("the answer from {url} was interrupted: {reason}")]
     Body {
@@ -104,6 +114,7 @@ impl HttpError {
             | Self::InvalidHeader { .. }
             | Self::Timeout { .. }
             | Self::TooLarge { .. }
+            | Self::Encoded { .. }
             | Self::Unexpected { .. }
             | Self::Request { .. } => false,
         }
@@ -132,6 +143,14 @@ impl HttpError {
             _ => None,
         }
     }
+}
+
+/// What is said of a compressed answer.
+pub(crate) fn compressed(encoding: &str, damage: Option<&str>) -> String {
+    let damage = damage.map_or_else(String::new, |damage| {
+        format!(", and cannot be expanded: {damage}")
+    });
+    format!("is compressed with {encoding}, which was not asked for{damage}")
 }
 
 /// Why a connection failed.

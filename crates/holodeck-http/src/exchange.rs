@@ -7,6 +7,7 @@ use reqwest::header::HeaderMap;
 use tokio::time::Instant;
 
 use crate::client::{request_headers, secrets};
+use crate::coding::Coding;
 use crate::response::{KEPT, Secrets, is_event_stream};
 use crate::retry::retry_after;
 use crate::transport::classify;
@@ -82,11 +83,12 @@ impl HttpClient {
         url: &HttpUrl,
         headers: &Headers,
     ) -> Exchange {
+        let answered = std::mem::take(response.headers_mut());
         Exchange {
             url: url.clone(),
             status: response.status().as_u16(),
-            headers: std::mem::take(response.headers_mut()),
-            body: Body::of(response, url.clone(), u64::MAX),
+            body: Body::of(response, Coding::of(&answered), url.clone(), u64::MAX),
+            headers: answered,
             max_response_bytes: self.0.max_response_bytes,
             max_event_bytes: self.0.max_event_bytes,
             secrets: secrets(url, headers),

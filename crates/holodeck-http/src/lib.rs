@@ -11,6 +11,7 @@
 
 mod body;
 mod client;
+mod coding;
 mod connections;
 mod error;
 mod excerpt;

@@ -8,6 +8,7 @@
 )]
 
 mod answers;
+mod compressed;
 mod exchange;
 mod failures;
 mod http2;
