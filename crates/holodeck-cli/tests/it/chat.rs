@@ -560,13 +560,35 @@ fn a_byte_order_mark_is_no_part_of_a_message_or_of_a_name_in_dotenv() {
 }
 
 #[test]
-fn a_secret_of_dotenv_that_is_too_short_to_be_masked_is_named_with_its_line() {
+fn a_secret_that_is_too_short_to_be_masked_is_named_once_with_its_place() {
     let server = correct_server();
-    let project = Project::with(&agent(&server.url(), TWO_CASES));
-    project.write(".env", "# keys\nDESK=---\nDESK_KEY=---\nOTHER_TOKEN=0123456789\n");
-    let ran = project.run(&["test"]).exits(0);
-    let named = ran.stderr.matches("too short to be masked").count();
-    assert_eq!(named, 1, "{ran:?}");
-    ran.says(".env:3: the value of `DESK_KEY` is too short to be masked");
+    let yaml = agent(&server.url(), TWO_CASES);
+    let yaml = yaml.replace("  temperature", "  api_key: ${DESK_KEY}\n  temperature");
+    for (file, shell, place) in [
+        (Some("---"), None, ".env:3: "),
+        (None, Some("abc"), " "),
+        // The one of the shell counts, and the name is enough.
+        (Some("---"), Some("abc"), ".env:3: "),
+        (None, Some("abcdefgh"), ""),
+    ] {
+        let project = Project::with(&yaml);
+        let line = file.map_or_else(String::new, |value| format!("DESK_KEY={value}\n"));
+        project.write(
+            ".env",
+            format!("# keys\nDESK=---\n{line}OTHER_TOKEN=0123456789\n"),
+        );
+        let mut command = project.command(&["test"]);
+        // It is read by nothing.
+        command.env("SPARE_KEY", "xyz");
+        command.envs(shell.map(|value| ("DESK_KEY", value)));
+        let ran = CommandOutput::of(&command.output().unwrap()).exits(0);
+        let named = ran.stderr.matches("too short to be masked").count();
+        assert_eq!(named, usize::from(!place.is_empty()), "{ran:?}");
+        if !place.is_empty() {
+            ran.says(&format!(
+                "{place}the value of `DESK_KEY` is too short to be masked"
+            ));
+        }
+    }
     server.finish();
 }

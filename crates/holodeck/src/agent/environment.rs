@@ -2,7 +2,11 @@
 //!
 //! Nothing else in the library may read the process environment; everything takes the `Env` as a value.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use holodeck_model::{Env, Redactor, printable, read_text_input, redact::names_a_secret, shown_path};
 
@@ -44,6 +48,30 @@ pub fn environment(agent_path: &Path) -> Result<Env, EnvironmentError> {
 fn is_unmasked_secret(name: &str, value: &str) -> bool {
     let is_masked = || Redactor::new([value.to_owned()]).text(value) != value;
     names_a_secret(name) && !value.trim().is_empty() && !is_masked()
+}
+
+/// Names the variables of the shell with secrets that were read and would not be masked in a text. Those of files were named
+/// with their lines.
+pub(super) fn name_unmasked_of_shell(env: &Env, read: &[String]) {
+    for name in env.names() {
+        let value = env.get(name).unwrap_or_default();
+        if is_unmasked_secret(name, value) && read.iter().any(|secret| secret == value) {
+            name_unmasked("", name);
+        }
+    }
+}
+
+/// Names a variable, once in a process.
+fn name_unmasked(place: &str, name: &str) {
+    static NAMED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    if named.insert(name.to_owned()) {
+        tracing::warn!(
+            "{place}the value of `{}` is too short to be masked where answers and logs repeat it; only secrets of 8 characters or \
+             more are",
+            printable(name),
+        );
+    }
 }
 
 /// The author of a file.
@@ -93,12 +121,7 @@ fn add_defaults(env: &mut Env, file: &Path, owner: Owner) -> Result<(), Environm
             );
         }
         if is_unmasked_secret(&assignment.name, &assignment.value) {
-            tracing::warn!(
-                "{}: the value of `{}` is too short to be masked where answers and logs repeat it; only secrets of 8 characters or \
-                 more are",
-                place(),
-                assignment.name,
-            );
+            name_unmasked(&format!("{}: ", place()), &assignment.name);
         }
         last.insert(assignment.name, assignment.value);
     }

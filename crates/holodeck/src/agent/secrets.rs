@@ -17,7 +17,7 @@ use holodeck_validators::ClaudeEnv;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::{
-    agent::{inventory::Inventory, logins::logins},
+    agent::{environment::name_unmasked_of_shell, inventory::Inventory, logins::logins},
     commands::routed::delegates,
 };
 
@@ -128,7 +128,9 @@ impl SecretSource {
 /// Masks what the texts of an agent must not show: the secrets that are read for it and for the agents to which it
 /// delegates.
 pub fn redactor(agent: &ResolvedAgent, env: &Env) -> Arc<Redactor> {
-    Arc::new(Redactor::new(secrets(agent, env)))
+    let secrets = secrets(agent, env);
+    name_unmasked_of_shell(env, &secrets);
+    Arc::new(Redactor::new(secrets))
 }
 
 /// The environment of agents that share a process: each of them masks the secrets of all.
