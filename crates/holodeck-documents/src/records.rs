@@ -7,7 +7,7 @@ mod json;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use holodeck_model::JsonMap;
+use holodeck_model::{JsonMap, json_kind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -149,7 +149,7 @@ impl Reader<'_> {
             Value::String(id) => id.trim().to_owned(),
             Value::Number(id) => id.to_string(),
             other => {
-                let found = kind(other);
+                let found = json_kind(other);
                 return Err(RecordProblem::NoId {
                     field: field(),
                     found,
@@ -203,18 +203,6 @@ impl Reader<'_> {
             records: self.records,
             notes: self.notes,
         }
-    }
-}
-
-/// The type of a value, for messages.
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reads the fields of requests of OpenAI clients: null is as absent, and 1.0 is 1. Errors name the field.
 
+use holodeck_model::json_kind;
 use serde_json::{Map, Value};
 
 use crate::problem::{Problem, Result};
@@ -195,12 +196,8 @@ fn whole(value: &Value) -> Option<i64> {
 
 fn wrong(place: &str, kind: Kind, value: &Value) -> Problem {
     let found = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "true or false",
         Value::Number(_) => "another number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
+        other => json_kind(other),
     };
     Problem::invalid(format!("`{place}` must be {}, found {found}", kind.words())).about(place)
 }

@@ -1,10 +1,10 @@
 //! Records of JSON, as `json_normalize` of pandas reads them: dotted names of nested fields, a path to the list of
 //! records, and fields outside that list.
 
-use holodeck_model::JsonMap;
+use holodeck_model::{JsonMap, json_kind};
 use serde_json::Value;
 
-use super::{Reader, RecordAt, RecordError, RecordOptions, RecordProblem, kind};
+use super::{Reader, RecordAt, RecordError, RecordOptions, RecordProblem};
 use crate::Format;
 
 pub(super) fn read(text: &str, reader: &mut Reader<'_>) -> Result<(), RecordError> {
@@ -39,7 +39,12 @@ pub(super) fn read(text: &str, reader: &mut Reader<'_>) -> Result<(), RecordErro
             }
             seen.read_element(&value, None, reader)?;
         }
-        other => return Err(RecordProblem::NoList { found: kind(other) }.in_file()),
+        other => {
+            return Err(RecordProblem::NoList {
+                found: json_kind(other),
+            }
+            .in_file());
+        }
     }
     seen.finish(reader)
 }
@@ -110,7 +115,7 @@ impl OptionalFields {
             line,
         };
         let Value::Object(fields) = value else {
-            let found = kind(value);
+            let found = json_kind(value);
             return Err(RecordProblem::NoObject { found }.at(at(reader)));
         };
         let (step, rest) = match fields.get(path) {
@@ -136,7 +141,10 @@ impl OptionalFields {
                 }
                 Ok(())
             }
-            (other, None) => Err(RecordProblem::NoList { found: kind(other) }.at(at(reader))),
+            (other, None) => Err(RecordProblem::NoList {
+                found: json_kind(other),
+            }
+            .at(at(reader))),
             (Value::Array(values), Some(rest)) => {
                 for value in values {
                     around.push(value);
@@ -168,7 +176,10 @@ impl OptionalFields {
             line,
         };
         let Value::Object(fields) = record else {
-            return Err(RecordProblem::NoObject { found: kind(record) }.at(at));
+            return Err(RecordProblem::NoObject {
+                found: json_kind(record),
+            }
+            .at(at));
         };
         let names = || {
             let prefix = options.record_prefix.as_deref().unwrap_or_default();

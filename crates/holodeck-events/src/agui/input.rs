@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use holodeck_backend_api::{HistoryItem, Opening, ToolCall, ToolResult};
-use holodeck_model::{CallDetails, events::ApprovalScope};
+use holodeck_model::{CallDetails, events::ApprovalScope, json_kind};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
@@ -274,7 +274,7 @@ fn answer(at: usize, entry: &AgUiResume) -> Result<ApprovalAnswer, AgUiInputErro
         }
         ("resolved", Value::Object(payload)) => resolved(at, id, payload),
         ("resolved", other) => {
-            let problem = format!("must be an object, found {}", kind(other));
+            let problem = format!("must be an object, found {}", json_kind(other));
             Err(payload_error(at, problem))
         }
         (other, _) => Err(error(
@@ -290,7 +290,7 @@ fn resolved(at: usize, id: &str, payload: &Map<String, Value>) -> Result<Approva
     let wrong = |key: &str, value: &Value, wanted: &str| {
         payload_error(
             at,
-            format!("must have {wanted} in `{key}`, found {}", kind(value)),
+            format!("must have {wanted} in `{key}`, found {}", json_kind(value)),
         )
     };
     let (mut approved, mut terminate, mut edited) = (None, false, None);
@@ -302,7 +302,7 @@ fn resolved(at: usize, id: &str, payload: &Map<String, Value>) -> Result<Approva
             ("editedArgs", Value::Object(_)) => edited = Some(value.clone()),
             ("editedArgs", _) => return Err(wrong(key, value, "an object")),
             ("reason", Value::String(reason)) => answer.reason = Some(reason.clone()),
-            ("reason", _) => return Err(wrong(key, value, "a string")),
+            ("reason", _) => return Err(wrong(key, value, "a text")),
             ("terminate", Value::Bool(value)) => terminate = *value,
             ("approved" | "terminate", _) => return Err(wrong(key, value, "a boolean")),
             ("scope", value) => match ApprovalScope::from(value.as_str().unwrap_or_default().to_owned()) {
@@ -428,23 +428,12 @@ fn text_of(content: &Value) -> (String, Vec<&str>) {
             (texts.join("\n"), others)
         }
         Value::Null => Default::default(),
-        other => (String::new(), vec![kind(other)]),
+        other => (String::new(), vec![json_kind(other)]),
     }
 }
 
 fn name_of(tool: &Value) -> &str {
     tool.get("name").and_then(Value::as_str).unwrap_or("?")
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
 }
 
 fn payload_error(at: usize, problem: String) -> AgUiInputError {
