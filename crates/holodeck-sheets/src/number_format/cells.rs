@@ -4,12 +4,11 @@ use super::{NumberFormatError, plain_number, render_number, render_text};
 
 /// The number format of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "readers of workbooks construct it")]
-pub struct CellFormat {
+pub(crate) struct CellFormat {
     /// Its code, such as `0.0%`.
-    pub code: String,
+    pub(crate) code: String,
     /// Its identifier, where it has one.
-    pub id: Option<u32>,
+    pub(crate) id: Option<u32>,
 }
 
 /// The number formats of a sheet's cells by row and column, counted from 0.
