@@ -126,7 +126,7 @@ fn without_value(used: HashSet<String>, values: &Value) -> Option<String> {
     }
 }
 
-/// What a template could not do; of a value that is missing, the library does not say the name.
+/// The failure of a template. The library does not say the name of a value that is missing.
 fn describe_failed(error: &Error, unknown: impl FnOnce() -> Option<String>) -> String {
     if error.kind() == ErrorKind::UndefinedError
         && let Some(names) = unknown()
@@ -162,13 +162,11 @@ pub(crate) fn used_vars(template: &str) -> Option<Vec<String>> {
     let Ok(parsed) = PLAIN.template_from_str(template) else {
         return Some(Vec::new());
     };
-    let mut names = Vec::new();
-    for used in parsed.undeclared_variables(true) {
-        let mut parts = used.split('.');
-        if parts.next() == Some("vars") {
-            names.push(parts.next()?.to_owned());
-        }
-    }
+    let used = parsed.undeclared_variables(true).into_iter();
+    // `vars` alone has no name after it.
+    let names = used.filter(|used| used.split('.').next() == Some("vars"));
+    let names = names.map(|used| used.split('.').nth(1).map(str::to_owned));
+    let mut names: Vec<String> = names.collect::<Option<_>>()?;
     names.sort();
     names.dedup();
     Some(names)

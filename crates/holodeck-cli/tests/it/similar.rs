@@ -64,7 +64,7 @@ fn answers_are_compared_by_their_embeddings_and_a_replay_needs_no_embedder() {
 }
 
 #[test]
-fn the_agents_embedder_serves_a_metric_that_names_none_and_hashing_asks_nobody() {
+fn the_agents_embedder_serves_a_metric_that_names_none_and_hashing_asks_no_server() {
     let model = cat();
     let project = Project::with(&format!(
         "name: s\nmodel: {{provider: openai, name: m, endpoint: \"{}\"}}\ninstructions: {{inline: Hi}}\n\
@@ -76,6 +76,9 @@ fn the_agents_embedder_serves_a_metric_that_names_none_and_hashing_asks_nobody()
     assert_eq!(states(&project), ["passed", "failed"]);
 }
 
+/// A name, and the answer of an embedder.
+type Broken = (&'static str, Box<dyn Fn() -> Reply + Send + Sync>);
+
 #[test]
 fn an_answer_of_an_embedder_that_holds_no_vectors_is_an_error_of_the_case() {
     let vectors = |first: Value, second: Value| {
@@ -86,7 +89,6 @@ fn an_answer_of_an_embedder_that_holds_no_vectors_is_an_error_of_the_case() {
                 .to_string(),
         )
     };
-    type Broken = (&'static str, Box<dyn Fn() -> Reply + Send + Sync>);
     let broken: Vec<Broken> = vec![
         (
             "other lengths",

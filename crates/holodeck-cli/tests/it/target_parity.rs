@@ -241,7 +241,10 @@ fn a_service_with_a_stream_of_events_has_them() {
                 events.extend(words.map(|word| json!({"delta": word})));
             }
         }
-        let mut text: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let mut text = String::new();
+        for event in events {
+            write!(text, "data: {event}\n\n").unwrap();
+        }
         text.push_str("data: [DONE]\n\n");
         Reply::raw(200, "text/event-stream", text)
     });
@@ -254,7 +257,7 @@ fn a_service_with_a_stream_of_events_has_them() {
     check(&agent, &[]);
 }
 
-/// What a program prints for a question of this kind.
+/// The JSON that a program prints for a question of this kind.
 fn printed(kind: Kind) -> Value {
     match kind {
         Fails => json!({"error": "it broke"}),

@@ -173,3 +173,26 @@ fn what_has_no_meaning_beside_a_target_is_an_error_with_its_place() {
         .exits(0)
         .says("not encrypted");
 }
+
+#[test]
+fn that_a_target_does_not_say_why_answers_end_is_said_once_in_each_report() {
+    let note = "the target does not report why its answers end";
+    let cases = "- {name: a, input: q, evaluations: [{metric: contains, value: ok}]}\n- {name: b, input: r, evaluations: [{metric: contains, value: ok}]}\n";
+    for (paths, times) in [
+        ("{text: $.answer}", 1),
+        ("{text: $.answer, finish_reason: $.why}", 0),
+    ] {
+        let service = answering(json!({"answer": "ok", "why": "stop"}));
+        let project = Project::with(&target(&service.url(), paths, cases));
+        let formats = ["json", "junit", "markdown", "html"].map(|format| format!("{format}=report.{format}"));
+        let mut args = vec!["test"];
+        args.extend(formats.iter().flat_map(|format| ["--report", format]));
+        let ran = project.run(&args).exits(0);
+        let terminal = ran.all().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(terminal.matches(note).count(), times, "{terminal}");
+        for format in ["json", "junit", "markdown", "html"] {
+            let report = project.read(&format!("report.{format}"));
+            assert_eq!(report.matches(note).count(), times, "{format} {paths}");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! The metric that compares meanings: its score, and everything that is no score.
+//! The metric that compares meanings: its score, and all that is an error.
 
 use std::sync::Mutex;
 
@@ -15,7 +15,7 @@ use crate::grader::{answer, config};
 
 /// Answers with these similarities, the next at each comparison.
 struct Embedder {
-    answers: Mutex<Vec<Result<Vec<i64>, JudgeError>>>,
+    answers: Mutex<Answers>,
     asked: Mutex<Vec<(Vec<String>, String)>>,
 }
 
@@ -32,12 +32,10 @@ impl Judge for Embedder {
 }
 
 type Questions = Vec<(Vec<String>, String)>;
+type Answers = Vec<Result<Vec<i64>, JudgeError>>;
+type Row<'a> = (Value, EvalInput<'a>, Answers, &'a str);
 
-fn outcome(
-    metric: Value,
-    input: &EvalInput<'_>,
-    answers: Vec<Result<Vec<i64>, JudgeError>>,
-) -> (MetricOutcome, Questions) {
+fn outcome(metric: Value, input: &EvalInput<'_>, answers: Answers) -> (MetricOutcome, Questions) {
     let embedder = Embedder {
         answers: Mutex::new(answers),
         asked: Mutex::default(),
@@ -106,7 +104,7 @@ fn whatever_is_no_similarity_is_an_error_and_never_a_verdict() {
             kind,
         })
     };
-    let rows: Vec<(Value, EvalInput<'_>, Vec<Result<Vec<i64>, JudgeError>>, &str)> = vec![
+    let rows: Vec<Row<'_>> = vec![
         (
             json!({}),
             answer("is", "should"),

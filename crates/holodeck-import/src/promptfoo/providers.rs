@@ -28,7 +28,7 @@ pub(super) struct Provider {
     pub(super) tools: Option<Value>,
     /// Whether its code gets the variables of a test beside the prompt.
     pub(super) takes_vars: bool,
-    /// The judge of its tests where they name none, if it is no model here.
+    /// The judge of its tests where they name none; of a model, it is the model.
     pub(super) judge: Option<Value>,
     /// Files that it needs.
     pub(super) files: Vec<ImportedFile>,

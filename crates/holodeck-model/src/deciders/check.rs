@@ -79,7 +79,7 @@ pub struct CheckIdentities {
     known: Vec<Known>,
 }
 
-/// What checks use that do not say it themselves.
+/// The settings of checks that have none of their own.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Defaults<'a> {
     pub(super) judge: Option<&'a ModelConfig>,
