@@ -42,6 +42,8 @@ pub(super) fn convert(bytes: &[u8]) -> Result<Document, Problem> {
         relations,
         notes: Vec::new(),
         pictures: 0,
+        is_hidden: false,
+        hidden: 0,
         title: None,
     };
     let mut all = Vec::new();
@@ -52,6 +54,9 @@ pub(super) fn convert(bytes: &[u8]) -> Result<Document, Problem> {
     let mut notes = Vec::new();
     if reader.pictures > 0 {
         notes.push(format!("pictures left out: {}", reader.pictures));
+    }
+    if reader.hidden > 0 {
+        notes.push(format!("hidden texts are among them: {}", reader.hidden));
     }
     Ok(Document {
         title: title.or(reader.title),
@@ -66,8 +71,29 @@ struct Body {
     /// The notes that were referred to so far.
     notes: Vec<(NoteKind, String)>,
     pictures: usize,
+    /// Whether Word does not show the run that is open, and the number of such texts.
+    is_hidden: bool,
+    hidden: usize,
     /// The first title paragraph.
     title: Option<String>,
+}
+
+/// Whether the properties of a run, which are read to their end, hide it.
+fn hides(xml: &mut Xml<'_>) -> Result<bool, Problem> {
+    let mut hides = false;
+    while let Some(step) = xml.step()? {
+        match step {
+            Step::Start(element) => {
+                let value = element.get("val");
+                let is_off = matches!(value.as_deref(), Some("0" | "false" | "off"));
+                hides |= element.name() == "vanish" && !is_off;
+                xml.skip()?;
+            }
+            Step::End => break,
+            Step::Text(_) => {}
+        }
+    }
+    Ok(hides)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -163,11 +189,23 @@ impl Body {
         match element.name() {
             "pPr" => return properties(xml, to),
             "t" => {
-                to.text.push_str(&xml.text()?);
+                let text = xml.text()?;
+                self.hidden += usize::from(self.is_hidden && !text.trim().is_empty());
+                to.text.push_str(&text);
+                return Ok(());
+            }
+            "r" => {
+                let outer = std::mem::take(&mut self.is_hidden);
+                self.inline(xml, to)?;
+                self.is_hidden = outer;
+                return Ok(());
+            }
+            "rPr" => {
+                self.is_hidden |= hides(xml)?;
                 return Ok(());
             }
             "txbxContent" => return self.blocks(xml, &mut to.beside),
-            "del" | "moveFrom" | "Fallback" | "rPr" | "instrText" | "delText" | "sdtPr" | "sdtEndPr" => {
+            "del" | "moveFrom" | "Fallback" | "instrText" | "delText" | "sdtPr" | "sdtEndPr" => {
                 return xml.skip();
             }
             "hyperlink" => return self.hyperlink(xml, element, to),

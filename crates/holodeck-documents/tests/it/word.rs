@@ -100,3 +100,30 @@ fn notes_changes_boxes_and_fields_are_read_as_they_are_shown() {
     insta::assert_snapshot!(document.text);
     assert_eq!(document.notes, ["pictures left out: 1"]);
 }
+
+#[test]
+fn texts_that_word_hides_are_counted_in_a_note() {
+    for (properties, is_hidden) in [
+        ("<w:rPr><w:vanish/></w:rPr>", true),
+        ("<w:rPr><w:b/><w:vanish w:val=\"1\"/></w:rPr>", true),
+        ("<w:rPr><w:vanish w:val=\"0\"/></w:rPr>", false),
+        ("<w:rPr><w:vanish w:val=\"false\"/></w:rPr>", false),
+        ("<w:rPr><w:b/></w:rPr>", false),
+        ("", false),
+    ] {
+        let run = |text: &str| format!("<w:r>{properties}<w:t>{text}</w:t></w:r><w:r><w:t>!</w:t></w:r>");
+        let body = format!(
+            "<w:p><w:pPr><w:rPr><w:vanish/></w:rPr></w:pPr>{}</w:p><w:tbl><w:tr><w:tc><w:p>{}</w:p></w:tc><w:tc><w:p/></w:tc></w:tr></w:tbl>",
+            run("one"),
+            run("two"),
+        );
+        let document = read(&body);
+        assert!(
+            document.text.contains("one!") && document.text.contains("two!"),
+            "{}",
+            document.text
+        );
+        let note = is_hidden.then(|| "hidden texts are among them: 2".to_owned());
+        assert_eq!(document.notes, Vec::from_iter(note), "{properties}");
+    }
+}
