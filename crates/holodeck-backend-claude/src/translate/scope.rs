@@ -6,7 +6,7 @@ use holodeck_backend_api::{
     BackendEvent, CallDetails, CallRefusal, Passage, SideEffects, StopReason, ToolCall, ToolIdentity,
     ToolKind, ToolNames, ToolResult,
 };
-use holodeck_model::{ClaudeConfig, JSON_LEVELS, ToolOrigin, json_levels};
+use holodeck_model::{ClaudeConfig, JSON_LEVELS, ToolOrigin, json_levels, mend_json, tighten_json};
 use serde_json::{Map, Value};
 
 use super::message::Message;
@@ -112,6 +112,14 @@ fn refusal(text: &str) -> Option<CallRefusal> {
     }
 }
 
+/// Reads JSON with raw line breaks and halves of surrogate pairs in it, as the CLI does.
+fn read_leniently(json: &str) -> Option<Value> {
+    let read = |json: &str| serde_json::from_str(json).ok();
+    read(json)
+        .or_else(|| read(&tighten_json(json)))
+        .or_else(|| read(&mend_json(json.as_bytes())?))
+}
+
 /// Whether JavaScript, which reads every number as a floating-point one, reads two values as the same.
 fn is_same_in_javascript(a: &Value, b: &Value) -> bool {
     match (a, b) {
@@ -149,9 +157,9 @@ impl Scope {
 
     /// The last structured answer that the CLI may have read as `json`, as the model wrote it.
     pub(super) fn written_answer(&self, json: &str) -> Option<&str> {
-        let read: Value = serde_json::from_str(json).ok()?;
+        let read = read_leniently(json)?;
         let is_read = |written: &&String| {
-            serde_json::from_str(written).is_ok_and(|written: Value| is_same_in_javascript(&written, &read))
+            read_leniently(written).is_some_and(|written| is_same_in_javascript(&written, &read))
         };
         self.answers.iter().rfind(is_read).map(String::as_str)
     }

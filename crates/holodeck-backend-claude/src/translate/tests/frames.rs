@@ -387,6 +387,15 @@ fn a_structured_answer_has_the_digits_that_the_model_sent() {
                 assert_eq!(answer(&[&sent, other]), Some(sent.clone()), "{other}");
             }
         }
+        // What JSON does not allow, and the CLI takes.
+        for (sent, read) in [("a\nb", r"a\nb"), (r"a\ud800b", r"a\ud800b")] {
+            let of = |reason: &str, score: &str| format!("{{\"reason\":\"{reason}\",\"score\":{score}}}");
+            let sent = of(sent, "9.99999999999999999");
+            assert_eq!(
+                structured_answer(&[&sent], &of(read, "10"), is_complete),
+                Some(sent)
+            );
+        }
         // What was not streamed is what the CLI wrote, also where no value holds its number.
         for read in ["10", "9.99999999999999999", "1e400", "18446744073709551616"].map(of) {
             assert_eq!(structured_answer(&[], &read, is_complete), Some(read.clone()));
