@@ -63,6 +63,18 @@ const NOT_VALUES: [&str; 19] = [
     "type",
 ];
 
+/// Words in the names of keys that give a verdict in a number, as a score does.
+const VERDICTS: [&str; 5] = ["rating", "grade", "overall", "final", "verdict"];
+
+/// Whether a key that a schema does not have may name the number of one that it has: `rating` for `score`.
+fn names_verdict(key: &str, schema: &Value) -> bool {
+    let kind = schema.get("type");
+    let is_number = kind.is_some_and(|kind| kind == "integer" || kind == "number");
+    let key = words_of(key);
+    let explains = key.iter().any(|word| NOT_VALUES.contains(&word.as_str()));
+    is_number && !explains && key.iter().any(|word| VERDICTS.contains(&word.as_str()))
+}
+
 /// The words of a key in lower case: `finalScore` and `final_score` have the same.
 fn words_of(key: &str) -> Vec<String> {
     let mut words = vec![String::new()];
@@ -99,13 +111,15 @@ fn check_near_keys(fields: &Map<String, Value>, properties: &Map<String, Value>)
     let others = fields.iter().filter(|(key, _)| !properties.contains_key(*key));
     for (key, other) in others {
         for (name, schema) in properties {
-            let Some(value) = fields.get(name).filter(|_| is_near(key, name, schema)) else {
+            let is_near = is_near(key, name, schema);
+            let may_differ = |_: &&Value| is_near || names_verdict(key, schema);
+            let Some(value) = fields.get(name).filter(may_differ) else {
                 continue;
             };
             let (mut value, mut other) = (value.clone(), other.clone());
             fit(&mut value, schema)?;
             fit(&mut other, schema)?;
-            if value != other {
+            if value != other && (is_near || other.is_number()) {
                 return Err(format!("it has `{name}` and, with another value, `{key}`"));
             }
         }
@@ -391,6 +405,22 @@ mod tests {
                 }
                 for same in [json!(8), json!("8"), json!(8.0)] {
                     assert!(fit(key, same.clone(), place).is_ok(), "{key}: {same}");
+                }
+            }
+            for key in [
+                "rating",
+                "Final rating",
+                "grade",
+                "overall",
+                "final",
+                "overallGrade",
+                "verdict",
+            ] {
+                for other in [json!(2), json!("2"), json!(7.5)] {
+                    assert!(fit(key, other.clone(), place).is_err(), "{key}: {other}");
+                }
+                for other in [json!(8), json!("8"), json!("pass"), json!(true), json!(null)] {
+                    assert!(fit(key, other.clone(), place).is_ok(), "{key}: {other}");
                 }
             }
             for key in ["Reason", "verdicts_", "Verdicts", "final_verdicts"] {

@@ -46,6 +46,24 @@ const QUOTING: [&str; 25] = [
     "instance",
 ];
 
+/// Words with which a sentence begins that only supposes something.
+const SUPPOSING: [&str; 8] = [
+    "if",
+    "were",
+    "suppose",
+    "supposing",
+    "assuming",
+    "otherwise",
+    "unless",
+    "hypothetically",
+];
+
+/// Words of such a sentence, unless it is about the writer: `I would give it`.
+const POSSIBLE: [&str; 3] = ["would", "could", "might"];
+
+/// Words for the writer.
+const WRITER: [&str; 2] = ["i", "my"];
+
 /// Answers to the questions of judges about single claims.
 const ANSWERS: [&str; 3] = ["yes", "no", "idk"];
 
@@ -77,7 +95,7 @@ pub(super) fn check(text: &str, places: &[Range<usize>], value: &Value) -> Resul
         return Err("its JSON object stands within a sentence, code or a quotation, as if quoted".to_owned());
     }
     if places.iter().all(|place| is_introduced_as_quotation(text, place)) {
-        return Err("its JSON object is introduced as an example or a quotation".to_owned());
+        return Err("its JSON object is introduced as an example, a quotation or a supposition".to_owned());
     }
     let own: Vec<f64> = value
         .as_object()
@@ -255,7 +273,12 @@ fn is_introduced_as_quotation(text: &str, place: &Range<usize>) -> bool {
     let before = before.trim_end().trim_end_matches(|c: char| !c.is_alphanumeric());
     let sentence = before.rsplit(['\n', '.', '!', '?']).next().unwrap_or_default();
     let abbreviated = before.to_lowercase().ends_with("e.g");
-    abbreviated || words(sentence).any(|word| QUOTING.contains(&word.as_str()))
+    let words: Vec<String> = words(sentence).collect();
+    let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
+    let supposes = words
+        .first()
+        .is_some_and(|word| SUPPOSING.contains(&word.as_str()));
+    abbreviated || has(&QUOTING) || supposes || has(&POSSIBLE) && !has(&WRITER)
 }
 
 fn words(text: &str) -> impl Iterator<Item = String> + '_ {
