@@ -114,29 +114,29 @@ impl Expanding {
                 }
             }
             match self.bytes.next().await {
-                Some(Ok(bytes)) => match &mut self.decoder {
-                    Some(decoder) => decoder.arrived().bytes = bytes,
-                    None => {
-                        self.start.extend_from_slice(&bytes);
-                        if self.start.len() >= TOLD_BY
-                            && let Err(error) = self.begin(false)
-                        {
-                            return Some(Err(error));
-                        }
+                Some(Ok(bytes)) => {
+                    if let Some(decoder) = &mut self.decoder {
+                        decoder.arrived().bytes = bytes;
+                        continue;
                     }
-                },
+                    self.start.extend_from_slice(&bytes);
+                    if self.start.len() >= TOLD_BY
+                        && let Err(error) = self.begin(false)
+                    {
+                        return Some(Err(error));
+                    }
+                }
                 Some(Err(error)) => {
                     self.decoder = Some(Decoder::Plain(Arrived::ended()));
                     return Some(Err(error));
                 }
-                None => match &mut self.decoder {
-                    Some(decoder) => decoder.arrived().has_ended = true,
-                    None => {
-                        if let Err(error) = self.begin(true) {
-                            return Some(Err(error));
-                        }
+                None => {
+                    if let Some(decoder) = &mut self.decoder {
+                        decoder.arrived().has_ended = true;
+                    } else if let Err(error) = self.begin(true) {
+                        return Some(Err(error));
                     }
-                },
+                }
             }
         }
     }

@@ -110,7 +110,7 @@ fn all<'a, B: Reader<Bytes<'a>>>(
             .or_else(|| Some(format!("`{}`, {}", sheet.name, cells.first_unformatted.take()?)));
         match &cells.hidden {
             Some(Ok(lines)) => {
-                hidden_lines.extend(lines.seen().map(|lines| format!("{lines} of `{}`", sheet.name)))
+                hidden_lines.extend(lines.seen().map(|lines| format!("{lines} of `{}`", sheet.name)));
             }
             Some(Err(reason)) => document.notes.push(format!(
                 "which rows and columns of `{}` are hidden is unknown: {reason}",
