@@ -350,7 +350,12 @@ const SPOILED: &[Spoiled] = &[
     (
         "an example",
         |good| format!("For example:\n{good}"),
-        "an example or a quotation",
+        "an example, a quotation or a supposition",
+    ),
+    (
+        "a supposition",
+        |good| format!("If it were right:\n{good}"),
+        "an example, a quotation or a supposition",
     ),
     ("within braces", |good| format!("{{answer: {good}}}"), "not JSON"),
     (
