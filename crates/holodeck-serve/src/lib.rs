@@ -17,6 +17,7 @@ mod guard;
 mod idempotency;
 mod log;
 mod markdown;
+mod masking;
 mod messages;
 mod metrics;
 mod openai_errors;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::{
     App,
     guard::{User, token},
-    own_ids::MASK,
+    masking::MASK,
     repeats::Peer,
 };
 

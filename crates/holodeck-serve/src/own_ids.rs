@@ -39,29 +39,7 @@ impl App {
             None => Ok(None),
         }
     }
-
-    /// Refuses what would be stored and listed with a secret in it.
-    pub(crate) fn refuse_secret(&self, what: &str, text: &str) -> Result<()> {
-        if self.masked(text) == text {
-            return Ok(());
-        }
-        Err(Problem::invalid(format!(
-            "{what} must not contain a token or another secret"
-        )))
-    }
-
-    /// A text without the secrets of the agents and the tokens of clients.
-    pub(crate) fn masked(&self, text: &str) -> String {
-        if self.options().access.is_token(text) {
-            return MASK.to_owned();
-        }
-        self.agents()
-            .fold(text.to_owned(), |text, agent| agent.service.masked(&text))
-    }
 }
-
-/// In the place of a secret.
-pub(crate) const MASK: &str = "***";
 
 /// Shows the ids in an answer as its user names them.
 pub(crate) async fn reveal(request: Request, next: Next) -> Response {

@@ -193,6 +193,36 @@ impl From<FileError> for Problem {
 }
 
 impl Problem {
+    /// The same with its texts changed; `None` if all stay as they are.
+    pub(crate) fn masked(&self, mask: impl Fn(&str) -> String) -> Option<Self> {
+        let mut masked = self.clone();
+        masked.0.detail = mask(&self.0.detail);
+        masked.0.param = self.0.param.as_deref().map(&mask);
+        for value in masked.0.more.values_mut() {
+            if let Value::String(text) = value {
+                *text = mask(text);
+            }
+        }
+        let is_same = masked.0.detail == self.0.detail
+            && masked.0.param == self.0.param
+            && masked.0.more == self.0.more;
+        (!is_same).then_some(masked)
+    }
+
+    /// The object that clients read.
+    pub(crate) fn body(&self) -> Value {
+        let problem = &self.0;
+        let mut body = Map::new();
+        let title = problem.status.canonical_reason().unwrap_or("Error");
+        body.insert("type".to_owned(), "about:blank".into());
+        body.insert("title".to_owned(), title.into());
+        body.insert("status".to_owned(), problem.status.as_u16().into());
+        body.insert("detail".to_owned(), problem.detail.as_str().into());
+        body.insert("code".to_owned(), problem.code.into());
+        body.extend(problem.more.clone());
+        Value::Object(body)
+    }
+
     pub(crate) fn closing() -> Self {
         let detail = "the server is stopping";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "CLOSING", detail).retry_after(5)
@@ -201,17 +231,8 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let copy = self.clone();
-        let problem = *self.0;
-        let mut body = Map::new();
-        let title = problem.status.canonical_reason().unwrap_or("Error");
-        body.insert("type".to_owned(), "about:blank".into());
-        body.insert("title".to_owned(), title.into());
-        body.insert("status".to_owned(), problem.status.as_u16().into());
-        body.insert("detail".to_owned(), problem.detail.into());
-        body.insert("code".to_owned(), problem.code.into());
-        body.extend(problem.more);
-        let mut response = Response::new(Body::from(Value::Object(body).to_string()));
+        let mut response = Response::new(Body::from(self.body().to_string()));
+        let problem = &self.0;
         *response.status_mut() = problem.status;
         let headers = response.headers_mut();
         headers.insert(
@@ -228,7 +249,7 @@ impl IntoResponse for Problem {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         // For routes whose clients read another form.
-        response.extensions_mut().insert(copy);
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -25,7 +25,7 @@ use tokio::{
 use crate::{
     App, approvals, awp, chat, completions, files, guard, idempotency,
     log::log_request,
-    markdown, messages, openai_errors, operation, own_ids, page,
+    markdown, masking, messages, openai_errors, operation, own_ids, page,
     problem::Problem,
     repeats::{Kind, Peer},
     responses, runs, sessions, socket, whole,
@@ -214,6 +214,7 @@ fn router(app: &App) -> Router {
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn(idempotency::check_header))
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
+        .layer(middleware::from_fn_with_state(app.clone(), masking::mask_problem))
         .layer(middleware::from_fn(openai_errors::translate))
         .layer(middleware::from_fn(own_ids::reveal))
         .layer(middleware::from_fn_with_state(app.clone(), whole::count))

@@ -233,7 +233,8 @@ impl Client {
         };
         let data = request.data.clone();
         let handled = self.execute(request).await;
-        handled.map_err(|problem| error_frame(kind, &problem, &data))
+        // It repeats ids that the client named.
+        handled.map_err(|problem| self.app.masked(&error_frame(kind, &problem, &data)))
     }
 
     async fn execute(&mut self, request: Request) -> Result<Option<String>> {

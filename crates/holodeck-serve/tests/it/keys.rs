@@ -377,3 +377,69 @@ async fn a_token_in_the_place_of_an_id_is_refused_and_not_listed() {
     }
     assert_eq!(world.store.sessions(None).await.unwrap(), []);
 }
+
+#[tokio::test]
+async fn no_answer_repeats_a_token_that_a_client_put_into_the_request() {
+    let world = World::with(of_two_users(), |_| ScriptedTurn::text("x")).await;
+    let token = "token-of-alice";
+    let interface: Value = world
+        .send_as("bob", Method::GET, "/openapi.json", json!({}))
+        .await
+        .json();
+    let mut count = 0;
+    let mut check = async |method: Method, path: String, body: Value| {
+        for user in ["alice", "bob"] {
+            let reply = world.send_as(user, method.clone(), &path, body.clone()).await;
+            assert!(
+                !reply.text.contains(token),
+                "{method} {path} {body}: {}",
+                reply.text
+            );
+            count += 1;
+        }
+    };
+    for (path, operations) in interface["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            // The socket is asked below, an upload is no JSON.
+            if path == "/v1/ws" || path.contains("multipart") || (path == "/v1/files" && method == "post") {
+                continue;
+            }
+            let method: Method = method.to_uppercase().parse().unwrap();
+            let open = path.replace("{id}", token).replace("{agent}", token);
+            check(method.clone(), open, json!({"message": "go"})).await;
+            let path = path.replace("{id}", "s").replace("{agent}", "helper");
+            let parameters = operation["parameters"].as_array().into_iter().flatten();
+            for name in parameters.filter(|one| one["in"] == "query") {
+                let name = name["name"].as_str().unwrap();
+                check(method.clone(), format!("{path}?{name}={token}"), json!({})).await;
+            }
+            for field in [
+                "agent",
+                "agent_id",
+                "approvalId",
+                "clientMessageId",
+                "conversation",
+                "decision",
+                "fileIds",
+                "model",
+                "previous_response_id",
+                "runId",
+                "scope",
+                "sessionId",
+                "session_id",
+                "threadId",
+                "tool",
+            ] {
+                let said = json!([{"id": "m", "role": "user", "content": "go"}]);
+                let mut body = json!({
+                    "threadId": "t", "runId": "r", "model": "helper", "message": "go", "messages": said,
+                });
+                body[field] = json!(token);
+                check(method.clone(), path.clone(), body.clone()).await;
+                body[field] = json!([token]);
+                check(method.clone(), path.clone(), body).await;
+            }
+        }
+    }
+    assert!(count > 500, "{count}");
+}

@@ -526,3 +526,53 @@ async fn a_frame_that_is_too_large_closes_the_connection_with_a_reason() {
         sending.abort();
     }
 }
+
+#[tokio::test]
+async fn no_frame_repeats_a_token_that_a_client_sent_as_an_id() {
+    let setup = Setup {
+        options: ServeOptions {
+            access: two_users(),
+            ..ServeOptions::default()
+        },
+        ..Setup::default()
+    };
+    let world = World::with(setup, |_| ScriptedTurn::text("x")).await;
+    let bearer = [("authorization", "Bearer token-of-bob")];
+    let mut socket = Socket::open(&world, &bearer).await.unwrap();
+    let token = "token-of-alice";
+    for event in [
+        token,
+        "session:join",
+        "session:leave",
+        "chat:message",
+        "chat:stop",
+        "approval:response",
+    ] {
+        for field in [
+            "sessionId",
+            "clientMessageId",
+            "approvalId",
+            "runId",
+            "decision",
+            "agent",
+        ] {
+            let mut data = json!({"message": "go"});
+            data[field] = json!(token);
+            socket.send(event, data).await;
+        }
+    }
+    // The answer to this one comes after all others.
+    socket
+        .send("session:leave", json!({"sessionId": "the-end"}))
+        .await;
+    let mut errors = 0;
+    loop {
+        let (event, data) = socket.next().await;
+        assert!(!data.to_string().contains(token), "{event} {data}");
+        errors += usize::from(event.ends_with("error"));
+        if event == "session:left" {
+            break;
+        }
+    }
+    assert!(errors > 10, "{errors}");
+}
