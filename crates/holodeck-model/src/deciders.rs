@@ -21,8 +21,8 @@ use crate::{
 };
 
 /// The beginning of the SHA-256 of a canonical JSON value.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Digest([u8; 16]);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema)]
+pub struct Digest(#[schemars(with = "String")] [u8; 16]);
 
 hexadecimal!(Digest);
 
@@ -49,7 +49,7 @@ impl Digest {
 
 /// Everything that decides the verdict of one check. An absent expectation is unknown: an earlier version wrote the
 /// file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[allow(clippy::exhaustive_structs, reason = "stored data")]
 pub struct CheckIdentity {
     /// The expectation of the check: its kind, parameters and threshold, and the texts of the case that it reads.
@@ -89,7 +89,7 @@ pub type Digests = BTreeMap<String, Digest>;
 
 /// Everything that decides the verdict on a case. Empty expectations are unknown: an earlier version wrote the file, or
 /// grading crashed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[allow(clippy::exhaustive_structs, reason = "stored data")]
 pub struct CaseDeciders {
     /// Every check and every rule, such as `forbidden_tools`; those of a conversation begin with the turn.

@@ -116,7 +116,7 @@ impl Command {
 }
 
 /// Why a command was executed by the agent's backend, or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RoutingDecision {
@@ -187,7 +187,7 @@ impl RoutingDecision {
 }
 
 /// The executor of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(clippy::exhaustive_enums, reason = "a message has no other executors")]
 pub enum Executor {
@@ -224,7 +224,7 @@ impl From<ExecutorKind> for Executor {
 }
 
 /// Which executor answered a message of an agent with `routing:`, and why. Every report and every record has it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct ExecutorRecord {
     /// The command; that of a plain message is `run`.
@@ -363,7 +363,7 @@ pub const CHAT_COMMANDS: [&str; 12] = [
 ];
 
 /// Why an execution, or its loop, ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TerminationReason {

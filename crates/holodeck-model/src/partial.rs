@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// How many of the cases of the file a run has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct Partial {
     /// The cases of the run.

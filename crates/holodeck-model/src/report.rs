@@ -9,6 +9,7 @@ mod quality;
 
 use std::collections::BTreeMap;
 
+use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -20,11 +21,32 @@ pub use failure::{ExecutionState, Failure, FailureKind};
 pub use metric::{JudgeFailure, Juror, MetricResult, MissingVote};
 pub use quality::{LoopSummary, LoopTotals, LoopUse};
 
+/// The file of a run as a whole. Its writer streams the cases, so that no program holds all of them.
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "only its schema is used")]
+struct RunFile {
+    #[schemars(flatten)]
+    head: ReportHead,
+    /// The cases that have a result, in the order of the file.
+    results: Vec<TestResult>,
+    /// The planned cases without one.
+    not_run: Vec<NotRun>,
+    /// How the run was made; in the file beside the agent only.
+    metadata: RunMetadata,
+}
+
+/// The JSON Schema of the file of a run, for readers in other languages.
+pub fn run_file_schema() -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let schema = settings.into_generator().into_root_schema_for::<RunFile>();
+    schema.to_value()
+}
+
 /// Version of the run file; see [`ReportHead::schema_version`].
 pub const REPORT_SCHEMA_VERSION: u32 = 1;
 
 /// The verdict on a case. Only `Passed` is a pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CaseState {
     /// Every gate was met.
@@ -47,7 +69,7 @@ impl CaseState {
 }
 
 /// A planned case without a result.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct NotRun {
     /// Place in the file, from 0.
     pub index: usize,
@@ -70,7 +92,7 @@ pub fn case_label(name: Option<&str>, index: usize) -> String {
 }
 
 /// Totals of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ReportSummary {
     /// `passed + failed + errors + unchecked`.
     pub total_tests: usize,
@@ -142,7 +164,7 @@ fn is_zero(number: &usize) -> bool {
 }
 
 /// The source of a replayed run's answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Replayed {
     /// Date of the recording, `YYYY-MM-DD`.
     pub recorded: String,
@@ -160,7 +182,7 @@ impl Replayed {
 }
 
 /// Everything of a report except its cases, which are streamed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ReportHead {
     /// The agent.
     pub agent_name: String,
@@ -245,7 +267,7 @@ impl ReportHead {
 }
 
 /// Information about the agent that is stored with a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RunMetadata {
     /// The agent as it ran, secrets masked.
     pub agent_config: Value,
@@ -266,7 +288,7 @@ pub struct RunMetadata {
 }
 
 /// A file of an administrator that applied to a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ManagedFileRecord {
     /// Its path.
     pub path: String,
@@ -275,7 +297,7 @@ pub struct ManagedFileRecord {
 }
 
 /// An MCP server that a run used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct McpServerRecord {
     /// As the YAML names it.
     pub tool: String,

@@ -160,7 +160,7 @@ impl fmt::Display for Shard {
 }
 
 /// Which part of a run this is, as journals and reports record it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[allow(
     clippy::exhaustive_structs,
     reason = "a record that journals and reports share"

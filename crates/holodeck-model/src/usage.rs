@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 /// Tokens of a model call. If the provider reports none, the `TokenUsage` is absent, not zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct TokenUsage {
     /// Tokens of the prompt, cached ones included.
@@ -64,7 +64,7 @@ impl Sum for TokenUsage {
 }
 
 /// The cost of model calls. A sum of which a part is unknown is unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct Spent {
     /// Model calls made.

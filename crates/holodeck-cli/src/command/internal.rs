@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use clap::{CommandFactory as _, Subcommand};
-use holodeck::{documents, runs::ExitCode, yaml};
+use holodeck::{documents, model, runs::ExitCode, yaml};
 
 use super::Args;
 use crate::{failure::Failure, render, terminal::Terminal};
@@ -21,6 +21,10 @@ enum Internal {
     CliReference,
     /// Print every field of the YAML files in Markdown.
     FieldReference,
+    /// Print every type of event with its fields in Markdown.
+    EventReference,
+    /// Print every field of the file of a run in Markdown.
+    RunFileReference,
     /// Print every diagnostic code in Markdown.
     DiagnosticsReference,
     /// Write a man page for each command into a folder.
@@ -33,6 +37,8 @@ pub(crate) fn run(args: &InternalArgs, terminal: &mut Terminal) -> Result<ExitCo
     let page = match &args.command {
         Internal::CliReference => render::command_reference(&Args::command()),
         Internal::FieldReference => render::field_page(&yaml::json_schema(), &yaml::config_json_schema()),
+        Internal::EventReference => render::event_page(&model::events::event_schema()),
+        Internal::RunFileReference => render::run_file_page(&model::run_file_schema()),
         Internal::DiagnosticsReference => render::diagnostic_reference(),
         Internal::ManPages { folder } => {
             clap_mangen::generate_to(Args::command(), folder).map_err(Failure::Output)?;

@@ -1,8 +1,8 @@
-//! The fields of the YAML files, read out of their JSON Schema: the description of one, or a page of all.
+//! The fields of files and events, read out of their JSON Schema: the description of one, or a page of all.
 
 mod page;
 
-pub(crate) use page::field_page;
+pub(crate) use page::{event_page, field_page, run_file_page};
 
 use holodeck::model::closest;
 use serde_json::{Map, Value};

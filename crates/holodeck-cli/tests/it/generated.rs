@@ -9,6 +9,8 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/agent-yaml.md", &["internal", "field-reference"]),
     ("docs/cli.md", &["internal", "cli-reference"]),
     ("docs/diagnostics.md", &["internal", "diagnostics-reference"]),
+    ("docs/events.md", &["internal", "event-reference"]),
+    ("docs/run-file.md", &["internal", "run-file-reference"]),
     ("docs/schemas/agent.schema.json", &["schema"]),
     ("docs/schemas/config.schema.json", &["schema", "--config"]),
 ];

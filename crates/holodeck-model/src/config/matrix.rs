@@ -40,7 +40,7 @@ impl Matrix {
 }
 
 /// One value for each axis of a [`Matrix`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct Combination(IndexMap<String, Value>);
 

@@ -38,6 +38,7 @@ fn schema_of(kind: &str, class: EventClass, meta: &Schema, body: &Schema) -> Val
         .collect();
     json!({
         "title": kind,
+        "description": body.get("description"),
         "type": "object",
         "allOf": [meta],
         "properties": properties,

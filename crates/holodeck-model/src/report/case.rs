@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use super::{CaseState, ExecutionState, Failure, LoopSummary, MetricResult};
 use crate::{CallDecision, CallDetails, CaseDeciders, ExecutorRecord, TokenUsage};
 
 /// One case of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct TestResult {
     /// Place in the file, from 0.
     pub index: usize,
@@ -156,7 +157,7 @@ pub struct TestResult {
 }
 
 /// One trial of a case that ran several times.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct TrialResult {
     /// Its place, from 0.
     pub trial: u32,
@@ -183,7 +184,7 @@ pub struct TrialResult {
 }
 
 /// One turn of a multi-turn case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct TurnResult {
     /// Place, from 0.
     pub turn_index: usize,
@@ -260,7 +261,7 @@ pub struct TurnResult {
 }
 
 /// A tool call with its result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ToolInvocation {
     /// Tool name.
     pub name: String,
@@ -280,7 +281,7 @@ pub struct ToolInvocation {
 }
 
 /// The result of one expectation about a tool's arguments.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ArgMatchDetail {
     /// The tool.
     pub expected_tool: String,
@@ -293,7 +294,7 @@ pub struct ArgMatchDetail {
 }
 
 /// The result of one expectation about the decisions on a tool's calls.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[allow(
     clippy::exhaustive_structs,
     reason = "checks and tests construct it as a literal"

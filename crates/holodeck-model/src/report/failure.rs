@@ -1,9 +1,10 @@
 //! How the execution of a case ended, and why it failed.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How the agent's part of a case or turn ended, before any grading.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionState {
     /// The agent answered.
@@ -18,7 +19,7 @@ pub enum ExecutionState {
 }
 
 /// A problem of a case.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Failure {
     /// The kind of problem.
     pub kind: FailureKind,
@@ -36,7 +37,7 @@ pub struct Failure {
 }
 
 /// The kinds of [`Failure`]s.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FailureKind {
@@ -66,7 +67,7 @@ pub enum FailureKind {
     Expectation,
     /// The checks could not be set up.
     Checks,
-    /// An internal error of this program.
+    /// An error inside this program.
     Internal,
     /// Read from a file that does not record the kind.
     #[serde(other)]

@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::CheckIdentity;
 
 /// One metric of one case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct MetricResult {
     /// Name.
     pub metric_name: String,
@@ -59,7 +60,7 @@ pub struct MetricResult {
 }
 
 /// A judge of a jury that gave no verdict.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[allow(clippy::exhaustive_structs, reason = "juries construct it as a literal")]
 pub struct MissingVote {
     /// Its name.
@@ -71,7 +72,7 @@ pub struct MissingVote {
 }
 
 /// A failure of a judge that is one of the run, and not of the metric: the exit code is that of an execution error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(clippy::exhaustive_enums, reason = "a run distinguishes all of them")]
 pub enum JudgeFailure {
@@ -82,7 +83,7 @@ pub enum JudgeFailure {
 }
 
 /// A judge of a metric.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[allow(clippy::exhaustive_structs, reason = "graders construct it as a literal")]
 pub struct Juror {
     /// The model, as configured.

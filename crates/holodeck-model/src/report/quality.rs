@@ -1,11 +1,12 @@
 //! The summary of a quality loop, for a case and for a whole run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::TerminationReason;
 
 /// A summary of a quality loop.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LoopSummary {
     /// The score of the first answer, 0–100; absent if nothing was scored.
     pub first_score: Option<f64>,
@@ -40,7 +41,7 @@ impl LoopSummary {
 }
 
 /// A summary of the quality loops of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LoopTotals {
     /// Cases with a loop that scored an answer.
     pub cases: usize,
@@ -56,7 +57,7 @@ fn is_none(number: &u32) -> bool {
 }
 
 /// Whether the answers of a run of an agent with a quality loop are those of the loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(clippy::exhaustive_enums, reason = "a loop is used, or it is not")]
 pub enum LoopUse {

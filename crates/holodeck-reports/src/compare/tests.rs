@@ -552,6 +552,8 @@ fn what_is_not_a_run_is_refused() {
         ("{\"results\": []} more", "trailing"),
         ("{\"holodeck_baseline\": 3, \"cases\": []}", "format version 3"),
         ("{\"holodeck_journal\": 9}\n", "format version 9"),
+        ("{\"schema_version\": 2, \"results\": []}", "format version 2"),
+        ("{\"schema_version\": \"1\", \"results\": []}", "format version 0"),
     ] {
         let path = bench.write("x.json", text);
         let error = error(path.to_str().unwrap());

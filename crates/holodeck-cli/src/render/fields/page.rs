@@ -1,12 +1,14 @@
-//! The page that lists every field of `agent.yaml` and `config.yaml`.
+//! The pages that list every field of the YAML files, of events and of the file of a run.
 
 use std::collections::{HashMap, VecDeque};
 
 use serde_json::Value;
 
-use super::{Record, Schema, choices, constants, default, own_description};
+use super::{Record, Schema, choices, constants, default, description, own_description};
 
 const BEFORE: &str = include_str!("before.md");
+const BEFORE_EVENTS: &str = include_str!("before_events.md");
+const BEFORE_RUN_FILE: &str = include_str!("before_run_file.md");
 
 /// The fields of both files, in Markdown.
 pub(crate) fn field_page(agent: &Value, config: &Value) -> String {
@@ -23,6 +25,51 @@ pub(crate) fn field_page(agent: &Value, config: &Value) -> String {
         .write(schema);
     }
     page
+}
+
+/// The types of events with their fields, in Markdown.
+pub(crate) fn event_page(schema: &Value) -> String {
+    let mut text = BEFORE_EVENTS.to_owned();
+    let mut places = HashMap::new();
+    let kinds = choices(schema);
+    let common = kinds.first().and_then(|kind| kind.pointer("/allOf/0"));
+    let common = common.map(|fields| ("Fields of every event", "", fields));
+    let kinds = kinds.iter().filter_map(|kind| {
+        let title = kind.get("title")?.as_str()?;
+        Some((title, description(kind), *kind))
+    });
+    for (title, about, fields) in common.into_iter().chain(kinds) {
+        let title = if about.is_empty() {
+            title.to_owned()
+        } else {
+            format!("`{title}`")
+        };
+        text.push_str(&format!("\n## {title}\n"));
+        if !about.is_empty() {
+            text.push_str(&format!("\n{about}\n"));
+        }
+        Page {
+            tree: Schema::new(schema),
+            places: &mut places,
+            waiting: VecDeque::new(),
+            text: &mut text,
+        }
+        .write(fields);
+    }
+    text
+}
+
+/// The fields of the file of a run, in Markdown.
+pub(crate) fn run_file_page(schema: &Value) -> String {
+    let mut text = BEFORE_RUN_FILE.to_owned();
+    Page {
+        tree: Schema::new(schema),
+        places: &mut HashMap::new(),
+        waiting: VecDeque::new(),
+        text: &mut text,
+    }
+    .write(schema);
+    text
 }
 
 struct Page<'a, 's, 'p> {
@@ -70,7 +117,7 @@ impl<'a> Page<'a, '_, '_> {
         self.text
             .push_str("\n| field | value | default | meaning |\n|---|---|---|---|\n");
         for (name, schema) in record.properties {
-            if record.variant.is_some() && name == "type" {
+            if (record.variant.is_some() && name == "type") || schema == &Value::Bool(false) {
                 continue;
             }
             let path = if above.is_empty() {

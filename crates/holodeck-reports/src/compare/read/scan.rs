@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap, fmt, fs::File, io::BufReader, path::Path};
 
-use holodeck_model::{Combination, Partial, Replayed};
+use holodeck_model::{Combination, Partial, REPORT_SCHEMA_VERSION, Replayed};
 use serde::{
     Deserializer,
     de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
@@ -80,6 +80,13 @@ pub(super) fn scan(path: &Path, sink: &mut dyn CaseSink) -> Result<FileHead, Rea
         None => malformed(error.to_string()),
     })?;
     let head = found.into_inner().head;
+    let is_known = |version: &u64| *version == u64::from(REPORT_SCHEMA_VERSION);
+    if let Some(other) = head.schema_version.filter(|version| !is_known(version)) {
+        return Err(malformed(format!(
+            "it is a run file of format version {other}; this holodeck reads version {REPORT_SCHEMA_VERSION} and files of \
+             HoloDeck 0.7"
+        )));
+    }
     match head.baseline {
         Some(OLD_BASELINE_VERSION | BASELINE_VERSION) => Ok(head),
         Some(other) => Err(malformed(format!(
@@ -231,7 +238,8 @@ impl FileHead {
         let text = value.as_str().map(ToOwned::to_owned);
         match key {
             "holodeck_baseline" => self.baseline = Some(value.as_u64().unwrap_or_default()),
-            "schema_version" => self.schema_version = value.as_u64(),
+            "schema_version" if value.is_null() => {}
+            "schema_version" => self.schema_version = Some(value.as_u64().unwrap_or_default()),
             "agent_name" | "agent" => self.agent_name = text.unwrap_or_default(),
             "run_id" | "run" => self.run_id = text,
             "timestamp" | "saved_at" => self.at = text.unwrap_or_default(),
