@@ -22,12 +22,12 @@ pub enum EventClass {
 }
 
 macro_rules! bodies {
-    ($($(#[$doc:meta])* $variant:ident($type:ident) = $kind:literal $(| $stored:literal)?, $class:ident;)*) => {
+    ($($(#[doc = $doc:literal])* $variant:ident($type:ident) = $kind:literal $(| $stored:literal)?, $class:ident;)*) => {
         /// The content of an event, by type.
         #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
         pub enum EventBody {
-            $($(#[$doc])* $variant($type),)*
+            $($(#[doc = $doc])* $variant($type),)*
             /// A type unknown to this version; its fields are in [`AgentEvent::extra`](super::AgentEvent::extra).
             Unknown {
                 /// The type.
@@ -75,9 +75,16 @@ macro_rules! bodies {
                 })
             }
 
-            /// The schema of the fields of each type.
-            pub(super) fn schemas(generator: &mut SchemaGenerator) -> Vec<(&'static str, EventClass, Schema)> {
-                vec![$(($kind, EventClass::$class, $type::json_schema(generator)),)*]
+            /// Each type with its meaning, how it is stored, and the schema of its fields.
+            pub(super) fn schemas(
+                generator: &mut SchemaGenerator,
+            ) -> Vec<(&'static str, &'static str, EventClass, Schema)> {
+                vec![$((
+                    $kind,
+                    concat!($($doc),*).trim_ascii(),
+                    EventClass::$class,
+                    $type::json_schema(generator),
+                ),)*]
             }
 
             /// The fields other than those of [`EventMeta`](super::EventMeta).

@@ -12,7 +12,7 @@ pub fn event_schema() -> Value {
     let meta = generator.subschema_for::<EventMeta>();
     let types: Vec<Value> = EventBody::schemas(&mut generator)
         .iter()
-        .map(|(kind, class, body)| schema_of(kind, *class, &meta, body))
+        .map(|(kind, about, class, body)| schema_of(kind, about, *class, &meta, body))
         .collect();
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -22,7 +22,7 @@ pub fn event_schema() -> Value {
 }
 
 /// One type: its name, the metadata, and the fields of its body.
-fn schema_of(kind: &str, class: EventClass, meta: &Schema, body: &Schema) -> Value {
+fn schema_of(kind: &str, about: &str, class: EventClass, meta: &Schema, body: &Schema) -> Value {
     let fields = body.get("properties").and_then(Value::as_object);
     let mut properties = Map::new();
     properties.insert("type".to_owned(), json!({ "const": kind }));
@@ -38,7 +38,7 @@ fn schema_of(kind: &str, class: EventClass, meta: &Schema, body: &Schema) -> Val
         .collect();
     json!({
         "title": kind,
-        "description": body.get("description"),
+        "description": about,
         "type": "object",
         "allOf": [meta],
         "properties": properties,
