@@ -14,8 +14,8 @@ use crate::{HttpError, HttpUrl};
 /// Bytes of an expanded piece.
 const PIECE: usize = 32 * 1024;
 
-/// The bytes that tell a text from compressed bytes.
-const TOLD_BY: usize = 16;
+/// As many bytes as it takes to recognise a text.
+const RECOGNISED_BY: usize = 16;
 
 /// The longest name of an encoding that is shown.
 const LONGEST_NAME: usize = 40;
@@ -120,7 +120,7 @@ impl Expanding {
                         continue;
                     }
                     self.start.extend_from_slice(&bytes);
-                    if self.start.len() >= TOLD_BY
+                    if self.start.len() >= RECOGNISED_BY
                         && let Err(error) = self.begin(false)
                     {
                         return Some(Err(error));

@@ -68,7 +68,7 @@ pub enum HttpError {
         url: HttpUrl,
         /// The name of the encoding.
         encoding: String,
-        /// What is wrong with it, where the encoding is known.
+        /// Why it cannot be read, where the encoding is known.
         damage: Option<String>,
     },
     /// The connection broke before the answer was complete.
@@ -145,7 +145,7 @@ impl HttpError {
     }
 }
 
-/// What is said of a compressed answer.
+/// The description of a compressed answer.
 pub(crate) fn compressed(encoding: &str, damage: Option<&str>) -> String {
     let damage = damage.map_or_else(String::new, |damage| {
         format!(", and cannot be expanded: {damage}")
