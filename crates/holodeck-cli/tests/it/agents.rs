@@ -430,15 +430,6 @@ const ROUTES: &str = "  - {name: right, input: review it, expected_agent: review
 /// No server answers at this address: a case that asked the agent would be an error.
 const NOWHERE: &str = "http://127.0.0.1:9/v1";
 
-fn states(project: &Project) -> Vec<String> {
-    let file = project.run_file();
-    let results = file["report"]["results"].as_array().unwrap();
-    results
-        .iter()
-        .map(|result| result["state"].as_str().unwrap().to_owned())
-        .collect()
-}
-
 #[test]
 fn a_case_that_expects_an_agent_runs_only_the_selection() {
     let project = routed(ROUTES, NOWHERE, "");
@@ -451,7 +442,7 @@ fn a_case_that_expects_an_agent_runs_only_the_selection() {
             "markdown=report.md",
         ])
         .exits(1);
-    assert_eq!(states(&project), ["passed", "failed", "passed"]);
+    assert_eq!(project.states(), ["passed", "failed", "passed"]);
     let expected = "expected agent `deployer`, got `reviewer`";
     for (report, text) in [
         ("terminal", format!("{}{}", ran.stdout, ran.stderr)),
@@ -476,7 +467,7 @@ fn a_case_with_other_checks_asks_the_agent_too() {
     let project = routed(cases, &server.url(), "");
     project.run(&["test"]).exits(1);
     assert_eq!(
-        states(&project),
+        project.states(),
         ["passed", "failed", "failed", "passed", "failed"]
     );
     // Not for `d`.
@@ -515,7 +506,7 @@ fn an_answer_without_a_selection_is_an_error_and_no_verdict() {
     project.write("agent.yaml", yaml);
     let graded = project.run(&["test", "regrade", "latest"]);
     assert_ne!(graded.code, Some(0), "{graded:?}");
-    assert_eq!(states(&project), ["error"]);
+    assert_eq!(project.states(), ["error"]);
 }
 
 #[test]
@@ -527,7 +518,7 @@ fn failed_cases_run_again_and_trials_count() {
     project.write("agents/a.md", agent("deployer", "review, it"));
     project.write("agents/b.md", agent("reviewer", "other"));
     project.run(&["test", "--failed"]).exits(0);
-    assert_eq!(states(&project), ["passed"]);
+    assert_eq!(project.states(), ["passed"]);
 }
 
 #[test]

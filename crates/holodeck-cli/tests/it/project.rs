@@ -100,6 +100,16 @@ impl Project {
         let files = list(folders.last().unwrap());
         serde_json::from_str(&fs::read_to_string(files.last().unwrap()).unwrap()).unwrap()
     }
+
+    /// The state of each case in the newest run file.
+    pub(crate) fn states(&self) -> Vec<String> {
+        let file = self.run_file();
+        let results = file["report"]["results"].as_array().unwrap();
+        results
+            .iter()
+            .map(|result| result["state"].as_str().unwrap().to_owned())
+            .collect()
+    }
 }
 
 fn list(dir: &Path) -> Vec<PathBuf> {

@@ -18,14 +18,32 @@ use crate::{
     project::{CommandOutput, Project, TWO_CASES, agent, correct_server},
 };
 
-/// A server that listens.
+/// A server that listens. It ends with its test at the latest, also where that fails.
 pub(crate) struct Server {
-    child: Child,
+    child: Running,
     pub(crate) address: String,
     /// Its lines on stderr. A thread reads them, so that a full pipe holds up nothing.
     lines: Receiver<String>,
     /// The lines that were taken.
     log: String,
+}
+
+/// A process, until its end is waited for.
+struct Running(Option<Child>);
+
+impl Running {
+    fn child(&self) -> &Child {
+        self.0.as_ref().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
 }
 
 impl Server {
@@ -74,7 +92,7 @@ impl Server {
             address: url.strip_prefix("http://").unwrap().to_owned(),
             lines: lines(child.stderr.take().unwrap()),
             log: String::new(),
-            child,
+            child: Running(Some(child)),
         })
     }
 
@@ -113,15 +131,16 @@ impl Server {
     }
 
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.child.child().id()
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        signal(&self.child, name);
+        signal(self.child.child(), name);
     }
 
-    pub(crate) fn wait(self) -> CommandOutput {
-        let mut output = CommandOutput::of(&self.child.wait_with_output().unwrap());
+    pub(crate) fn wait(mut self) -> CommandOutput {
+        let child = self.child.0.take().unwrap();
+        let mut output = CommandOutput::of(&child.wait_with_output().unwrap());
         output.stderr = self.log + &self.lines.iter().collect::<String>();
         output
     }

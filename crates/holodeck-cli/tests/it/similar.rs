@@ -26,21 +26,12 @@ fn named(endpoint: &str) -> String {
     format!("{{provider: openai, name: embedding-model, endpoint: \"{endpoint}\"}}")
 }
 
-fn states(project: &Project) -> Vec<String> {
-    let report = project.run_file();
-    let results = report["report"]["results"].as_array().unwrap();
-    results
-        .iter()
-        .map(|case| case["state"].as_str().unwrap().to_owned())
-        .collect()
-}
-
 #[test]
 fn answers_are_compared_by_their_embeddings_and_a_replay_needs_no_embedder() {
     let (model, embedder) = (cat(), ModelServer::answering(|_| Reply::text("never asked")));
     let project = project(&model.url(), &named(&embedder.url()), CASES);
     project.run(&["test", "--record", "tape.jsonl"]).exits(1);
-    assert_eq!(states(&project), ["passed", "failed"]);
+    assert_eq!(project.states(), ["passed", "failed"]);
     let metric = project.run_file()["report"]["results"][0]["metric_results"][0].clone();
     assert_eq!(metric["model_used"], "embedding-model");
     assert_eq!(metric["score"], 1.0);
@@ -53,14 +44,14 @@ fn answers_are_compared_by_their_embeddings_and_a_replay_needs_no_embedder() {
     embedder.finish();
     model.finish();
     project.run(&["test", "--replay", "tape.jsonl"]).exits(1);
-    assert_eq!(states(&project), ["passed", "failed"]);
+    assert_eq!(project.states(), ["passed", "failed"]);
     // What was not compared is no pass, and no embedder is asked for it.
     let other = project
         .read("agent.yaml")
         .replace("invoices are paid", "invoices were paid");
     project.write("agent.yaml", other);
     project.run(&["test", "--replay", "tape.jsonl"]).exits(3);
-    assert_eq!(states(&project), ["passed", "error"]);
+    assert_eq!(project.states(), ["passed", "error"]);
 }
 
 #[test]
@@ -73,7 +64,7 @@ fn the_agents_embedder_serves_a_metric_that_names_none_and_hashing_asks_no_serve
         CASES.replace("}\n", ", evaluations: [{metric: similar, threshold: 0.9}]}\n")
     ));
     project.run(&["test"]).exits(1);
-    assert_eq!(states(&project), ["passed", "failed"]);
+    assert_eq!(project.states(), ["passed", "failed"]);
 }
 
 /// A name, and the answer of an embedder.
@@ -139,6 +130,6 @@ fn an_answer_of_an_embedder_that_holds_no_vectors_is_an_error_of_the_case() {
         let project = project(&model.url(), &named(&embedder.url()), CASES);
         let ran = project.run(&["test"]);
         assert!(matches!(ran.code, Some(3 | 4)), "{name}: {}", ran.all());
-        assert_eq!(states(&project), ["error", "error"], "{name}");
+        assert_eq!(project.states(), ["error", "error"], "{name}");
     }
 }

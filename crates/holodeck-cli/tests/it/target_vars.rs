@@ -22,16 +22,6 @@ fn project(url: &str, fields: &str, cases: &str) -> Project {
     ))
 }
 
-/// Reports each case with its state.
-fn states(project: &Project) -> Vec<String> {
-    let report = project.run_file();
-    let results = report["report"]["results"].as_array().unwrap();
-    results
-        .iter()
-        .map(|case| case["state"].as_str().unwrap().to_owned())
-        .collect()
-}
-
 const FIELDS: &str = "  query: {lang: '{{ vars.lang }}'}\n  headers: {X-Days: '{{ vars.days }}'}\n  body: {who: '{{ vars.who }}', message: '{{ input }} in {{ vars.lang }}', all: '{{ vars }}'}\n";
 
 #[test]
@@ -129,7 +119,7 @@ fn another_value_is_another_question_only_where_a_request_contains_it() {
     project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
     project.write("agent.yaml", yaml.replace("lang: de,", "lang: fr,"));
     project.run(&["test", "--replay", "tape.jsonl"]).exits(3);
-    assert_eq!(states(&project), ["error"]);
+    assert_eq!(project.states(), ["error"]);
     assert_eq!(service.requests().len(), asked);
 }
 
