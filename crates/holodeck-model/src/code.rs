@@ -116,6 +116,8 @@ codes! {
     CutText = "HD0406", "cut-text";
     /// A text has a variable in a form that is not replaced.
     NotAVariable = "HD0407", "not-a-variable";
+    /// A text stands in quotes of a word processor, which belong to it.
+    TypographicQuotes = "HD0408", "typographic-quotes";
     /// A field is accepted but has no effect.
     NoEffect = "HD0410", "no-effect";
     /// An environment variable is not set.

@@ -83,14 +83,10 @@ pub enum EndpointError {
     #[error("`provider: {0}` does not support Chat Completions")]
     OtherProtocol(Provider),
     /// The provider requires a key.
-    #[error("no key for `provider: {provider}`")]
+    #[error("`{variable}` is not set")]
     NoKey {
-        /// Who serves the model.
-        provider: Provider,
         /// The variable that would hold the key.
         variable: &'static str,
-        /// The block of the YAML.
-        block: String,
     },
 }
 
@@ -98,12 +94,15 @@ impl EndpointError {
     /// The next step, if the message alone does not show it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NoKey { variable, block, .. } => {
-                Some(format!("set `{variable}`, or `{block}.api_key` in the YAML"))
-            }
+            Self::NoKey { variable } => Some(hint_for_missing_key(variable)),
             Self::Missing { .. } | Self::OtherProtocol(_) => None,
         }
     }
+}
+
+/// The next step for a key that is not there. The YAML is not named: it is in the repository.
+pub fn hint_for_missing_key(variable: &str) -> String {
+    format!("put `{variable}=…` into `.env` beside the agent file, or export it")
 }
 
 /// The name of the version of Azure's API in a query.
@@ -437,11 +436,7 @@ fn find_key(
     }
     // A self-hosted server may not need a key; these two always do.
     if *origin == EndpointOrigin::Default || config.provider == Provider::AzureOpenai {
-        return Err(EndpointError::NoKey {
-            provider: config.provider,
-            variable,
-            block: config.block.clone(),
-        });
+        return Err(EndpointError::NoKey { variable });
     }
     Ok(None)
 }

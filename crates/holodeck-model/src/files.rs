@@ -10,7 +10,13 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use crate::input::{open_input, read_up_to};
+use crate::{
+    input::{open_input, read_up_to},
+    suggest::closest,
+};
+
+/// As many names of a folder are compared with that of a missing file.
+const MAX_NAMES: usize = 1000;
 
 /// The kind of thing that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +45,11 @@ pub trait Files {
     /// The path that does not depend on the working directory; files in memory have no working directory.
     fn absolute(&self, path: &Path) -> PathBuf {
         path.to_owned()
+    }
+
+    /// The names in a folder, for suggestions; none if it cannot be read.
+    fn names_in(&self, _folder: &Path) -> Vec<String> {
+        Vec::new()
     }
 
     /// The SHA-256 of a regular file.
@@ -72,6 +83,21 @@ impl Files for DiskFiles {
         absolute_path(path)
     }
 
+    fn names_in(&self, folder: &Path) -> Vec<String> {
+        let folder = if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            folder
+        };
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let names = entries
+            .take(MAX_NAMES)
+            .map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
     fn digest(&self, path: &Path) -> io::Result<[u8; 32]> {
         let file = open_input(path, u64::MAX)?;
         let mut hash = Sha256::new();
@@ -86,6 +112,22 @@ impl Files for DiskFiles {
             reader.consume(read);
         }
     }
+}
+
+/// The name beside a missing file that was probably meant, with the same extension.
+pub fn near_file(files: &dyn Files, missing: &Path) -> Option<String> {
+    let stem = |path: &Path| path.file_stem()?.to_str().map(str::to_owned);
+    let names = files.names_in(missing.parent()?);
+    let alike = names
+        .iter()
+        .filter(|name| Path::new(name).extension() == missing.extension());
+    let stems: Vec<(String, &String)> = alike
+        .filter_map(|name| Some((stem(Path::new(name))?, name)))
+        .collect();
+    let wanted = stem(missing)?;
+    let near = closest(&wanted, stems.iter().map(|(stem, _)| stem.as_str()))?;
+    let found = stems.iter().find(|(stem, _)| stem == near);
+    found.map(|(_, name)| (*name).clone())
 }
 
 /// The path as messages show it: relative to the working directory if it is below it.
@@ -110,7 +152,11 @@ pub fn absolute_path(path: &Path) -> PathBuf {
 pub fn io_reason(error: &io::Error) -> String {
     let text = error.to_string();
     let Some((reason, _)) = text.split_once(" (os error ") else {
-        return text;
+        let is_only_a_kind = error.get_ref().is_none();
+        return match error.kind() {
+            io::ErrorKind::NotFound if is_only_a_kind => "no such file or directory".to_owned(),
+            _ => text,
+        };
     };
     let mut letters = reason.chars();
     letters

@@ -84,7 +84,7 @@ pub use deciders::{
     Digests, GraderFiles, TRIALS_RULE, check_label, describe_differences,
 };
 pub use diagnostic::{Diagnostic, Location, Severity, Span};
-pub use endpoint::{EndpointConfig, EndpointError, EndpointRoute, ModelEndpoint};
+pub use endpoint::{EndpointConfig, EndpointError, EndpointRoute, ModelEndpoint, hint_for_missing_key};
 pub use env::Env;
 pub use evidence::Evidence;
 pub use execution::{
@@ -92,8 +92,8 @@ pub use execution::{
     ExecutorRecord, IterationRecord, PLAIN_COMMAND, RESERVED_FIELDS, RoutingDecision, TerminationReason,
 };
 pub use files::{
-    DiskFiles, FileKind, Files, MemoryFiles, absolute_path, create_private_folder, io_reason, private_file,
-    shown_path,
+    DiskFiles, FileKind, Files, MemoryFiles, absolute_path, create_private_folder, io_reason, near_file,
+    private_file, shown_path,
 };
 pub use hex::{hex, hex_prefix};
 pub use identity::{ConfigPart, IDENTITY_FORMAT, NamePath, canonical, digest_json};

@@ -18,7 +18,7 @@ use crate::{Combination, Partial, ShardPart, Spent, TokenUsage};
 pub use adaptation::Adaptation;
 pub use case::{ApprovalDetail, ArgMatchDetail, TestResult, ToolInvocation, TrialResult, TurnResult};
 pub use failure::{ExecutionState, Failure, FailureKind};
-pub use metric::{JudgeFailure, Juror, MetricResult, MissingVote};
+pub use metric::{JudgeFailure, Juror, MetricResult, MissingVote, null_as_default};
 pub use quality::{LoopSummary, LoopTotals, LoopUse};
 
 /// The file of a run as a whole. Its writer streams the cases, so that no program holds all of them.

@@ -10,13 +10,15 @@ pub fn closest<'c>(typed: &str, candidates: impl IntoIterator<Item = &'c str>) -
         .map(|(_, candidate)| candidate)
 }
 
-/// Converts camelCase and kebab-case to snake_case.
+/// Converts camelCase, kebab-case and capitals to snake_case.
 fn normalise(name: &str) -> String {
     let mut normal = String::with_capacity(name.len());
+    let mut is_within_word = false;
     for character in name.chars() {
-        if character.is_uppercase() && !normal.is_empty() && !normal.ends_with('_') {
+        if character.is_uppercase() && is_within_word {
             normal.push('_');
         }
+        is_within_word = character.is_lowercase() || character.is_ascii_digit();
         normal.extend(if character == '-' { '_' } else { character }.to_lowercase());
     }
     normal

@@ -7,6 +7,6 @@ mod rules;
 mod walk;
 
 pub(crate) use findings::Findings;
-pub(crate) use foreign::recognise;
+pub(crate) use foreign::{field as foreign_field, recognise};
 pub(crate) use rules::{check_agent_rules, check_config_rules};
 pub(crate) use walk::check_shape;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::CheckIdentity;
@@ -28,10 +28,12 @@ pub struct MetricResult {
     /// Whether the gate was met; absent when the metric gates nothing or could not be computed.
     pub passed: Option<bool>,
     /// `0-1`.
+    #[serde(deserialize_with = "scale_or_default")]
     pub scale: String,
     /// Why it could not be computed.
     pub error: Option<String>,
     /// How often a judge was asked again because it returned no verdict.
+    #[serde(deserialize_with = "null_as_default")]
     pub retry_count: u32,
     /// How long grading took.
     pub evaluation_time_ms: Option<f64>,
@@ -57,6 +59,22 @@ pub struct MetricResult {
     /// The meaning of a judge's failed call for other calls, beside `error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge_failure: Option<JudgeFailure>,
+}
+
+/// The scale of a score; HoloDeck 0.7.1 may write null.
+fn scale_or_default<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let written: Option<String> = Deserialize::deserialize(deserializer)?;
+    Ok(written.unwrap_or_else(|| "0-1".to_owned()))
+}
+
+/// A field that HoloDeck 0.7.1 may write as null.
+pub fn null_as_default<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: Default + Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    let written: Option<T> = Deserialize::deserialize(deserializer)?;
+    Ok(written.unwrap_or_default())
 }
 
 /// A judge of a jury that gave no verdict.

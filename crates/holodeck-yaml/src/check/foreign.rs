@@ -9,7 +9,7 @@ use std::path::Path;
 
 use holodeck_model::{Code, Diagnostic, StandardMetricName};
 
-pub(crate) use tables::{FIELDS, METRICS, PROVIDERS};
+pub(crate) use tables::{FIELDS, METRICS, PROVIDERS, TOOLS};
 
 use crate::{
     shape::Record,
@@ -34,11 +34,85 @@ pub(crate) struct ForeignMetric {
     pub(crate) line: &'static str,
 }
 
-/// A service that speaks OpenAI's protocol.
+/// A service that speaks OpenAI's protocol, or has another name here.
 pub(crate) struct ForeignProvider {
+    pub(crate) theirs: &'static [&'static str],
+    /// Our name.
+    pub(crate) provider: &'static str,
+    /// The address that it needs; empty if none.
+    pub(crate) endpoint: &'static str,
+}
+
+/// A kind of tool as other tools call it.
+pub(crate) struct ForeignTool {
     pub(crate) theirs: &'static [&'static str],
     /// The line to write.
     pub(crate) line: &'static str,
+}
+
+impl ForeignProvider {
+    /// The provider of this name.
+    fn named(name: &str) -> Option<&'static Self> {
+        let name = normalise(name);
+        PROVIDERS.iter().find(|it| it.theirs.contains(&name.as_str()))
+    }
+
+    /// The next step: the lines to write.
+    pub(crate) fn help(&self) -> String {
+        let Self {
+            provider, endpoint, ..
+        } = self;
+        match *endpoint {
+            "" => format!("write `provider: {provider}`"),
+            unknown if unknown.contains('…') => format!(
+                "write `provider: {provider}` and the address of its OpenAI-compatible API, as in `endpoint: {unknown}`"
+            ),
+            endpoint => format!("write `provider: {provider}` and `endpoint: {endpoint}`"),
+        }
+    }
+}
+
+/// "write `LINE`"; a line that has code of its own is a sentence.
+pub(crate) fn write(line: &str) -> String {
+    if line.contains('`') {
+        format!("write {line}")
+    } else {
+        format!("write `{line}`")
+    }
+}
+
+/// The line that sets a field of a mapping with these fields, as an example.
+pub(crate) fn example_line(ours: &str, record: &Record) -> Option<&'static str> {
+    let is_it = |field: &&ForeignField| field.ours == ours && record.fields.contains_key(field.beside);
+    FIELDS.iter().find(is_it).map(|field| field.line)
+}
+
+/// The line that sets a field, as an example, if the field has the same meaning in every mapping.
+pub(crate) fn only_example_line(ours: &str) -> Option<&'static str> {
+    let mut lines = FIELDS
+        .iter()
+        .filter(|field| field.ours == ours)
+        .map(|field| field.line);
+    let first = lines.next()?;
+    lines.all(|line| line == first).then_some(first)
+}
+
+/// The hint for a score that is not between 0 and 1: as a share of 10 or of 100.
+pub(crate) fn as_share(number: f64) -> Option<String> {
+    if number <= 1.0 || !(1.0..=100.0).contains(&number) {
+        return None;
+    }
+    Some(if number <= 10.0 {
+        format!(
+            "scores are between 0 and 1: write `{}` for {number} of 10",
+            number / 10.0
+        )
+    } else {
+        format!(
+            "scores are between 0 and 1: write `{}` for {number} %",
+            number / 100.0
+        )
+    })
 }
 
 /// The name in lower case and without separators: `systemPrompt`, `system-prompt` and `system_prompt` are one name.
@@ -47,31 +121,35 @@ pub(crate) fn normalise(name: &str) -> String {
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// Our field for a name of another tool in a mapping with these fields, of which some are `taken`.
+/// Our field for a name of another tool in a mapping with these fields; one that is not `taken` comes first.
 pub(crate) fn field(
     name: &str,
     record: &Record,
     taken: impl Fn(&str) -> bool,
 ) -> Option<&'static ForeignField> {
     let name = normalise(name);
-    FIELDS.iter().find(|field| {
+    let meant = FIELDS.iter().filter(|field| {
         field.theirs.contains(&name.as_str())
             && record.fields.contains_key(field.beside)
             && record.fields.contains_key(field.ours)
-            && !taken(field.ours)
-    })
+    });
+    let mut free = meant.clone().filter(|field| !taken(field.ours));
+    free.next().or_else(|| meant.clone().next())
 }
 
-/// The line for a value that other tools have where one of these choices belongs.
+/// The next step for a value that other tools have where one of these choices belongs.
 pub(crate) fn choice(value: &str, choices: &[String]) -> Option<String> {
     let has = |choice: &str| choices.iter().any(|known| known == choice);
-    let name = normalise(value);
     if has("azure_openai") {
-        let known = PROVIDERS.iter().find(|it| it.theirs.contains(&name.as_str()));
-        return known.map(|known| known.line.to_owned());
+        return ForeignProvider::named(value).map(ForeignProvider::help);
+    }
+    if has("vectorstore") && has("mcp") {
+        let name = normalise(value);
+        let known = TOOLS.iter().find(|it| it.theirs.contains(&name.as_str()));
+        return known.map(|known| write(known.line));
     }
     if has("geval") || has("contains_any") {
-        return metric(value);
+        return metric(value).map(|line| write(&line));
     }
     None
 }
@@ -79,14 +157,16 @@ pub(crate) fn choice(value: &str, choices: &[String]) -> Option<String> {
 /// Reports a whole file of another tool; `path` is the file as it was given.
 pub(crate) fn recognise(tree: &Tree, root: NodeId, path: &Path) -> Option<Diagnostic> {
     let has = |names: &[&str]| names.iter().any(|name| tree.get(root, name).is_some());
+    if has(&["instructions", "model", "target"]) {
+        return None;
+    }
     let groups = [
         has(&["prompts"]),
         has(&["providers", "targets"]),
         has(&["tests", "scenarios", "defaultTest"]),
     ];
-    let is_ours = has(&["instructions", "model", "target"]);
-    if is_ours || groups.into_iter().filter(|group| *group).count() < 2 {
-        return None;
+    if groups.into_iter().filter(|group| *group).count() < 2 {
+        return shapes::docker_agent(tree, root).or_else(|| shapes::crew(tree, root));
     }
     let diagnostic = Diagnostic::error(
         Code::UnknownField,

@@ -17,10 +17,15 @@ mod target;
 mod test_cases;
 mod tools;
 
-use holodeck_model::{Code, Diagnostic, FileKind, Files};
+use std::path::Path as FilePath;
 
-use super::{Findings, naming::Path, walk::missing_help};
+use holodeck_model::{Code, Diagnostic, FileKind, Files, near_file};
+
+use super::{Findings, foreign::only_example_line, naming::Path, walk::missing_help};
 use crate::yaml::{Entry, NodeId, Place, Tree, lenient_bool, lenient_f64};
+
+/// The next step for a regular expression that does not compile.
+const HELP_FOR_PATTERNS: &str = "write `\\` before a character that is meant as it is, as in `\\(`";
 
 /// Checks the merged agent tree.
 pub(crate) fn check_agent_rules(tree: &Tree, root: NodeId, files: &dyn Files, findings: &mut Findings) {
@@ -209,9 +214,11 @@ impl<'a> Rules<'a> {
     /// Reports a field that is required in this case.
     fn report_missing(&mut self, view: &View, key: &str, why: &str, what: &str) {
         let message = format!("missing field `{key}`{}{why}", self.owner_suffix(view));
+        // What an endpoint is depends on the mapping.
+        let example = only_example_line(key).filter(|_| key != "endpoint");
         let diagnostic = Diagnostic::error(Code::MissingField, message)
             .about(view.path.pointer(Some(key)))
-            .with_help(missing_help(key, what));
+            .with_help(missing_help(example.unwrap_or(key), what));
         self.add(view.named_at, diagnostic);
         self.findings.mark_invalid(view.node);
     }
@@ -283,10 +290,31 @@ impl<'a> Rules<'a> {
                 Code::IsDirectory,
                 format!("`{key}`{} is a directory, not a file", self.owner_suffix(view)),
             ),
-            FileKind::Missing => missing(Code::FileNotFound, self.missing_file_message(view, key))
-                .with_help("paths are relative to the file that names them"),
+            FileKind::Missing => {
+                let diagnostic = missing(Code::FileNotFound, self.missing_file_message(view, key));
+                self.with_near_file(diagnostic, view, key, &path)
+            }
         };
         self.add(place, diagnostic.about(view.path.pointer(Some(key))));
+    }
+
+    /// Adds the next step for a file that is not there: the name of a similar one beside it, if there is one.
+    fn with_near_file(
+        &self,
+        diagnostic: Diagnostic,
+        view: &View,
+        key: &str,
+        missing: &FilePath,
+    ) -> Diagnostic {
+        let diagnostic = diagnostic.with_help("paths are relative to the file that names them");
+        let written = self.text(view, key).filter(|_| !self.is_substituted(view, key));
+        match written.zip(near_file(self.files, missing)) {
+            Some((written, near)) => {
+                let near = FilePath::new(written).with_file_name(near);
+                diagnostic.with_inline(format!("did you mean `{}`?", near.display()))
+            }
+            None => diagnostic,
+        }
     }
 
     /// "`file` of tool `x` names `a.py`, which does not exist".

@@ -6,7 +6,11 @@ use holodeck_model::{Code, Diagnostic};
 pub(super) use report::missing_help;
 use report::{actual_suffix, as_name, integer_range, number_range};
 
-use super::{Findings, naming::Path};
+use super::{
+    Findings,
+    foreign::{shapes::arguments_of_schema, write},
+    naming::Path,
+};
 use crate::{
     shape::{Record, ShapeId, ShapeKind, Shapes, TextRule},
     yaml::{
@@ -173,7 +177,7 @@ impl Walk<'_> {
                 {
                     diagnostic = diagnostic.with_inline(format!("write `{name}`"));
                 } else if let Some(line) = self.known_form(node) {
-                    diagnostic = diagnostic.with_help(format!("write `{line}`"));
+                    diagnostic = diagnostic.with_help(write(&line));
                 }
                 self.report(node, diagnostic);
             }
@@ -216,6 +220,19 @@ impl Walk<'_> {
     }
 
     fn check_table(&mut self, node: NodeId, named_at: Place, values: ShapeId, min: usize) {
+        if self.path.pointer(None).ends_with(".parameters")
+            && let Some(arguments) = arguments_of_schema(self.tree, node)
+        {
+            let message = format!(
+                "{} must be the arguments by name, found a JSON Schema",
+                self.name()
+            );
+            let diagnostic = Diagnostic::error(Code::WrongType, message).with_help(format!(
+                "write the arguments themselves, without `type` and `properties` around them: `parameters: {arguments}`"
+            ));
+            self.report_at(named_at, node, diagnostic);
+            return;
+        }
         let entries = self.tree.entries(node).unwrap_or_default();
         if entries.len() < min {
             let diagnostic = Diagnostic::error(Code::Blank, format!("{} must not be empty", self.name()));
@@ -260,13 +277,21 @@ impl Walk<'_> {
         for (name, field) in &record.fields {
             let absent = !entries.iter().any(|entry| self.tree.key(entry) == name);
             if field.required && absent && !self.findings.is_suggested(node, name) {
-                self.report_missing_field(name, field, node, named_at);
+                self.report_missing_field(record, (name, field), node, named_at);
             }
         }
     }
 
     fn check_tagged(&mut self, variants: &[(String, Record)], may_omit: bool, node: NodeId, named_at: Place) {
         let kinds = || variants.iter().map(|(kind, _)| kind.as_str());
+        if kinds().any(|kind| kind == "function")
+            && let Some(function) = self.tree.get(node, "function")
+            && self.tree.entries(function.value).is_some()
+        {
+            // What the other fields lack is in it.
+            self.check_foreign_function(node, function);
+            return;
+        }
         let tag = self.tree.get(node, "type").copied();
         let chosen = match tag.map(|entry| (entry, self.tree.scalar(entry.value))) {
             Some((entry, Some(scalar))) if !self.tree.is_null(entry.value) => {
@@ -290,6 +315,17 @@ impl Walk<'_> {
         if let Some((_, record)) = variants.iter().find(|(kind, _)| Some(kind.as_str()) == chosen) {
             self.check_record(record, node, named_at, &["type"]);
         }
+    }
+
+    /// Reports a tool in OpenAI's form.
+    fn check_foreign_function(&mut self, node: NodeId, function: &Entry) {
+        self.path.push_key("function", function.value);
+        let message = format!("{} must be a string, found a mapping", self.name());
+        let line = self.known_form(function.value).unwrap_or_default();
+        self.path.pop();
+        let diagnostic = Diagnostic::error(Code::WrongType, message).with_help(write(&line));
+        self.report_at(function.key_place, function.value, diagnostic);
+        self.findings.mark_invalid(node);
     }
 
     /// The variant of a mapping without `type`, derived from its keys.

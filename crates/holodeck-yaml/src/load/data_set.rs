@@ -62,12 +62,23 @@ impl Loader<'_> {
         path: &Path,
         named_at: Place,
     ) -> Option<NodeId> {
+        let reported = self.findings.diagnostics.len();
         let (file, cases) = self.read_rows(format, path, named_at, RowKind::TestCase)?;
         let place = Place {
             file,
             start: 0,
             end: 0,
         };
+        if cases.is_empty() && self.findings.diagnostics.len() == reported {
+            let message = format!("`{}` has no test case", path.display());
+            let diagnostic = Diagnostic::warning(Code::EmptyFile, message)
+                .about("test_cases_file")
+                .with_help(match format {
+                    DataFormat::JsonLines => "write one JSON object in each line, as `{\"input\": \"…\"}`",
+                    _ => "write one case in each row below the names of the columns",
+                });
+            self.findings.add(&self.tree, place, diagnostic);
+        }
         let list = self.tree.seq_node(place, &cases);
         self.tree.add_root(list);
         Some(list)
@@ -101,6 +112,7 @@ impl Loader<'_> {
         let mut rows = CsvRows::new(&text);
         let mut table = Table::new(file, true, kind);
         while let Some(row) = rows.next_row() {
+            let is_misquoted = !row.misquoted.is_empty();
             for at in row.misquoted {
                 let message = "a quoted cell must begin and end with `\"`";
                 let help = "close the quote, and write a `\"` within a quoted cell twice";
@@ -109,7 +121,10 @@ impl Loader<'_> {
                     .with_help(help);
                 self.report_data(file, at, at + 1, diagnostic);
             }
-            table.add_row(self, row.cells)?;
+            // Where its cells end is not known.
+            if !(is_misquoted && table.has_header()) {
+                table.add_row(self, row.cells)?;
+            }
         }
         Some((file, table.finish(self)?))
     }

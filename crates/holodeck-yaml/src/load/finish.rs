@@ -80,7 +80,10 @@ impl Loader<'_> {
             };
             let diagnostic = Diagnostic::warning(Code::MissingReference, message)
                 .about(first)
-                .with_help("without it the metric reports an error and the run ends with exit code 4");
+                .with_help(
+                    "add it, or give the case `evaluations` of its own; without it the metric reports an error and the \
+                     run ends with exit code 4",
+                );
             self.findings.add(&self.tree, place, diagnostic);
         }
     }

@@ -6,7 +6,8 @@ use std::{
 };
 
 use holodeck_model::{
-    Code, Diagnostic, FileKind, Layer, Location, NotText, Source, Span, decode_text, same_length_lines,
+    Code, Diagnostic, FileKind, Layer, Location, NotText, Source, Span, decode_text, near_file,
+    same_length_lines,
 };
 
 use super::Loader;
@@ -31,16 +32,26 @@ impl Loader<'_> {
             FileKind::Directory => {
                 let diagnostic =
                     Diagnostic::error(Code::IsDirectory, format!("`{shown}` is a directory, not a file"));
-                self.suggest_file(diagnostic, &[path.join("agent.yaml"), path.join("agent.yml")])
+                let diagnostic =
+                    self.suggest_file(diagnostic, &[path.join("agent.yaml"), path.join("agent.yml")]);
+                if diagnostic.help.is_some() {
+                    diagnostic
+                } else {
+                    diagnostic
+                        .with_help("name an agent file, as in `agent.yaml`; `holodeck init` creates one")
+                }
             }
             FileKind::Missing => {
                 let diagnostic = Diagnostic::error(Code::UnreadableFile, format!("`{shown}` does not exist"));
                 let with = |extension| path.with_extension(extension);
                 let diagnostic = self.suggest_file(diagnostic, &[with("yaml"), with("yml")]);
-                if diagnostic.help.is_some() {
-                    diagnostic
-                } else {
-                    diagnostic.with_help("`holodeck init` creates a project that runs")
+                match near_file(self.files, path) {
+                    _ if diagnostic.help.is_some() => diagnostic,
+                    Some(near) => {
+                        let near = path.with_file_name(near);
+                        diagnostic.with_help(format!("did you mean `{}`?", near.display()))
+                    }
+                    None => diagnostic.with_help("`holodeck init` creates a project that runs"),
                 }
             }
         };

@@ -9,7 +9,7 @@ use std::{
 use holodeck_model::{Agent, Code, Diagnostic, ExecutionSettings, Layer, Setting, closest, env};
 
 use super::Loader;
-use crate::yaml::NodeId;
+use crate::{schema, shape::ShapeKind, yaml::NodeId};
 
 /// The settings of `HOLODECK_*` variables.
 #[derive(Default)]
@@ -18,6 +18,43 @@ pub(super) struct FromEnv {
     llm_timeout: Option<Duration>,
     download_timeout: Option<Duration>,
     cache_dir: Option<PathBuf>,
+}
+
+/// The next step for a variable that is no setting: the field that sets the same, or a variable with a similar name.
+fn meant_setting(name: &str) -> Option<String> {
+    const PREFIX: &str = "HOLODECK_";
+    let own = name.strip_prefix(PREFIX)?;
+    let field = own.to_ascii_lowercase();
+    if has_execution_field(&field) {
+        return Some(format!(
+            "write `execution: {{{field}: …}}` in the agent file or in `config.yaml`"
+        ));
+    }
+    let settings = env::SETTINGS
+        .iter()
+        .filter_map(|known| known.strip_prefix(PREFIX));
+    closest(own, settings).map(|meant| format!("did you mean `{PREFIX}{meant}`?"))
+}
+
+/// Whether `execution` has a field of this name.
+fn has_execution_field(name: &str) -> bool {
+    let shapes = &*schema::AGENT;
+    let ShapeKind::Record(agent) = &shapes.get(shapes.root).kind else {
+        return false;
+    };
+    let block = agent
+        .fields
+        .get("execution")
+        .map(|field| &shapes.get(field.shape).kind);
+    let record = match block {
+        Some(ShapeKind::Record(record)) => Some(record),
+        Some(ShapeKind::Either(kinds)) => kinds.iter().find_map(|id| match &shapes.get(*id).kind {
+            ShapeKind::Record(record) => Some(record),
+            _ => None,
+        }),
+        _ => None,
+    };
+    record.is_some_and(|record| record.fields.contains_key(name))
 }
 
 impl Loader<'_> {
@@ -40,8 +77,8 @@ impl Loader<'_> {
             }
             let message = format!("environment variable `{name}` has no effect: there is no such setting");
             let mut diagnostic = Diagnostic::warning(Code::BadVariable, message);
-            if let Some(meant) = closest(name, env::SETTINGS.iter().copied()) {
-                diagnostic = diagnostic.with_help(format!("did you mean `{meant}`?"));
+            if let Some(help) = meant_setting(name) {
+                diagnostic = diagnostic.with_help(help);
             }
             self.findings.diagnostics.push(diagnostic);
         }

@@ -168,7 +168,9 @@ impl<'a> Builder<'a> {
                     format!("`*{name}` is not defined above this line"),
                     place,
                 );
-                self.help(format!("define it with `&{name}` where the value first appears"));
+                self.help(format!(
+                    "a text that begins with `*` needs quotes; an alias needs `&{name}` where the value first appears"
+                ));
                 let id = self.tree.seq_node(place, &[]);
                 Ok(BuiltNode {
                     id,
@@ -267,6 +269,7 @@ impl<'a> Builder<'a> {
         let mut merged: Vec<Entry> = Vec::new();
         let mut first_places: HashMap<u32, Place> = HashMap::new();
         let (mut size, mut height) = (1, 0);
+        let mut is_broken = false;
         let end = loop {
             let (event, place) = self.next()?;
             if event == Event::MappingEnd {
@@ -297,12 +300,14 @@ impl<'a> Builder<'a> {
                         if let Some(diagnostic) = self.diagnostics.last_mut() {
                             *diagnostic = diagnostic.clone().with_label(first, "first here");
                         }
+                        self.help("keep one of them");
                     } else {
                         own.push(entry);
                     }
                 }
                 // A value without a key may be a secret.
                 None => {
+                    is_broken = true;
                     let entry = self.tree.entry("secret", place, node.id);
                     self.tree.drop_entry(entry);
                 }
@@ -316,6 +321,9 @@ impl<'a> Builder<'a> {
             own.first().map_or(start, |entry| entry.key_place)
         };
         let id = self.tree.map_node(place, &own);
+        if is_broken {
+            self.tree.mark_incomplete(id);
+        }
         Ok(BuiltNode {
             id,
             size,
@@ -352,7 +360,13 @@ impl<'a> Builder<'a> {
             "a key must be a string, not a list or a mapping",
             place,
         );
-        self.help("a value that begins with `{` or `[` needs quotes if it is a string");
+        let begin = self.text.get(place.start.saturating_sub(1) as usize..);
+        let is_placeholder = begin.is_some_and(|rest| rest.starts_with("{{"));
+        self.help(if is_placeholder {
+            "a text that begins with `{{` needs quotes: `\"{{…}}\"`"
+        } else {
+            "a value that begins with `{` or `[` needs quotes if it is a string"
+        });
         Ok(None)
     }
 
@@ -474,6 +488,18 @@ impl<'a> Builder<'a> {
         }
         let text = self.text.clone();
         let offset = place.start as usize;
+        let line = |at: usize| text.get(..at).unwrap_or_default().matches('\n').count() + 1;
+        let last = self
+            .diagnostics
+            .last()
+            .filter(|last| last.code == Code::UnknownAnchor);
+        if last
+            .and_then(|last| last.primary.as_ref())
+            .is_some_and(|last| last.line == line(offset))
+        {
+            // The rest of a text that begins with `*`.
+            return Stop;
+        }
         // Tabs before the parsed part of the file do not count.
         let tab = syntax::tab_near(&text, offset, error.kind()).and_then(|tab| tab.checked_sub(self.base));
         if let Some(tab) = tab {
@@ -483,7 +509,7 @@ impl<'a> Builder<'a> {
             return Stop;
         }
         if !syntax::comment_near(&text, offset)
-            && let Some(mistake) = mistakes::find(&text, offset)
+            && let Some(mistake) = mistakes::find(&text, offset, error.kind())
             && let Some(offset) = mistake.offset.checked_sub(self.base)
         {
             let place = self.place(offset, offset + 1);

@@ -196,11 +196,11 @@ impl Tree {
         self.broken.contains(&file)
     }
 
-    pub(crate) fn mark_incomplete(&mut self, scalar: NodeId) {
-        self.incomplete.insert(scalar);
+    pub(crate) fn mark_incomplete(&mut self, node: NodeId) {
+        self.incomplete.insert(node);
     }
 
-    /// Whether the value is unknown because a variable in it is not set.
+    /// Whether the value is unknown because a variable in it is not set, or a key of it cannot be read.
     pub(crate) fn is_incomplete(&self, node: NodeId) -> bool {
         !self.incomplete.is_empty() && self.incomplete.contains(&self.resolve(node))
     }

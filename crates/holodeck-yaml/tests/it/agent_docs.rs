@@ -133,8 +133,8 @@ fn broken_yaml_has_a_line_and_no_agent() {
     let (doc, load) = load("agents/broken-yaml.md");
     assert!(doc.is_none());
     let place = load.diagnostics[0].primary.as_ref().unwrap();
-    // Where the closing quote is missing.
-    assert_eq!(place.line, 4);
+    // Where the quote that is not closed was opened.
+    assert_eq!(place.line, 3);
 }
 
 #[test]

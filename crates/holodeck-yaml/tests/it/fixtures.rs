@@ -70,6 +70,7 @@ fn every_code_has_a_fixture() {
         Code::EqualCases,
         Code::NotAnAgent,
         Code::CutText,
+        Code::TypographicQuotes,
         Code::HiddenSheet,
     ];
     let missing: Vec<_> = Code::ALL

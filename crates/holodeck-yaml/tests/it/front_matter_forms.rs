@@ -115,7 +115,7 @@ fn what_cannot_be_read_is_named_with_its_line_and_a_hint() {
             "---\nname: a\nname: b\n---\n",
             3,
             "appears twice",
-            "one key a line",
+            "keep one of them",
         ),
         (
             "---\nname:a\ndescription:b\n---\n",

@@ -81,6 +81,43 @@ fn a_comment_that_cuts_a_text_in_brackets_is_named_in_the_error() {
 }
 
 #[test]
+fn quotes_of_a_word_processor_around_a_whole_text_are_warned_of() {
+    for text in ["“12”", "‘twelve cups’", "„zwölf“", "«douze»", "”tolv”"] {
+        let found = findings(
+            Code::TypographicQuotes,
+            &format!("instructions: {{inline: {text}}}"),
+        );
+        assert!(
+            found.contains("warning[HD0408]") && found.contains("write `\"…\"`"),
+            "{text}: {found}"
+        );
+    }
+    for text in [
+        "\"“12”\"",
+        "“a” and “b”",
+        "say “12”",
+        "it’s",
+        "12”",
+        "“12”, or more",
+        "‘it’s’",
+    ] {
+        let found = findings(
+            Code::TypographicQuotes,
+            &format!("instructions:\n  inline: {text}"),
+        );
+        assert_eq!(found, "", "{text}");
+    }
+}
+
+#[test]
+fn a_value_that_is_only_a_variable_of_a_shell_is_a_warning() {
+    let whole = findings(Code::NotAVariable, "instructions: {inline: $TONE}");
+    assert!(whole.contains("warning[HD0407]"), "{whole}");
+    let part = findings(Code::NotAVariable, "instructions: {inline: Use $TONE.}");
+    assert!(part.contains("note[HD0407]"), "{part}");
+}
+
+#[test]
 fn a_variable_in_a_form_of_another_program_is_noted() {
     let line =
         "instructions: {inline: 'Use ${TONE-kind} and ${TONE:?missing} and {{ env.TONE }} and $TONE.'}";

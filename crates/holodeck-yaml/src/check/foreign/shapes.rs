@@ -1,8 +1,11 @@
 //! Forms that people bring: the line to write where a value has the wrong form.
 
+use holodeck_model::{Code, Diagnostic};
+
 use crate::{
     check::naming::shorten,
     shape::{Field, Record, ShapeId, ShapeKind, Shapes},
+    yaml::{Entry, NodeId, Tree},
 };
 
 /// How deep an example goes.
@@ -46,12 +49,12 @@ pub(crate) fn line(found: &Found<'_>) -> Option<String> {
         ["tools", "function"] => {
             let name = name(found.inner_name.unwrap_or("stock"));
             Some(format!(
-                "the fields of the function itself, without `function:` around them: - {}",
+                "the fields of the function itself, without `function:` around them: `- {}`",
                 function(&name)
             ))
         }
         [.., "parameters", "type" | "required" | "properties" | "additionalProperties"] => Some(
-            "the arguments themselves, without `type` and `properties` around them: parameters: {city: {type: string}}"
+            "the arguments themselves, without `type` and `properties` around them: `parameters: {city: {type: string}}`"
                 .to_owned(),
         ),
         [.., "test_cases" | "turns"] if is_item => {
@@ -120,12 +123,91 @@ fn model(text: &str) -> String {
     if let Some(provider) = ours.next() {
         return format!("{{provider: {provider}, name: {name}}}");
     }
-    let known = super::PROVIDERS.iter();
-    let mut known = known.filter(|known| known.theirs.contains(&super::normalise(provider).as_str()));
-    let line = known
-        .next()
-        .map_or("provider: openai, with its `endpoint`", |known| known.line);
-    format!("{{provider: openai, name: {name}}} ({line})")
+    let known = super::ForeignProvider::named(provider);
+    let (provider, endpoint) = known.map_or(("openai", "https://…/v1"), |it| (it.provider, it.endpoint));
+    match endpoint {
+        "" => format!("{{provider: {provider}, name: {name}}}"),
+        endpoint => format!("{{provider: {provider}, name: {name}, endpoint: \"{endpoint}\"}}"),
+    }
+}
+
+/// Reports a file of docker agent, which has several agents.
+pub(super) fn docker_agent(tree: &Tree, root: NodeId) -> Option<Diagnostic> {
+    let agents = tree.entries(tree.get(root, "agents")?.value)?;
+    let is_agent = |entry: &&Entry| {
+        let has = |key: &str| tree.get(entry.value, key).is_some();
+        has("instruction") || has("toolsets") || has("sub_agents")
+    };
+    let agent = agents.iter().find(is_agent)?;
+    let text = |key: &str| text_of(tree, agent.value, key);
+    let lines = own_lines(
+        tree.key(agent),
+        text("model").unwrap_or("openai/gpt-4o"),
+        text("instruction").unwrap_or("…"),
+    );
+    Some(
+        Diagnostic::error(
+            Code::UnknownField,
+            "this is a configuration of docker agent, not an agent file",
+        )
+        .with_help(format!("an agent file has one agent: write {lines}")),
+    )
+}
+
+/// Reports a file of crewAI: agents with a role and a story.
+pub(super) fn crew(tree: &Tree, root: NodeId) -> Option<Diagnostic> {
+    const FIELDS: [&str; 3] = ["role", "goal", "backstory"];
+    let is_agent = |entry: &&Entry| {
+        let fields = FIELDS.iter().filter(|key| tree.get(entry.value, key).is_some());
+        fields.count() > 1
+    };
+    let agent = tree.entries(root)?.iter().find(is_agent)?;
+    let texts = FIELDS.iter().filter_map(|key| text_of(tree, agent.value, key));
+    let texts: Vec<&str> = texts.map(|text| text.trim().trim_end_matches('.')).collect();
+    let text = |key: &str| text_of(tree, agent.value, key);
+    let lines = own_lines(
+        tree.key(agent),
+        text("llm").unwrap_or("openai/gpt-4o"),
+        &texts.join(". "),
+    );
+    Some(
+        Diagnostic::error(
+            Code::UnknownField,
+            "this is a file of agents for crewAI, not an agent file",
+        )
+        .with_help(format!("an agent file has one agent: write {lines}")),
+    )
+}
+
+/// The lines of an agent that another tool has.
+fn own_lines(agent: &str, model_name: &str, instructions: &str) -> String {
+    format!(
+        "`name: {}`, `model: {}` and `instructions: {{inline: \"{}\"}}`",
+        name(agent),
+        model(model_name),
+        quoted(instructions)
+    )
+}
+
+/// The text of a field, unless it came from a variable.
+fn text_of<'t>(tree: &'t Tree, node: NodeId, key: &str) -> Option<&'t str> {
+    let scalar = tree.scalar(tree.get(node, key)?.value)?;
+    (!scalar.substituted).then_some(scalar.text)
+}
+
+/// The arguments in a JSON Schema, in our form: `{sku: {type: string}}`.
+pub(crate) fn arguments_of_schema(tree: &Tree, schema: NodeId) -> Option<String> {
+    let is_object = text_of(tree, schema, "type") == Some("object");
+    let properties = tree.entries(tree.get(schema, "properties")?.value)?;
+    if !is_object {
+        return None;
+    }
+    let shown = properties.iter().take(3).map(|entry| {
+        let kind = text_of(tree, entry.value, "type").unwrap_or("string");
+        format!("{}: {{type: {}}}", shorten(tree.key(entry)), shorten(kind))
+    });
+    let shown: Vec<String> = shown.collect();
+    Some(format!("{{{}}}", shown.join(", ")))
 }
 
 /// A value of this kind, in one line.

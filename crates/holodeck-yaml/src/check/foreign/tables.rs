@@ -1,6 +1,6 @@
 //! The tables of foreign names. An earlier row wins.
 
-use super::{ForeignField, ForeignMetric, ForeignProvider};
+use super::{ForeignField, ForeignMetric, ForeignProvider, ForeignTool};
 
 /// Fields of the agent file, of models, cases, expected tools and metrics.
 pub(crate) const FIELDS: &[ForeignField] = &[
@@ -133,6 +133,21 @@ pub(crate) const FIELDS: &[ForeignField] = &[
         beside: "provider",
         ours: "max_tokens",
         line: "max_tokens: 500",
+    },
+    // Tools.
+    ForeignField {
+        theirs: &[
+            "inputschema",
+            "schema",
+            "jsonschema",
+            "argsschema",
+            "parametersschema",
+            "arguments",
+            "inputs",
+        ],
+        beside: "side_effects",
+        ours: "parameters",
+        line: "parameters: {city: {type: string}}",
     },
     // Expected calls of tools.
     ForeignField {
@@ -390,11 +405,13 @@ pub(crate) const METRICS: &[ForeignMetric] = &[
 pub(crate) const PROVIDERS: &[ForeignProvider] = &[
     ForeignProvider {
         theirs: &["azure", "azureopenaichat", "azureai"],
-        line: "provider: azure_openai",
+        provider: "azure_openai",
+        endpoint: "",
     },
     ForeignProvider {
         theirs: &["claude", "claudecode", "anthropicclaude"],
-        line: "provider: anthropic",
+        provider: "anthropic",
+        endpoint: "",
     },
     ForeignProvider {
         theirs: &[
@@ -407,51 +424,63 @@ pub(crate) const PROVIDERS: &[ForeignProvider] = &[
             "local",
             "localai",
         ],
-        line: "provider: openai, with `endpoint: http://localhost:4000/v1` for a server of your own",
+        provider: "openai",
+        endpoint: "http://localhost:4000/v1",
     },
     ForeignProvider {
         theirs: &["groq"],
-        line: "provider: openai, with `endpoint: https://api.groq.com/openai/v1`",
+        provider: "openai",
+        endpoint: "https://api.groq.com/openai/v1",
     },
     ForeignProvider {
         theirs: &["together", "togetherai"],
-        line: "provider: openai, with `endpoint: https://api.together.xyz/v1`",
+        provider: "openai",
+        endpoint: "https://api.together.xyz/v1",
     },
     ForeignProvider {
         theirs: &["mistral", "mistralai"],
-        line: "provider: openai, with `endpoint: https://api.mistral.ai/v1`",
+        provider: "openai",
+        endpoint: "https://api.mistral.ai/v1",
     },
     ForeignProvider {
         theirs: &["deepseek"],
-        line: "provider: openai, with `endpoint: https://api.deepseek.com/v1`",
+        provider: "openai",
+        endpoint: "https://api.deepseek.com/v1",
     },
     ForeignProvider {
         theirs: &["openrouter"],
-        line: "provider: openai, with `endpoint: https://openrouter.ai/api/v1`",
+        provider: "openai",
+        endpoint: "https://openrouter.ai/api/v1",
     },
     ForeignProvider {
         theirs: &["xai", "grok"],
-        line: "provider: openai, with `endpoint: https://api.x.ai/v1`",
+        provider: "openai",
+        endpoint: "https://api.x.ai/v1",
     },
     ForeignProvider {
         theirs: &["fireworks", "fireworksai"],
-        line: "provider: openai, with `endpoint: https://api.fireworks.ai/inference/v1`",
+        provider: "openai",
+        endpoint: "https://api.fireworks.ai/inference/v1",
     },
     ForeignProvider {
         theirs: &["gemini", "google", "googlegenai", "googleaistudio"],
-        line: "provider: openai, with `endpoint: https://generativelanguage.googleapis.com/v1beta/openai`",
+        provider: "openai",
+        endpoint: "https://generativelanguage.googleapis.com/v1beta/openai",
     },
     ForeignProvider {
         theirs: &["vllm", "sglang", "tgi"],
-        line: "provider: openai, with `endpoint: http://localhost:8000/v1`",
+        provider: "openai",
+        endpoint: "http://localhost:8000/v1",
     },
     ForeignProvider {
         theirs: &["lmstudio"],
-        line: "provider: openai, with `endpoint: http://localhost:1234/v1`",
+        provider: "openai",
+        endpoint: "http://localhost:1234/v1",
     },
     ForeignProvider {
         theirs: &["llamacpp", "llamaserver"],
-        line: "provider: openai, with `endpoint: http://localhost:8080/v1`",
+        provider: "openai",
+        endpoint: "http://localhost:8080/v1",
     },
     ForeignProvider {
         theirs: &[
@@ -471,6 +500,40 @@ pub(crate) const PROVIDERS: &[ForeignProvider] = &[
             "nvidia",
             "github",
         ],
-        line: "provider: openai, with the address of its OpenAI-compatible API as `endpoint`",
+        provider: "openai",
+        endpoint: "https://…/v1",
+    },
+];
+
+/// Kinds of tools as other tools call them.
+pub(crate) const TOOLS: &[ForeignTool] = &[
+    ForeignTool {
+        theirs: &[
+            "python", "code", "script", "shell", "bash", "command", "program", "tool", "custom",
+        ],
+        line: "{type: function, name: stock, description: Counts items, file: tools.py, function: stock}",
+    },
+    ForeignTool {
+        theirs: &[
+            "rag",
+            "search",
+            "retrieval",
+            "retriever",
+            "filesearch",
+            "knowledge",
+            "knowledgebase",
+            "vector",
+            "vectordb",
+            "documents",
+        ],
+        line: "{type: vectorstore, name: handbook, description: Searches the handbook, source: docs}",
+    },
+    ForeignTool {
+        theirs: &["mcpserver", "server", "remote", "stdio", "sse", "http"],
+        line: "{type: mcp, name: files, description: Reads files, command: npx, args: [\"…\"]}",
+    },
+    ForeignTool {
+        theirs: &["llm", "model", "agent", "template", "subagent"],
+        line: "{type: prompt, name: summary, description: Sums up a text, template: \"Sum up: {{ text }}\", parameters: {text: {type: string}}}",
     },
 ];

@@ -62,6 +62,9 @@ fn file_with(row: &ForeignField, line: &str) -> String {
                 .collect();
             format!("name: a\ninstructions: {{inline: Hi}}\nmodel:\n{fields}")
         }
+        "side_effects" => format!(
+            "{HEAD}tools:\n- type: function\n  name: t\n  description: d\n  file: t.py\n  function: t\n  {line}\n"
+        ),
         "count" => format!("{HEAD}test_cases:\n- input: q\n  expected_tools:\n  - name: t\n    {line}\n"),
         "ground_truth" | "vars" | "min_score" | "trials" | "messages" => {
             let input = if row.ours == "input" { "" } else { "  input: q\n" };
@@ -135,7 +138,23 @@ fn every_foreign_metric_and_provider_is_answered_with_a_line_that_loads() {
         for theirs in row.theirs {
             let text = format!("{HEAD}evaluations:\n  metrics:\n  - type: {theirs}\n");
             let found = diagnostics(&text);
-            let help = format!("write `{}`", row.line);
+            let help = write(row.line);
+            assert!(
+                found.iter().any(|it| it.help.as_deref() == Some(&help)),
+                "{theirs}: {found:?}"
+            );
+        }
+    }
+    for row in TOOLS {
+        let text = format!(
+            "{HEAD}embedding_provider: {{provider: hash}}\ntools:\n- {}\n",
+            row.line
+        );
+        assert_eq!(shape_errors(&text), Vec::<String>::new(), "{text}");
+        for theirs in row.theirs {
+            let text = format!("{HEAD}tools:\n- {{type: {theirs}, name: t, description: d}}\n");
+            let found = diagnostics(&text);
+            let help = write(row.line);
             assert!(
                 found.iter().any(|it| it.help.as_deref() == Some(&help)),
                 "{theirs}: {found:?}"
@@ -143,16 +162,124 @@ fn every_foreign_metric_and_provider_is_answered_with_a_line_that_loads() {
         }
     }
     for row in PROVIDERS {
+        let endpoint = match row.endpoint {
+            "" => "https://a.example",
+            endpoint => endpoint,
+        };
+        let text = format!(
+            "name: a\ninstructions: {{inline: Hi}}\nmodel: {{provider: {}, name: m, endpoint: \"{endpoint}\"}}\n",
+            row.provider
+        );
+        assert_eq!(shape_errors(&text), Vec::<String>::new(), "{text}");
         for theirs in row.theirs {
             let text =
                 format!("name: a\ninstructions: {{inline: Hi}}\nmodel: {{provider: {theirs}, name: m}}\n");
             let found = diagnostics(&text);
-            let help = format!("write `{}`", row.line);
+            let help = row.help();
             assert!(
                 found.iter().any(|it| it.help.as_deref() == Some(&help)),
                 "{theirs}: {found:?}"
             );
         }
+    }
+}
+
+#[test]
+fn a_foreign_name_of_a_field_that_is_there_is_not_answered_with_a_second_one() {
+    let tools = "tools: [{type: function, name: t, description: d, file: t.py, function: t}]\n";
+    for (blocks, inline, help) in [
+        (
+            format!("{tools}mcpServers: {{files: {{command: npx}}}}\n"),
+            "here it is `tools`, which is there already",
+            "add to `tools`: `- {type: mcp,",
+        ),
+        (
+            "system_prompt: Hi\n".to_owned(),
+            "here it is `instructions`, which is there already",
+            "write only `instructions: {inline: \"…\"}`",
+        ),
+    ] {
+        let found = diagnostics(&format!("{HEAD}{blocks}"));
+        let is_answered = |it: &Diagnostic| {
+            it.inline.as_deref() == Some(inline) && it.help.as_deref().is_some_and(|it| it.starts_with(help))
+        };
+        assert!(found.iter().any(is_answered), "{blocks}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_tool_in_openais_form_is_one_mistake() {
+    let tool = "tools: [{type: function, function: {name: w, description: d, parameters: {type: object}}}]\n\
+                test_cases: [{input: a, expected_tools: [w]}]\n";
+    let found = diagnostics(&format!("{HEAD}{tool}"));
+    let found: Vec<_> = found.iter().filter(|it| it.severity != Severity::Note).collect();
+    assert_eq!(found.len(), 1, "{found:#?}");
+}
+
+#[test]
+fn arguments_in_a_schema_are_one_mistake_and_shown_as_they_are_written_here() {
+    let tool = "tools:\n- type: function\n  name: w\n  description: d\n  file: w.py\n  function: w\n  parameters:\n    \
+                type: object\n    required: [sku]\n    properties: {sku: {type: integer}}\n\
+                test_cases: [{input: a, expected_tools: [{name: w, args: {sku: 1}}]}]\n";
+    let found = diagnostics(&format!("{HEAD}{tool}"));
+    let found: Vec<_> = found
+        .iter()
+        .filter(|it| it.severity != Severity::Note && it.code != Code::FileNotFound)
+        .collect();
+    assert_eq!(found.len(), 1, "{found:#?}");
+    let help = found[0].help.as_deref().unwrap();
+    assert!(help.ends_with("`parameters: {sku: {type: integer}}`"), "{help}");
+}
+
+#[test]
+fn a_score_out_of_range_is_a_share_of_ten_or_of_a_hundred() {
+    for (written, share) in [
+        ("80", Some("`0.8`")),
+        ("8", Some("`0.8`")),
+        ("100", Some("`1`")),
+        ("800", None),
+    ] {
+        let text = format!(
+            "{HEAD}evaluations: {{metrics: [{{type: standard, metric: rouge, threshold: {written}}}]}}\n"
+        );
+        let found = diagnostics(&text);
+        let found = found.iter().find(|it| it.code == Code::OutOfRange).unwrap();
+        let help = found.help.as_deref().unwrap();
+        match share {
+            Some(share) => assert!(help.contains(share), "{written}: {help}"),
+            None => assert!(!help.contains("write"), "{written}: {help}"),
+        }
+    }
+    let text =
+        format!("{HEAD}evaluations: {{metrics: [{{type: standard, metric: rouge, threshold: 80%}}]}}\n");
+    let found = diagnostics(&text);
+    assert!(
+        found.iter().any(|it| it.inline.as_deref() == Some("write `0.8`")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn files_of_agents_of_other_tools_are_recognised() {
+    for (text, tool, line) in [
+        (
+            "agents:\n  root:\n    model: anthropic/claude-x\n    instruction: Be kind\n",
+            "docker agent",
+            "`model: {provider: anthropic, name: claude-x}`",
+        ),
+        (
+            "guide:\n  role: Guide\n  goal: Help people\n  backstory: Old\n",
+            "crewAI",
+            "`instructions: {inline: \"Guide. Help people. Old\"}`",
+        ),
+    ] {
+        let found = diagnostics(text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].message.contains(tool), "{found:?}");
+        assert!(found[0].help.as_deref().unwrap().contains(line), "{found:?}");
+    }
+    for text in ["agents: {root: {name: a}}\n", "guide: {role: Guide}\n"] {
+        assert!(diagnostics(text).len() > 1, "{text}");
     }
 }
 
@@ -173,7 +300,7 @@ fn hyphens_and_negations_of_other_tools_are_understood() {
         ),
     ] {
         let choices = ["standard", "geval", "rag", "code"].map(str::to_owned);
-        assert_eq!(choice(theirs, &choices).as_deref(), Some(line), "{theirs}");
+        assert_eq!(choice(theirs, &choices), Some(write(line)), "{theirs}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use holodeck_model::{ArgMatcher, Code, Diagnostic, Pattern};
 
-use super::{Rules, View};
+use super::{HELP_FOR_PATTERNS, Rules, View};
 use crate::yaml::lenient_f64;
 
 /// Checks the arguments in field `key`.
@@ -85,7 +85,10 @@ fn check_text(rules: &mut Rules<'_>, matcher: &View, key: &str) {
                     "`regex`{} is not a regular expression: {error}",
                     rules.owner_suffix(matcher)
                 );
-                rules.add(place, Diagnostic::error(Code::BadPattern, message).about(pointer));
+                let diagnostic = Diagnostic::error(Code::BadPattern, message)
+                    .about(pointer)
+                    .with_help(HELP_FOR_PATTERNS);
+                rules.add(place, diagnostic);
             }
         }
         Some(_) => {}

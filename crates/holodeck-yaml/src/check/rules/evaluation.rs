@@ -7,11 +7,14 @@ use holodeck_model::{
 };
 
 use super::{
-    Rules, View,
+    HELP_FOR_PATTERNS, Rules, View,
     model::check_model,
     tools::{MAX_MODULE_BYTES, check_command, closest_definition, may_define},
 };
-use crate::yaml::{NodeId, implied_type};
+use crate::{
+    check::foreign::as_share,
+    yaml::{NodeId, implied_type},
+};
 
 /// Fields of 0.7: they cause a warning if a metric does not use them. Newer fields cause an error, because a check that
 /// has no effect could pass a wrong answer.
@@ -262,7 +265,7 @@ fn warn_unreachable(rules: &mut Rules<'_>, metric: &View) {
     );
     let diagnostic = Diagnostic::warning(Code::OutOfRange, message)
         .about(metric.path.pointer(Some("threshold")))
-        .with_help("scores are between 0 and 1");
+        .with_help(as_share(threshold).unwrap_or_else(|| "scores are between 0 and 1".to_owned()));
     let place = rules.value_place(metric, "threshold");
     rules.add(place, diagnostic);
 }
@@ -475,7 +478,10 @@ fn check_values(rules: &mut Rules<'_>, metric: &View, name: &str) {
                 "`value`{} is not a regular expression: {error}",
                 rules.owner_suffix(metric)
             );
-            rules.add(place, Diagnostic::error(Code::BadPattern, message).about(pointer));
+            let diagnostic = Diagnostic::error(Code::BadPattern, message)
+                .about(pointer)
+                .with_help(HELP_FOR_PATTERNS);
+            rules.add(place, diagnostic);
         }
     }
 }

@@ -42,8 +42,10 @@ const COMPARING: [&str; 9] = [
 
 pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
     let names = tool_names(rules, agent, provider);
-    // Those of a target are its own.
-    let names = (!rules.has(agent, "target")).then_some(names);
+    // Those of a target are its own, and a tool whose name cannot be read may have any.
+    let tools = rules.list(agent, "tools");
+    let are_known = tools.iter().all(|tool| rules.text(tool, "name").is_some());
+    let names = (!rules.has(agent, "target") && are_known).then_some(names);
     let names = names.as_ref();
     let execution = rules.child(agent, "execution");
     if let Some(execution) = &execution {
@@ -402,7 +404,8 @@ fn check_parameters(rules: &mut Rules<'_>, agent: &View, owner: &View) {
         };
         let tools = rules.list(agent, "tools").into_iter();
         let mut tools = tools.filter(|tool| rules.text(tool, "name") == Some(name));
-        let Some(parameters) = tools.next().and_then(|tool| rules.child(&tool, "parameters")) else {
+        let parameters = tools.next().and_then(|tool| rules.child(&tool, "parameters"));
+        let Some(parameters) = parameters.filter(|it| !rules.findings.is_invalid(it.node)) else {
             continue;
         };
         let keys = |view: &View| rules.tree.entries(view.node).unwrap_or_default().to_vec();

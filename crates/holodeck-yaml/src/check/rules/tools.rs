@@ -339,16 +339,19 @@ fn check_source(rules: &mut Rules<'_>, tool: &View) {
     let is_glob = source.contains(['*', '?', '[', '{']);
     if !is_glob && !is_mocked(rules, tool) && rules.files.kind(&path) == FileKind::Missing {
         let message = rules.missing_file_message(tool, "source");
-        let diagnostic = Diagnostic::warning(Code::FileNotFound, message)
-            .about(tool.path.pointer(Some("source")))
-            .with_help("paths are relative to the file that names them");
+        let diagnostic =
+            Diagnostic::warning(Code::FileNotFound, message).about(tool.path.pointer(Some("source")));
+        let diagnostic = rules.with_near_file(diagnostic, tool, "source", &path);
         rules.add(place, diagnostic);
     }
 }
 
 fn check_function(rules: &mut Rules<'_>, tool: &View) {
-    if is_mocked(rules, tool) {
-        // The real tool may not exist yet.
+    let is_foreign = rules
+        .child(tool, "function")
+        .is_some_and(|function| rules.tree.entries(function.node).is_some());
+    if is_mocked(rules, tool) || is_foreign {
+        // The real tool may not exist yet; one in a foreign form is reported.
         return;
     }
     if rules.has(tool, "command") {
@@ -385,14 +388,29 @@ fn check_python_function(rules: &mut Rules<'_>, tool: &View) {
     if may_define(&source, last) || rules.is_substituted(tool, "function") {
         return;
     }
+    let shown = if rules.is_substituted(tool, "file") {
+        "the file".to_owned()
+    } else {
+        format!("`{file}`")
+    };
     let message = format!(
-        "`function`{} names `{function}`, which does not occur in the file",
+        "`function`{} names `{function}`, which does not occur in {shown}",
         rules.owner_suffix(tool)
     );
     let mut diagnostic =
         Diagnostic::error(Code::UnknownReference, message).about(tool.path.pointer(Some("function")));
     if let Some(meant) = closest_definition(&source, last) {
         diagnostic = diagnostic.with_inline(format!("did you mean `{meant}`?"));
+    } else {
+        let defined: Vec<String> = definitions(&source)
+            .take(5)
+            .map(|name| format!("`{name}`"))
+            .collect();
+        diagnostic = diagnostic.with_help(if defined.is_empty() {
+            format!("define it, as in `def {last}(city): …`")
+        } else {
+            format!("the file defines {}", defined.join(", "))
+        });
     }
     let place = rules.value_place(tool, "function");
     rules.add(place, diagnostic);
@@ -410,11 +428,16 @@ pub(super) fn may_define(source: &str, name: &str) -> bool {
 
 /// The function of a Python module with the most similar name.
 pub(super) fn closest_definition<'a>(source: &'a str, name: &str) -> Option<&'a str> {
-    let defined = source
-        .split("def ")
-        .skip(1)
-        .filter_map(|rest| rest.split('(').next());
-    closest(name, defined.map(str::trim))
+    closest(name, definitions(source))
+}
+
+/// The functions that a Python module defines at its top.
+fn definitions(source: &str) -> impl Iterator<Item = &str> {
+    let lines = source
+        .lines()
+        .map(|line| line.strip_prefix("async ").unwrap_or(line));
+    let names = lines.filter_map(|line| line.strip_prefix("def ")?.split('(').next());
+    names.map(str::trim)
 }
 
 /// Checks a command: with a `/` it is a path, otherwise it is searched on the PATH.

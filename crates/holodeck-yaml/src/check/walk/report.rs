@@ -29,10 +29,18 @@ impl Walk<'_> {
             .filter(|name| self.tree.get(node, name).is_none());
         if let Some(reason) = record.refused.get(key) {
             diagnostic = diagnostic.with_help(reason.clone());
+        } else if let Some(known) = known.filter(|known| is_taken(known.ours)) {
+            let list = known.line.strip_prefix(&format!("{}: [", known.ours));
+            diagnostic = diagnostic
+                .with_inline(format!("here it is `{}`, which is there already", known.ours))
+                .with_help(match list.and_then(|items| items.strip_suffix(']')) {
+                    Some(item) => format!("add to `{}`: `- {item}`", known.ours),
+                    None => format!("write only `{}`", known.line),
+                });
         } else if let Some(known) = known {
             diagnostic = diagnostic
                 .with_inline(format!("here it is `{}`", known.ours))
-                .with_help(format!("write `{}`", known.line));
+                .with_help(foreign::write(known.line));
             self.findings.add_suggestion(node, known.ours);
         } else if key.contains(' ') && self.tree.is_null(entry.value) {
             diagnostic = diagnostic
@@ -96,7 +104,13 @@ impl Walk<'_> {
         }
     }
 
-    pub(super) fn report_missing_field(&mut self, name: &str, field: &Field, node: NodeId, named_at: Place) {
+    pub(super) fn report_missing_field(
+        &mut self,
+        record: &Record,
+        (name, field): (&str, &Field),
+        node: NodeId,
+        named_at: Place,
+    ) {
         let message = if self.path.is_root() {
             format!("missing field `{name}`")
         } else {
@@ -104,7 +118,10 @@ impl Walk<'_> {
         };
         let diagnostic = Diagnostic::error(Code::MissingField, message)
             .about(self.path.pointer(Some(name)))
-            .with_help(missing_help(name, &field.description));
+            .with_help(missing_help(
+                foreign::example_line(name, record).unwrap_or(name),
+                &field.description,
+            ));
         self.report_at(named_at, node, diagnostic);
     }
 
@@ -162,18 +179,37 @@ impl Walk<'_> {
                 diagnostic.with_help(format!("only YAML 1.1 reads it as a number; write `{number}`"));
         } else if matches!(kind, ShapeKind::Integer { .. } | ShapeKind::Number { .. })
             && let Some(scalar) = self.tree.scalar(node).filter(|scalar| !scalar.substituted)
-            && let Some(number) = without_unit(scalar.text)
+            && let Some(number) = without_unit(scalar.text, &self.path.pointer(None))
         {
             diagnostic = diagnostic.with_inline(format!("write `{number}`, without a unit"));
-        } else if let ShapeKind::List { .. } = kind
-            && self.tree.scalar(node).is_some()
+        } else if let ShapeKind::Number { .. } = kind
+            && let Some(number) = self.tree.scalar(node).and_then(share_of_percent)
         {
-            diagnostic = diagnostic.with_help("write it as a list: `[...]`, or lines that begin with `- `");
+            diagnostic = diagnostic.with_inline(format!("write `{number}`"));
+        } else if let ShapeKind::List { .. } = kind
+            && let Some(scalar) = self.tree.scalar(node)
+        {
+            diagnostic = diagnostic.with_help(self.as_list(scalar));
         }
         if let Some(line) = self.line_instead(kind, node) {
-            diagnostic = diagnostic.with_help(format!("write `{line}`"));
+            diagnostic = diagnostic.with_help(foreign::write(&line));
         }
         self.report(node, diagnostic);
+    }
+
+    /// The hint for one text where a list belongs.
+    fn as_list(&self, scalar: Scalar<'_>) -> String {
+        let pointer = self.path.pointer(None);
+        let key = pointer.rsplit('.').next().unwrap_or_default();
+        let items: Vec<&str> = scalar.text.split([',', ';']).map(str::trim).collect();
+        let are_words = items.iter().all(|item| {
+            let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+            !item.is_empty() && item.chars().all(is_part)
+        });
+        if scalar.substituted || !are_words {
+            return "write it as a list: `[...]`, or lines that begin with `- `".to_owned();
+        }
+        format!("write `{key}: [{}]`", shorten(&items.join(", ")))
     }
 
     /// The line to write instead of a form that people bring from other tools.
@@ -243,14 +279,14 @@ impl Walk<'_> {
             Diagnostic::error(Code::UnknownValue, message)
         };
         if !scalar.substituted
-            && let Some(line) = foreign::choice(scalar.text, choices)
+            && let Some(help) = foreign::choice(scalar.text, choices)
         {
-            diagnostic = diagnostic.with_help(format!("write `{line}`"));
+            diagnostic = diagnostic.with_help(help);
         } else if !scalar.substituted
             && closest(scalar.text, names.iter().copied()).is_none()
             && let Some(line) = self.known_form(node)
         {
-            diagnostic = diagnostic.with_help(format!("write `{line}`"));
+            diagnostic = diagnostic.with_help(foreign::write(&line));
         } else if !scalar.substituted
             && let Some(name) = closest(scalar.text, names)
         {
@@ -260,10 +296,14 @@ impl Walk<'_> {
     }
 
     pub(super) fn report_out_of_range(&mut self, range: &str, node: NodeId) {
-        self.report(
-            node,
-            Diagnostic::error(Code::OutOfRange, format!("{} must be {range}", self.name())),
-        );
+        let mut diagnostic = Diagnostic::error(Code::OutOfRange, format!("{} must be {range}", self.name()));
+        let scalar = self.tree.scalar(node).filter(|scalar| !scalar.substituted);
+        let is_score = ["threshold", "min_score"]
+            .contains(&self.path.pointer(None).rsplit('.').next().unwrap_or_default());
+        if is_score && let Some(number) = scalar.and_then(|scalar| lenient_f64(scalar.text)) {
+            diagnostic.help = foreign::as_share(number);
+        }
+        self.report(node, diagnostic);
     }
 
     pub(super) fn warn_no_effect(&mut self, key: &str, field: &Field, entry: &Entry) {
@@ -459,12 +499,26 @@ pub(super) fn number_range(
     }
 }
 
-/// Returns `60` for `60s`: the field defines the unit. Other units are not converted.
-fn without_unit(text: &str) -> Option<&str> {
-    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
-    let unit = text.get(number.len()..)?.trim();
-    let is_seconds = ["s", "sec", "secs", "second", "seconds"].contains(&unit);
-    (is_seconds && number.parse::<f64>().is_ok()).then_some(number)
+/// Returns `60` for `60s` and `120` for `2 minutes`: the field defines the unit, milliseconds if its name ends with `_ms`.
+fn without_unit(text: &str, field: &str) -> Option<f64> {
+    let written = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+    let number: f64 = written.parse().ok()?;
+    let milliseconds = match text.get(written.len()..)?.trim().to_ascii_lowercase().as_str() {
+        "ms" | "millis" | "milliseconds" => 1.0,
+        "s" | "sec" | "secs" | "second" | "seconds" => 1000.0,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60_000.0,
+        "h" | "hour" | "hours" => 3_600_000.0,
+        _ => return None,
+    };
+    let unit = if field.ends_with("_ms") { 1.0 } else { 1000.0 };
+    let converted = number * milliseconds / unit;
+    (converted.fract() == 0.0).then_some(converted)
+}
+
+/// Returns `0.8` for `80%`.
+fn share_of_percent(scalar: Scalar<'_>) -> Option<f64> {
+    let number: f64 = scalar.text.trim().strip_suffix('%')?.trim().parse().ok()?;
+    (!scalar.substituted && (0.0..=100.0).contains(&number)).then_some(number / 100.0)
 }
 
 /// Converts a text to the name that was probably meant.

@@ -6,6 +6,7 @@ use holodeck_model::{AnswerRow, Code, Diagnostic, PlainCase, TextRange, closest}
 
 use super::{super::Loader, json_node::read_json, plain::is_plain};
 use crate::{
+    check::foreign_field,
     schema,
     shape::{Record, ShapeId, ShapeKind},
     yaml::{Entry, FileId, NodeId, Place, Text},
@@ -117,6 +118,11 @@ impl Table {
             loader.report_data(self.file, 0, 0, diagnostic);
         }
         self.columns.map(|_| self.cases)
+    }
+
+    /// Whether the row that names the columns was read.
+    pub(super) fn has_header(&self) -> bool {
+        self.columns.is_some()
     }
 
     /// Adds a row; absent if the first row cannot be used, which is reported. A row of blank cells is no row.
@@ -284,7 +290,16 @@ fn read_header(
         } else if !known.contains(&name.as_str())
             && (kind != RowKind::TestCase || variable_of(&name).is_none())
         {
-            Some(unknown_column(&name, alone, &known, kind))
+            let is_taken = |ours: &str| columns.iter().any(|column| column.name == ours);
+            match foreign_field(&name, fields, is_taken)
+                .filter(|field| kind == RowKind::TestCase && !is_taken(field.ours))
+            {
+                Some(field) => Some(
+                    Diagnostic::error(Code::UnknownField, format!("unknown column `{name}`"))
+                        .with_inline(format!("here it is `{}`", field.ours)),
+                ),
+                None => Some(unknown_column(&name, alone, &known, kind)),
+            }
         } else {
             None
         };
@@ -331,7 +346,7 @@ fn unknown_column(name: &str, alone: bool, known: &[&str], kind: RowKind) -> Dia
         .find(|(separator, _)| alone && name.contains(*separator));
     if let Some((_, shown)) = separator {
         return diagnostic.with_help(format!(
-            "the columns are separated by {shown}; save the file with commas"
+            "the columns are separated by {shown}; save the file with commas, as `name,input,ground_truth`"
         ));
     }
     if let Some(field) = closest(name, known.iter().copied()) {

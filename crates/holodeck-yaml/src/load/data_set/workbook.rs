@@ -90,7 +90,7 @@ impl Loader<'_> {
         for (start, end, reason) in first.sheet.unusable {
             let diagnostic = Diagnostic::error(Code::BadFormat, reason)
                 .about("test_cases_file")
-                .with_help("write the value as text");
+                .with_help("write the value as text: with `'` before it, or in a cell whose format is Text");
             self.report_data(file, start, end, diagnostic);
         }
         let mut table = Table::new(file, false, kind);

@@ -29,6 +29,12 @@ pub(super) fn check_scalar(
             .with_help("` #` begins a comment; put the whole text in quotes if it belongs to it");
         tree.add_warning(place, diagnostic);
     }
+    if plain && let Some((open, close)) = typographic_quotes(text) {
+        let message = format!("`{open}` and `{close}` belong to the text: they are not quotes of YAML");
+        let diagnostic = Diagnostic::warning(Code::TypographicQuotes, message)
+            .with_help("write `\"…\"`; to keep them, put the whole text in `'…'`");
+        tree.add_warning(place, diagnostic);
+    }
     if env.is_some() {
         for found in unreplaced_variables(text) {
             let raw = source
@@ -42,12 +48,38 @@ pub(super) fn check_scalar(
                 end: start.saturating_add(length),
                 ..place
             };
-            let diagnostic =
-                Diagnostic::note(Code::NotAVariable, format!("`{}` is not replaced", found.shown))
-                    .with_help(found.help);
+            let message = format!("`{}` is not replaced", found.shown);
+            // A value that is nothing else was hardly meant as a text.
+            let is_whole = text.trim() == found.shown;
+            let diagnostic = if is_whole {
+                Diagnostic::warning(Code::NotAVariable, message)
+            } else {
+                Diagnostic::note(Code::NotAVariable, message)
+            };
+            let diagnostic = diagnostic.with_help(found.help);
             tree.add_warning(place, diagnostic);
         }
     }
+}
+
+/// The quotes of a word processor around a whole text.
+fn typographic_quotes(text: &str) -> Option<(char, char)> {
+    const PAIRS: [(char, &str); 7] = [
+        ('“', "”"),
+        ('„', "“”"),
+        ('”', "”"),
+        ('‘', "’"),
+        ('‚', "‘’"),
+        ('«', "»"),
+        ('»', "«"),
+    ];
+    let open = text.chars().next()?;
+    let (_, closes) = PAIRS.iter().find(|(mark, _)| *mark == open)?;
+    let inner = text.get(open.len_utf8()..)?;
+    let close = inner.chars().next_back()?;
+    // Two quoted words are a text.
+    let is_one = inner.matches(|c: char| closes.contains(c)).count() == 1;
+    (closes.contains(close) && is_one).then_some((open, close))
 }
 
 /// The place of a `#` directly after a text, and its word. `# ` is a comment on purpose, as is `#` after a single word.

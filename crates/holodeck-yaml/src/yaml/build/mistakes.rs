@@ -1,5 +1,7 @@
 //! Frequent mistakes behind parse errors, which the parser reports at another place or in its own words.
 
+use granit_parser::ErrorKind;
+
 /// A mistake: its offset, and what to say.
 pub(super) struct Mistake {
     pub(super) offset: usize,
@@ -11,11 +13,59 @@ pub(super) struct Mistake {
 const LINES: usize = 3;
 
 /// The mistake that probably caused the error at an offset.
-pub(super) fn find(text: &str, offset: usize) -> Option<Mistake> {
-    let open = open_bracket(text, offset);
-    open_before(text, offset, open)
+pub(super) fn find(text: &str, offset: usize, kind: &ErrorKind) -> Option<Mistake> {
+    let Open { bracket, quote } = open_at(text, offset);
+    if matches!(
+        kind,
+        ErrorKind::UnclosedQuotedScalar | ErrorKind::InvalidQuotedScalarIndent
+    ) {
+        return quote.map(unclosed_quote);
+    }
+    open_before(text, offset, bracket)
         .or_else(|| dash_without_space(text, offset))
-        .or_else(|| text_in_braces(text, offset, open))
+        .or_else(|| colon_without_space(text, offset))
+        .or_else(|| text_in_braces(text, offset, bracket))
+}
+
+/// The innermost bracket and the quote that are open at a place.
+#[derive(Default)]
+struct Open {
+    bracket: Option<(usize, char)>,
+    quote: Option<(usize, char)>,
+}
+
+fn unclosed_quote((offset, mark): (usize, char)) -> Mistake {
+    let within = if mark == '"' { "\\\"" } else { "''" };
+    Mistake {
+        offset,
+        message: format!("this `{mark}` is not closed"),
+        help: format!("add `{mark}` at the end of the text; `{within}` is a `{mark}` within it"),
+    }
+}
+
+/// `name:agent` instead of `name: agent`, in the line of an error or the one before.
+fn colon_without_space(text: &str, offset: usize) -> Option<Mistake> {
+    let start = line_start(text, offset.min(text.len()));
+    let before = line_start(text, start.saturating_sub(1));
+    [start, before].into_iter().find_map(|start| {
+        let line = line_at(text, start);
+        let entry = line.trim_start();
+        let (key, value) = entry.split_once(':')?;
+        let is_key = key.starts_with(|c: char| c.is_ascii_lowercase())
+            && key
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        let is_value =
+            value.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '"' | '\'' | '[' | '{' | '$'));
+        if !is_key || !is_value || entry.contains(": ") {
+            return None;
+        }
+        Some(Mistake {
+            offset: start + line.len() - entry.len() + key.len(),
+            message: "a space is missing after `:`".to_owned(),
+            help: format!("write `{key}: …`"),
+        })
+    })
 }
 
 /// The start of the line of an offset.
@@ -40,19 +90,19 @@ fn begins_with_key(line: &str) -> bool {
     })
 }
 
-/// The innermost bracket that is open at an offset, outside of quotes and comments. Only a bracket where a value begins
-/// opens one.
-fn open_bracket(text: &str, offset: usize) -> Option<(usize, char)> {
+/// The innermost bracket that is open at an offset, outside of quotes and comments, and the quote. Only where a value
+/// begins, they open one.
+fn open_at(text: &str, offset: usize) -> Open {
     let mut open: Vec<(usize, char)> = Vec::new();
-    let mut quote: Option<char> = None;
+    let mut quote: Option<(usize, char)> = None;
     let mut before = '\n';
     let mut is_comment = false;
     // The last character that is not white space.
     let mut last = '\n';
-    for (at, c) in text.get(..offset)?.char_indices() {
+    for (at, c) in text.get(..offset).unwrap_or_default().char_indices() {
         if is_comment {
             is_comment = !matches!(c, '\n' | '\r');
-        } else if let Some(mark) = quote {
+        } else if let Some((_, mark)) = quote {
             if c == mark && before != '\\' {
                 quote = None;
             }
@@ -60,7 +110,7 @@ fn open_bracket(text: &str, offset: usize) -> Option<(usize, char)> {
             let begins_value = matches!(last, ':' | '-' | ',' | '[' | '{' | '\n' | '\r');
             match c {
                 '#' if before.is_whitespace() => is_comment = true,
-                '"' | '\'' if begins_value => quote = Some(c),
+                '"' | '\'' if begins_value => quote = Some((at, c)),
                 '[' | '{' if begins_value => open.push((at, c)),
                 ']' | '}' => {
                     open.pop();
@@ -73,7 +123,10 @@ fn open_bracket(text: &str, offset: usize) -> Option<(usize, char)> {
             last = c;
         }
     }
-    open.pop()
+    Open {
+        bracket: open.pop(),
+        quote,
+    }
 }
 
 /// A bracket of an earlier line that is still open where a key of a block begins.
@@ -148,7 +201,8 @@ mod tests {
 
     fn found(text: &str, at: &str) -> Option<(usize, String)> {
         let offset = text.find(at).unwrap();
-        find(text, offset).map(|mistake| (mistake.offset, mistake.message))
+        find(text, offset, &ErrorKind::MappingValueNotAllowed)
+            .map(|mistake| (mistake.offset, mistake.message))
     }
 
     #[test]
@@ -169,6 +223,22 @@ mod tests {
     }
 
     #[test]
+    fn a_quote_is_shown_where_it_was_opened() {
+        for (text, at, opened) in [("a: it's\nb: \"12\nc: d\n", "c: d", 11), ("a: 'x\n", "\n", 3)] {
+            let offset = text.find(at).unwrap();
+            let mistake = find(text, offset, &ErrorKind::UnclosedQuotedScalar).unwrap();
+            assert_eq!(mistake.offset, opened, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_colon_without_a_space_is_found() {
+        let text = "name:support\ndescription: x\n";
+        let found = found(text, ": x").unwrap();
+        assert_eq!(found, (4, "a space is missing after `:`".to_owned()));
+    }
+
+    #[test]
     fn other_errors_have_no_such_cause() {
         for (text, at) in [
             ("a: [x, y]\nb: 1: 2\n", ": 2"),
@@ -176,6 +246,8 @@ mod tests {
             ("a: \"[\"\nb: c: d\n", ": d"),
             ("a: 1 # [\nb: c: d\n", ": d"),
             ("a: x [y\nb: c: d\n", ": d"),
+            ("url:\n- http://x\nb: c: d\n", ": d"),
+            ("- gpt-oss:20b\nb: c: d\n", ": d"),
         ] {
             assert_eq!(found(text, at), None, "{text}");
         }
