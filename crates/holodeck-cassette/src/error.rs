@@ -1,5 +1,7 @@
 //! The reasons for which a recording cannot be written or used.
 
+use holodeck_model::io_reason;
+
 use crate::FORMAT_VERSION;
 
 /// Why a cassette cannot be used.
@@ -7,7 +9,7 @@ use crate::FORMAT_VERSION;
 #[non_exhaustive]
 pub enum CassetteError {
     /// The file cannot be read or written.
-    #[error("cassette `{path}`: {source}")]
+    #[error("cassette `{path}`: {}", io_reason(source))]
     Io {
         /// The file.
         path: String,

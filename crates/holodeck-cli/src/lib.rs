@@ -11,5 +11,6 @@ mod render;
 mod start;
 mod stdin;
 mod terminal;
+mod usage;
 
 pub use start::run;

@@ -1,9 +1,13 @@
 //! From the command line to the exit code.
 
-use std::{io::ErrorKind, process::ExitCode, time::Duration};
+use std::{
+    io::{ErrorKind, Write as _},
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::Parser as _;
-use holodeck::processes;
+use holodeck::{model::io_reason, processes};
 
 use crate::{
     command,
@@ -12,6 +16,7 @@ use crate::{
     failure::{Failure, Problem},
     logging, render,
     terminal::Terminal,
+    usage,
 };
 
 /// The arguments with which this program is the watchdog of a child. Not a command of `args`: a watchdog reads nothing
@@ -34,10 +39,17 @@ pub fn run() -> ExitCode {
 fn run_command() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => {
+        Err(mut error) => {
+            let given = std::env::args_os().skip(1);
+            let given: Vec<String> = given.map(|arg| arg.to_string_lossy().into_owned()).collect();
+            let hint = usage::next_step(&mut error, &given);
             // Requested help goes to stdout and exits 0, a usage error to stderr and exits 2. A closed output is
             // ignored.
             let _ = error.print();
+            if let Some(hint) = hint {
+                let mut stderr = anstream::stderr();
+                let _ = write!(stderr, "\n{}", render::hint(&hint));
+            }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
@@ -69,7 +81,7 @@ fn run_command() -> ExitCode {
 
 /// Reports output that could not be written, as on a full disk.
 fn report_output_error(error: &std::io::Error, terminal: &mut Terminal) -> ExitCode {
-    let problem = Problem::execution(format!("cannot write the output: {error}"));
+    let problem = Problem::execution(format!("cannot write the output: {}", io_reason(error)));
     terminal.write_message(&render::problem(&problem));
     ExitCode::from(problem.exit.code())
 }

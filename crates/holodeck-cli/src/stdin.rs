@@ -2,7 +2,7 @@
 
 use std::io::{self, Read as _};
 
-use holodeck::model::decode_text;
+use holodeck::model::{decode_text, io_reason};
 
 use crate::failure::{Failure, Problem};
 
@@ -17,7 +17,12 @@ pub(crate) fn read_text(what: &str) -> Result<String, Failure> {
 fn read_from(input: impl io::Read, what: &str) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let read = input.take(MAX_BYTES + 1).read_to_end(&mut bytes);
-    read.map_err(|error| Problem::config(format!("cannot read the {what} from stdin: {error}")))?;
+    read.map_err(|error| {
+        Problem::config(format!(
+            "cannot read the {what} from stdin: {}",
+            io_reason(&error)
+        ))
+    })?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Problem::config(format!("the {what} is larger than 16 MiB")).into());
     }

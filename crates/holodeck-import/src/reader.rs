@@ -62,9 +62,13 @@ impl ImportError {
 
 /// The text of a file.
 pub(crate) fn read_text(files: &dyn SourceFiles, path: &Path) -> Result<String, ImportError> {
-    let text = files
-        .read(path)
-        .map_err(|error| ImportError::new(path, format!("cannot be read: {error}")))?;
+    let text = files.read(path).map_err(|error| {
+        let reason = match error.kind() {
+            io::ErrorKind::NotFound => "there is no such file".to_owned(),
+            _ => error.to_string(),
+        };
+        ImportError::new(path, format!("cannot be read: {reason}"))
+    })?;
     // The writer marks its own variables with these; a text that has them could pass for one.
     if text.contains([VARIABLE_START, VARIABLE_END]) {
         return Err(ImportError::new(

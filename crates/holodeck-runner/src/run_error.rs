@@ -1,6 +1,7 @@
 //! Why a run could not start or finish.
 
 use holodeck_backend_api::BackendError;
+use holodeck_model::io_reason;
 use holodeck_reports::ReportError;
 use holodeck_runs::{JournalError, JournalHeader, LockError, StoreError};
 
@@ -23,7 +24,7 @@ pub enum RunError {
     #[error(transparent)]
     Backend(#[from] BackendError),
     /// The run file cannot be written.
-    #[error("cannot write to `{path}`: {source}")]
+    #[error("cannot write to `{path}`: {}", io_reason(source))]
     RunFile {
         /// The file or its folder.
         path: String,

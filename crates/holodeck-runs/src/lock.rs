@@ -7,6 +7,8 @@ use std::{
     path::Path,
 };
 
+use holodeck_model::io_reason;
+
 /// Allows one writing run per agent folder. The kernel releases the lock when its holder ends, even by a crash.
 #[derive(Debug)]
 pub struct RunLock {
@@ -24,7 +26,7 @@ pub enum LockError {
         holder: String,
     },
     /// The lock file cannot be used.
-    #[error("lock `{path}`: {source}")]
+    #[error("lock `{path}`: {}", io_reason(source))]
     Io {
         /// The file.
         path: String,

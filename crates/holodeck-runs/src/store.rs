@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use holodeck_model::Combination;
+use holodeck_model::{Combination, io_reason};
 use jiff::{Timestamp, tz::TimeZone};
 
 use crate::RunOwner;
@@ -19,7 +19,7 @@ pub struct RunStore {
 #[non_exhaustive]
 pub enum StoreError {
     /// The folder cannot be read.
-    #[error("`{path}`: {source}")]
+    #[error("`{path}`: {}", io_reason(source))]
     Io {
         /// The folder.
         path: String,
@@ -120,9 +120,14 @@ impl RunStore {
         self.runs_dir().join(format!("{run_id}.jsonl"))
     }
 
+    /// The folder of an agent's run files.
+    pub fn run_files(&self, agent_name: &str) -> PathBuf {
+        self.dir.join("results").join(slug(agent_name))
+    }
+
     /// The path for a new run file; it does not exist yet.
     pub fn run_file_path(&self, agent_name: &str, at: Timestamp) -> PathBuf {
-        let folder = self.dir.join("results").join(slug(agent_name));
+        let folder = self.run_files(agent_name);
         let stamp = at
             .to_zoned(TimeZone::UTC)
             .strftime("%Y-%m-%dT%H-%M-%S%.3fZ")

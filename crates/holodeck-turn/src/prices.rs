@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use holodeck_model::{TokenUsage, read_text_input};
+use holodeck_model::{TokenUsage, io_reason, read_text_input};
 use serde::Deserialize;
 
 /// The prices that ship with this version.
@@ -47,7 +47,7 @@ struct File {
 #[non_exhaustive]
 pub enum PriceError {
     /// The file can't be read.
-    #[error("price list `{path}`: {source}")]
+    #[error("price list `{path}`: {}", io_reason(source))]
     Io {
         /// The file.
         path: String,

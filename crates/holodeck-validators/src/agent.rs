@@ -13,7 +13,7 @@ pub async fn check_agent(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
         checks.push(check);
         checks.push(node::check(agent, env, cli.as_ref()).await);
     }
-    checks.extend(programs::check(agent, env));
+    checks.extend(programs::check(agent, env).await);
     checks.extend(files::check(agent));
     checks
 }

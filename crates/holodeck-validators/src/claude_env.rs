@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use holodeck_model::{
     AuthProvider, Code, Diagnostic, Env, ModelConfig,
     env::{ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL},
+    hint_for_missing_key,
 };
 use holodeck_yaml::LoadedAgent;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -190,9 +191,8 @@ impl Builder<'_> {
 }
 
 fn not_set(name: &str) -> Diagnostic {
-    Diagnostic::error(Code::MissingCredential, format!("`{name}` is not set")).with_help(format!(
-        "put `{name}=…` into `.env` beside the agent file, or export it"
-    ))
+    Diagnostic::error(Code::MissingCredential, format!("`{name}` is not set"))
+        .with_help(hint_for_missing_key(name))
 }
 
 #[cfg(test)]

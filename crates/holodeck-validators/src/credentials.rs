@@ -49,22 +49,16 @@ pub fn check_key(agent: &LoadedAgent, model: &ModelConfig, block: &str, env: &En
         block: block.to_owned(),
         at: None,
     };
-    let (message, help) = match ModelEndpoint::resolve(endpoint, env) {
+    let problem: EndpointError = match ModelEndpoint::resolve(endpoint, env) {
         Ok(found) => {
             return match ModelEndpoint::key_variable(model.provider).filter(|_| found.key().is_some()) {
                 Some(variable) => Check::ok(subject, format!("`{variable}` is set")),
                 None => Check::not_needed(subject, "no key; the endpoint is your own and may need none"),
             };
         }
-        Err(EndpointError::NoKey { variable, .. }) => (
-            format!("`{variable}` is not set"),
-            Some(format!(
-                "put `{variable}=…` into `.env` beside the agent file, or export it"
-            )),
-        ),
-        Err(other) => (other.to_string(), other.hint()),
+        Err(problem) => problem,
     };
-    let mut error = Diagnostic::error(Code::MissingCredential, message).at(locate("provider"));
-    error.help = help;
+    let mut error = Diagnostic::error(Code::MissingCredential, problem.to_string()).at(locate("provider"));
+    error.help = problem.hint();
     Check::problem(subject, unless_replayed(agent, error))
 }

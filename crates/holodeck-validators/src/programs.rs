@@ -3,27 +3,85 @@
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use holodeck_model::{
-    Code, Diagnostic, Env, FunctionTool, McpTool, McpTransport, PathRef, Severity, ToolConfig,
+    Code, Diagnostic, Env, FunctionTool, Location, McpTool, McpTransport, PathRef, Severity, Span,
+    ToolConfig, printable, shown_path,
 };
-use holodeck_process::which;
+use holodeck_process::{AtLimit, BASE_VARIABLES, ChildEnv, ProcessSpec, run, which};
 use holodeck_yaml::LoadedAgent;
+use tokio_util::sync::CancellationToken;
 
-use crate::{Check, check::unless_replayed};
+use crate::{Check, CheckState, check::unless_replayed};
+
+/// Compiles a Python file without running it, and writes the place and the reason of a syntax error.
+const COMPILE: &str = "\
+import sys
+try:
+    with open(sys.argv[1], 'rb') as file:
+        compile(file.read(), sys.argv[1], 'exec')
+except SyntaxError as error:
+    print(error.lineno or 1, error.offset or 1, error.msg, sep='\\t')
+except ValueError as error:
+    print(1, 1, error, sep='\\t')
+";
+
+/// Time limit of the compilation.
+const COMPILE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The programs of function tools and MCP servers.
-pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
-    agent
-        .config
-        .real_tools()
-        .filter_map(|(index, tool)| match tool {
-            ToolConfig::Function(tool) => Some(check_tool(agent, env, index, tool)),
-            ToolConfig::Mcp(tool) => check_server(agent, env, index, tool),
-            _ => None,
-        })
-        .collect()
+pub(crate) async fn check(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for (index, tool) in agent.config.real_tools() {
+        match tool {
+            ToolConfig::Function(tool) => {
+                let check = check_tool(agent, env, index, tool);
+                let file = tool.file.as_ref().filter(|_| check.state == CheckState::Ok);
+                let error = match file {
+                    Some(file) if tool.command.is_none() => compile(agent, env, file).await,
+                    _ => None,
+                };
+                checks.push(match error {
+                    Some(error) => Check::problem(check.subject, unless_replayed(agent, error)),
+                    None => check,
+                });
+            }
+            ToolConfig::Mcp(tool) => checks.extend(check_server(agent, env, index, tool)),
+            _ => {}
+        }
+    }
+    checks
+}
+
+/// The syntax error of a Python file. A file that cannot be compiled for another reason is tried when it is called.
+async fn compile(agent: &LoadedAgent, env: &Env, file: &PathRef) -> Option<Diagnostic> {
+    let path = agent.dir.join(file.path());
+    let python = which("python3", env.get("PATH").map(OsStr::new))?;
+    let spec = ProcessSpec::new(python, ChildEnv::inherit(BASE_VARIABLES, |name| env.get(name)))
+        .args(["-I", "-c", COMPILE].map(OsStr::new))
+        .args([path.as_os_str()])
+        .timeout(COMPILE_LIMIT)
+        .stdout_limit(4096, AtLimit::Drop);
+    let output = run(&spec, &CancellationToken::new()).await.ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut parts = text.trim_end().splitn(3, '\t');
+    let line = parts.next()?.parse().ok()?;
+    let column = parts.next()?.parse().ok()?;
+    let reason = parts.next()?;
+    let place = Location {
+        path: shown_path(&path).into(),
+        line,
+        column,
+        span: Span::default(),
+    };
+    let message = format!("`{}` is not Python: {}", file.as_str(), printable(reason));
+    Some(
+        Diagnostic::error(Code::MissingProgram, message)
+            .at(place)
+            .with_help("correct it: the tool fails whenever the model calls it"),
+    )
 }
 
 fn check_tool(agent: &LoadedAgent, env: &Env, index: usize, tool: &FunctionTool) -> Check {

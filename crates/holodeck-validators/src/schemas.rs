@@ -195,7 +195,15 @@ fn check(agent: &LoadedAgent, pointer: &str, what: &str, schema: &Value, found: 
         };
         let message = format!("{what} is not a valid JSON Schema{at}: {error}");
         let inner = format!("{pointer}{}", path.replace('/', "."));
-        found.push(placed(agent, &inner, Diagnostic::error(Code::BadSchema, message)));
+        let mut error = Diagnostic::error(Code::BadSchema, message);
+        if schema.get("json_schema").is_some() {
+            // The form of a request to OpenAI.
+            error = error.with_help(format!(
+                "write the schema itself, without `type: json_schema` around it: `{pointer}: {{type: object, properties: {{city: \
+                 {{type: string}}}}}}`"
+            ));
+        }
+        found.push(placed(agent, &inner, error));
     }
     warn_misspelt(agent, pointer, what, schema, found);
 }

@@ -12,6 +12,7 @@ use holodeck_events::EventStore;
 use holodeck_model::{
     Agent, Env, FileInput, FileType, PathRef, Presence, ResolvedAgent, ScopeName, SideEffectGate,
     events::{ApprovalScope, SessionStart},
+    io_reason,
 };
 use holodeck_yaml::LoadedAgent;
 
@@ -227,11 +228,13 @@ pub fn attached_file(path: &Path) -> Result<FileInput, String> {
         "csv" | "tsv" => FileType::Csv,
         _ => FileType::Text,
     };
-    let found = std::fs::metadata(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let found =
+        std::fs::metadata(path).map_err(|error| format!("cannot read {shown}: {}", io_reason(&error)))?;
     if !found.is_file() {
         return Err(format!("{shown} is not a file"));
     }
-    let path = std::path::absolute(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let path =
+        std::path::absolute(path).map_err(|error| format!("cannot read {shown}: {}", io_reason(&error)))?;
     let text = path
         .to_str()
         .ok_or_else(|| format!("{shown} is not valid UTF-8"))?;

@@ -11,7 +11,7 @@ use holodeck_import::{
     CodeRequest, CodeRunner, Import, ImportError, ImportedFile, Language, SourceFiles, import_deepeval,
     import_promptfoo, import_table,
 };
-use holodeck_model::{Env, absolute_path};
+use holodeck_model::{Env, absolute_path, io_reason};
 use holodeck_process::{AtLimit, BASE_VARIABLES, ChildEnv, ProcessSpec, run};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -62,7 +62,7 @@ pub enum ImportFailure {
     #[error("`{}` is a link; files are written only in the folder of the import", .0.display())]
     IsLink(PathBuf),
     /// A file cannot be written.
-    #[error("cannot write `{}`: {error}", .path.display())]
+    #[error("cannot write `{}`: {}", .path.display(), io_reason(.error))]
     Write {
         /// The file.
         path: PathBuf,

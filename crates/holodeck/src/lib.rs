@@ -62,7 +62,7 @@ pub use holodeck_yaml as yaml;
 pub use import::{ImportFailure, ImportedTool, import_tests};
 pub use index::conversion::convert_documents_with;
 pub use load::fixes::fix;
-pub use load::{check_equal_cases, doctor, is_agent_file, load, load_combination};
+pub use load::{check_equal_cases, doctor, is_agent_file, load, load_combination, require_what_runs_need};
 pub use serve::{ServeError, ServeFlags, Server};
 pub use test::calibrate::{CalibrateError, PreparedCalibration, prepare_calibration};
 pub use test::calibrated::{UncalibratedJudges, UncalibratedMetric};

@@ -9,7 +9,9 @@ use std::path::Path;
 
 use holodeck_model::{
     Code, Combination, Diagnostic, DiskFiles, Env, Files, Matrix, Severity, equal_cases, identify_cases,
+    shown_path,
 };
+use holodeck_runs::RunStore;
 use holodeck_validators::Check;
 use holodeck_yaml::{Load, LoadedAgent};
 
@@ -175,10 +177,58 @@ pub fn check_equal_cases(load: &mut Load) {
     }
 }
 
+/// Makes errors of the warnings about what no run can do without: the documents of a search and the address of a model. An agent
+/// that replays a recording needs neither.
+pub fn require_what_runs_need(load: &mut Load) {
+    let replays = load
+        .agent
+        .as_ref()
+        .is_some_and(|agent| agent.execution.replay.value.is_some());
+    if replays {
+        return;
+    }
+    for found in &mut load.diagnostics {
+        let field = found
+            .pointer
+            .as_deref()
+            .and_then(|pointer| pointer.rsplit('.').next());
+        let is_needed = matches!(
+            (found.code, field),
+            (Code::FileNotFound, Some("source")) | (Code::BadFormat, Some("endpoint"))
+        );
+        if is_needed && found.severity == Severity::Warning {
+            found.severity = Severity::Error;
+        }
+    }
+    if load.has_errors() {
+        load.agent = None;
+    }
+}
+
+/// A file that has the name of the folder of the agent's run files.
+fn occupied_folder(agent: &LoadedAgent) -> Option<Check> {
+    let folder = RunStore::new(&agent.dir).run_files(&agent.config.name);
+    if !folder.exists() || folder.is_dir() {
+        return None;
+    }
+    let message = format!(
+        "`{}` is a file; run files are written to a folder of this name",
+        shown_path(&folder).display()
+    );
+    let error = Diagnostic::error(Code::UnusableDirectory, message)
+        .with_help("move it away, or give the agent another `name`");
+    Some(Check::problem("results", error))
+}
+
 /// Checks the requirements of the agent on this machine and its servers. The endpoint is asked for its list of models,
 /// which uses no tokens.
 pub async fn doctor(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     let mut checks = holodeck_validators::check_agent(agent, env).await;
+    if let Some(problem) = occupied_folder(agent) {
+        for check in checks.iter_mut().filter(|check| check.subject == problem.subject) {
+            *check = problem.clone();
+        }
+    }
     // After the credentials, which come first.
     checks.splice(1..1, probe::checks(agent, env).await);
     checks.extend(inventory::checks(agent, env));

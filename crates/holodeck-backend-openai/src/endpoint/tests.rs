@@ -336,9 +336,9 @@ fn a_missing_key_is_named() {
         &[("OPENAI_API_KEY", " ")],
     );
     assert_snapshot!(error.unwrap_err().explanation().text(), @r"
-    no key for `provider: openai`
+    `OPENAI_API_KEY` is not set
 
-    hint: set `OPENAI_API_KEY`, or `model.api_key` in the YAML
+    hint: put `OPENAI_API_KEY=…` into `.env` beside the agent file, or export it
     ");
     let azure = json!({"provider": "azure_openai", "name": "m", "endpoint": "https://x.test"});
     assert!(

@@ -10,7 +10,7 @@ use clap::Subcommand;
 use holodeck::{
     AgentFolder, LoadedAgents, TaskRouting, agent_folders, definition, load_agents, load_own_agents,
     missing_agent_folders,
-    model::{AgentDoc, AgentsConfig, Env, SelectionAlgorithm, closest},
+    model::{AgentDoc, AgentsConfig, Env, SelectionAlgorithm, closest, io_reason},
     orchestrator::{SelectionQuestion, SelectionTask},
     runs::ExitCode,
     snapshot_files,
@@ -196,7 +196,11 @@ impl PlaceArgs {
         let env = holodeck::environment(&self.agent).map_err(Problem::from)?;
         for folder in missing_agent_folders(&self.agent, &env) {
             std::fs::create_dir_all(&folder).map_err(|error| {
-                Problem::config(format!("`{}` cannot be created: {error}", folder.display()))
+                Problem::config(format!(
+                    "`{}` cannot be created: {}",
+                    folder.display(),
+                    io_reason(&error)
+                ))
             })?;
         }
         Ok(())

@@ -21,7 +21,7 @@ use holodeck::{
     events::{EventStore, MemoryStore, SessionInfo},
     file_vault,
     index::IndexSink,
-    model::{Env, Presence, Provider, ResolvedAgent, printable},
+    model::{Env, Presence, Provider, ResolvedAgent, io_reason, printable},
     open_events, recorded_case,
     runs::{ExitCode, StoreError},
     yaml::LoadedAgent,
@@ -320,7 +320,8 @@ async fn talk_from_pipe(talk: &mut Talk<'_>) -> Result<ExitCode, Failure> {
         let Some(line) = line else {
             return Ok(talk.exit_code());
         };
-        let line = line.map_err(|error| Problem::config(format!("cannot read stdin: {error}")))?;
+        let line =
+            line.map_err(|error| Problem::config(format!("cannot read stdin: {}", io_reason(&error))))?;
         // A byte order mark is no part of the first message.
         let line = match line.strip_prefix('\u{feff}') {
             Some(rest) if is_first => rest,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Subcommand, ValueEnum};
-use holodeck::runs::ExitCode;
+use holodeck::{model::io_reason, runs::ExitCode};
 
 use super::questions::Questions;
 use crate::{
@@ -79,8 +79,13 @@ pub(crate) fn run(args: &ConfigArgs, terminal: &mut Terminal) -> Result<ExitCode
         Scope::Global => "all your agents",
         Scope::Project => "the agents in this folder",
     };
-    write(&dir, &path, &SAMPLE.replace("{{scope}}", shared_by))
-        .map_err(|error| Problem::execution(format!("cannot write `{}`: {error}", path.display())))?;
+    write(&dir, &path, &SAMPLE.replace("{{scope}}", shared_by)).map_err(|error| {
+        Problem::execution(format!(
+            "cannot write `{}`: {}",
+            path.display(),
+            io_reason(&error)
+        ))
+    })?;
     terminal.write_data(&format!("{}\n", path.display()))?;
     terminal.flush()?;
     if terminal.verbosity() > Verbosity::Quiet {

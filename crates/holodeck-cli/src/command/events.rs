@@ -12,7 +12,7 @@ use holodeck::{
     events::{StoreError, StreamChecker, View},
     model::{
         events::{AgentEvent, EventBody},
-        printable,
+        io_reason, printable,
     },
     reports::format::count,
     runs::ExitCode,
@@ -110,7 +110,9 @@ fn export(
         None => terminal.write_raw(&lines)?,
         Some(path) => {
             let written = fs::File::create_new(path).and_then(|mut file| file.write_all(lines.as_bytes()));
-            written.map_err(|error| Problem::config(format!("cannot write {}: {error}", path.display())))?;
+            written.map_err(|error| {
+                Problem::config(format!("cannot write {}: {}", path.display(), io_reason(&error)))
+            })?;
         }
     }
     Ok(ExitCode::Passed)
@@ -239,7 +241,8 @@ fn stats(args: &EventsArgs, session: &SessionArg, terminal: &mut Terminal) -> Re
 }
 
 fn read_lines(args: &EventsArgs, what: &str) -> Result<String, Failure> {
-    let cannot = |error: io::Error| Problem::config(format!("cannot read {}: {error}", printable(what)));
+    let cannot =
+        |error: io::Error| Problem::config(format!("cannot read {}: {}", printable(what), io_reason(&error)));
     if what == "-" {
         let mut text = String::new();
         io::stdin().lock().read_to_string(&mut text).map_err(cannot)?;
@@ -248,6 +251,19 @@ fn read_lines(args: &EventsArgs, what: &str) -> Result<String, Failure> {
     let path = Path::new(what);
     if path.is_file() {
         return Ok(fs::read_to_string(path).map_err(cannot)?);
+    }
+    if path.is_dir() || what.contains(['/', '.']) {
+        // The id of a conversation has neither.
+        let why = if path.is_dir() {
+            "is a folder"
+        } else {
+            "does not exist"
+        };
+        return Err(Problem::config(format!("{} {why}", printable(what)))
+            .with_hint(
+                "name a file with one event a line, or a conversation; `holodeck sessions list` lists them",
+            )
+            .into());
     }
     stored_lines(args, what)
 }

@@ -1,6 +1,7 @@
 //! `holodeck init`: writes a project whose tests can be run immediately.
 
 mod choices;
+mod lenient;
 mod project;
 mod wizard;
 
@@ -9,10 +10,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use holodeck::runs::ExitCode;
+use holodeck::{
+    model::{io_reason, printable},
+    runs::ExitCode,
+};
 
 use self::{
     choices::{Eval, Provider, Server, Store, Template},
+    lenient::{Choice, Lenient, names},
     project::{Files, Plan},
 };
 use crate::{
@@ -50,14 +55,14 @@ pub(crate) struct InitArgs {
     #[arg(long, value_name = "NAME")]
     author: Option<String>,
     /// Where the template `research` keeps its index. Default: `in-memory`.
-    #[arg(long, value_enum, value_name = "STORE")]
-    vectorstore: Option<Store>,
+    #[arg(long, value_parser = Lenient::<Store>::default(), value_name = "STORE")]
+    vectorstore: Option<Choice<Store>>,
     /// Add metrics that a model judges, separated by commas.
-    #[arg(long, value_enum, value_name = "METRICS", value_delimiter = ',')]
-    evals: Vec<Eval>,
+    #[arg(long, value_parser = Lenient::<Eval>::default(), value_name = "METRICS", value_delimiter = ',')]
+    evals: Vec<Choice<Eval>>,
     /// Add MCP servers, separated by commas.
-    #[arg(long, value_enum, value_name = "SERVERS", value_delimiter = ',')]
-    mcp: Vec<Server>,
+    #[arg(long, value_parser = Lenient::<Server>::default(), value_name = "SERVERS", value_delimiter = ',')]
+    mcp: Vec<Choice<Server>>,
     /// Do not ask questions, even on a terminal.
     #[arg(long)]
     non_interactive: bool,
@@ -66,8 +71,67 @@ pub(crate) struct InitArgs {
     force: bool,
 }
 
+impl InitArgs {
+    /// The values that are left out, each with those that there are.
+    fn unknown_values(&self) -> Vec<String> {
+        let left_out = |flag: &str, value: &str, known: String| {
+            format!("`{flag} {value}` is unknown and left out; the values are {known}")
+        };
+        let stores = self.vectorstore.iter().filter_map(Choice::unknown);
+        let stores = stores.map(|value| left_out("--vectorstore", value, names::<Store>()));
+        let evals = self.evals.iter().filter_map(Choice::unknown);
+        let evals = evals.map(|value| left_out("--evals", value, names::<Eval>()));
+        let servers = self.mcp.iter().filter_map(Choice::unknown);
+        let servers = servers.map(|value| left_out("--mcp", value, names::<Server>()));
+        stores.chain(evals).chain(servers).collect()
+    }
+}
+
+/// Checks that an endpoint is a URL, and no placeholder.
+fn check_endpoint(endpoint: &str) -> Result<(), Problem> {
+    let problem = |why: &str, hint: String| {
+        Err(Problem::config(format!("`{}` is not an endpoint: {why}", printable(endpoint))).with_hint(hint))
+    };
+    let text = endpoint.trim();
+    let is_variable = text.starts_with("${");
+    let lower = text.to_ascii_lowercase();
+    let rest = ["http://", "https://"]
+        .into_iter()
+        .find_map(|scheme| lower.strip_prefix(scheme));
+    match rest {
+        None if is_variable => Ok(()),
+        None if text.contains("://") => problem(
+            "it must begin with `http://` or `https://`",
+            "write the address of a server".to_owned(),
+        ),
+        None => {
+            let is_local = ["localhost", "127.", "[::1]"]
+                .into_iter()
+                .any(|host| lower.starts_with(host));
+            let scheme = if is_local { "http" } else { "https" };
+            problem(
+                "it has no `http://` or `https://`",
+                format!("write `--endpoint {scheme}://{}`", printable(text)),
+            )
+        }
+        Some(host) if host.starts_with("resource.") => problem(
+            "`RESOURCE` is a placeholder for the name of your resource",
+            "the Azure portal shows the address of the resource under \"Keys and Endpoint\"".to_owned(),
+        ),
+        Some(host) if host.trim_matches('/').is_empty() => {
+            problem("it names no server", "write the address of a server".to_owned())
+        }
+        Some(_) => Ok(()),
+    }
+}
+
 /// Writes a project.
 pub(crate) fn run(args: &InitArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    if terminal.verbosity() > Verbosity::Quiet {
+        for warning in args.unknown_values() {
+            terminal.write_message(&format!("warning: {}\n", printable(&warning)));
+        }
+    }
     let is_interactive = !args.non_interactive && terminal.is_interactive();
     let plan = if is_interactive {
         let mut show = |text: &str| terminal.write_message(text);
@@ -85,7 +149,8 @@ pub(crate) fn run(args: &InitArgs, terminal: &mut Terminal) -> Result<ExitCode, 
     terminal.write_data(&format!("{}\n", paths.join("\n")))?;
     terminal.flush()?;
     if terminal.verbosity() > Verbosity::Quiet {
-        if args.vectorstore.is_some() && plan.template != Template::Research {
+        let store = args.vectorstore.as_ref().and_then(Choice::known);
+        if store.is_some() && plan.template != Template::Research {
             let template = plan.template.as_str();
             terminal.write_message(&format!(
                 "warning: `--vectorstore` has no effect: the template `{template}` does not search documents\n"
@@ -111,6 +176,9 @@ fn plan(args: &InitArgs) -> Result<Plan, Problem> {
         return Err(Problem::config("provider `azure_openai` needs `--endpoint`")
             .with_hint("use `https://RESOURCE.openai.azure.com`"));
     }
+    if let Some(endpoint) = &args.endpoint {
+        check_endpoint(endpoint)?;
+    }
     Ok(Plan {
         dir: PathBuf::from(folder),
         name: name(folder, args.name.as_deref())?,
@@ -123,9 +191,13 @@ fn plan(args: &InitArgs) -> Result<Plan, Problem> {
         endpoint: args.endpoint.clone(),
         description: args.description.clone(),
         author: args.author.clone(),
-        store: args.vectorstore.unwrap_or(Store::InMemory),
-        evals: args.evals.clone(),
-        servers: args.mcp.clone(),
+        store: args
+            .vectorstore
+            .as_ref()
+            .and_then(Choice::known)
+            .unwrap_or(Store::InMemory),
+        evals: args.evals.iter().filter_map(Choice::known).collect(),
+        servers: args.mcp.iter().filter_map(Choice::known).collect(),
     })
 }
 
@@ -141,8 +213,9 @@ fn name(folder: &str, given: Option<&str>) -> Result<String, Problem> {
         check_name(name)?;
         return Ok(name.to_owned());
     }
-    let here = env::current_dir()
-        .map_err(|error| Problem::execution(format!("cannot find the current folder: {error}")))?;
+    let here = env::current_dir().map_err(|error| {
+        Problem::execution(format!("cannot find the current folder: {}", io_reason(&error)))
+    })?;
     let name = here.file_name().unwrap_or_default().to_string_lossy();
     check_name(&name).map_err(|problem| problem.with_hint("`holodeck init . --name NAME` sets the name"))?;
     Ok(name.into_owned())
@@ -216,8 +289,13 @@ fn write_all(dir: &Path, files: &Files, force: bool) -> Result<Vec<&'static str>
     let existing: Vec<_> = shared.into_iter().map(|file| file.path).collect();
     for file in files.iter().filter(|file| !existing.contains(&file.path)) {
         let path = dir.join(file.path);
-        write(&path, &file.text)
-            .map_err(|error| Problem::execution(format!("cannot write `{}`: {error}", path.display())))?;
+        write(&path, &file.text).map_err(|error| {
+            Problem::execution(format!(
+                "cannot write `{}`: {}",
+                path.display(),
+                io_reason(&error)
+            ))
+        })?;
     }
     Ok(existing)
 }
@@ -232,6 +310,28 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_endpoint_is_a_url_and_no_placeholder() {
+        for good in [
+            "http://localhost:8000",
+            "https://a.example/v1",
+            "HTTPS://A.example",
+            "${ENDPOINT}",
+        ] {
+            assert!(check_endpoint(good).is_ok(), "{good}");
+        }
+        for (bad, hint) in [
+            ("localhost:8000", "http://localhost:8000"),
+            ("a.openai.azure.com", "https://a.openai.azure.com"),
+            ("https://RESOURCE.openai.azure.com", "portal"),
+            ("ftp://a", "address"),
+            ("https://", "address"),
+        ] {
+            let problem = check_endpoint(bad).unwrap_err();
+            assert!(problem.hint.unwrap().contains(hint), "{bad}");
+        }
+    }
 
     #[test]
     fn names_are_checked() {

@@ -5,10 +5,11 @@ mod routed;
 use std::{io, path::Path, sync::Arc, time::Duration};
 
 use holodeck::{
+    AskError,
     backend_api::{BackendEvent, ExecutionResult},
     index::IndexSink,
     is_routed,
-    model::{Provider, RedactedStream, events::StopReason},
+    model::{Provider, RedactedStream, events::StopReason, shell_word},
     reports::format,
     runs::ExitCode,
     yaml::LoadedAgent,
@@ -60,6 +61,14 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
         return routed::run_command(args, terminal);
     }
     let (path, question) = match args.agent_and_question.as_slice() {
+        [agent] if is_agent_argument(agent) => {
+            let agent = shell_word(agent);
+            return Err(Problem::config("the question is missing")
+                .with_hint(format!(
+                    "`holodeck run {agent} \"…\"`, with the question in quotes"
+                ))
+                .into());
+        }
         [question] => (Path::new("agent.yaml"), question),
         [agent, question] => (Path::new(agent), question),
         _ => {
@@ -114,14 +123,24 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
             }
         });
         tokio::select! {
-            result = ask => result.map_err(|error| Failure::from(subject.ask(error))),
+            result = ask => Ok(result),
             () = output_closed.notified() => Err(Failure::Output(io::ErrorKind::BrokenPipe.into())),
             request = interrupts.next() => Err(request.problem().into()),
         }
     });
     indexing.end();
     answer.end()?;
-    let result = result?;
+    let result = match result? {
+        Ok(result) => result,
+        Err(AskError::Turn { error, partial }) => {
+            if args.json {
+                let partial = serde_json::to_value(&partial).map_err(io::Error::from)?;
+                terminal.write_indented_json(partial)?;
+            }
+            return Err(subject.ask(AskError::Backend(error)).into());
+        }
+        Err(error) => return Err(subject.ask(error).into()),
+    };
     if args.json {
         terminal.write_indented_json(serde_json::to_value(&result).map_err(io::Error::from)?)?;
     }
@@ -146,6 +165,16 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
             Err(problem.into())
         }
     }
+}
+
+/// Whether an argument alone names an agent file, and is no question.
+fn is_agent_argument(argument: &str) -> bool {
+    let path = Path::new(argument);
+    let is_yaml = path
+        .extension()
+        .is_some_and(|extension| extension == "yaml" || extension == "yml");
+    let is_name = is_yaml && !argument.contains(char::is_whitespace);
+    is_name || path.is_file() || path.join("agent.yaml").is_file()
 }
 
 /// Says that a part of the answer is missing or may be.

@@ -32,6 +32,7 @@ pub(crate) fn run(args: &ValidateArgs, terminal: &mut Terminal) -> Result<ExitCo
         load = holodeck::load(path, &env);
     }
     holodeck::check_equal_cases(&mut load);
+    holodeck::require_what_runs_need(&mut load);
     if let Some(agent) = &load.agent {
         set_redactor(holodeck::redactor(agent, &env));
     }

@@ -153,15 +153,25 @@ pub(crate) fn hints(run: &Summary<'_>, agent: &str) -> String {
         });
     }
     if let Some(unchecked) = &run.highlights.unchecked {
-        let who = match summary.unchecked {
-            1 => format!("case \"{}\" checks nothing; give it", one_line(unchecked)),
-            more => format!(
-                "case \"{}\" and {} more check nothing; give them",
-                one_line(unchecked),
-                more - 1
+        let name = one_line(unchecked);
+        let (who, them) = match summary.unchecked {
+            1 => (format!("case \"{name}\" checks nothing"), "it"),
+            more => (
+                format!("case \"{name}\" and {} more check nothing", more - 1),
+                "them",
             ),
         };
-        hints.push(format!("{who} `ground_truth` and a metric, or `expected_tools`"));
+        let ungated: Vec<String> = run
+            .highlights
+            .ungated
+            .iter()
+            .map(|name| format!("`{}`", one_line(name)))
+            .collect();
+        hints.push(if ungated.is_empty() {
+            format!("{who}; give {them} `ground_truth` and a metric, or `expected_tools`")
+        } else {
+            format!("{who}: give {} a `threshold`", ungated.join(", "))
+        });
     }
     let mut shown = String::new();
     for text in &hints {

@@ -69,6 +69,27 @@ fn no_key_is_told_before_anything_is_asked() {
 }
 
 #[test]
+fn a_missing_key_has_one_text_wherever_it_is_reported() {
+    for (provider, variable) in [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")] {
+        let yaml = agent("x", TWO_CASES)
+            .replace("  endpoint: x\n", "")
+            .replace("provider: openai", &format!("provider: {provider}"));
+        let project = Project::with(&yaml);
+        for command in [&["test"][..], &["run", "Hi"], &["doctor", "--json"]] {
+            let ran = project.run(command);
+            let all = ran.all();
+            assert!(all.contains(&format!("`{variable}` is not set")), "{all}");
+            let hint = format!("put `{variable}=…` into `.env` beside the agent file, or export it");
+            assert!(all.contains(&hint), "{all}");
+            assert!(!all.contains("api_key"), "{all}");
+            if command[0] != "doctor" {
+                assert!(all.contains("(agent.yaml:3:13)"), "{all}");
+            }
+        }
+    }
+}
+
+#[test]
 fn an_endpoint_that_hangs_is_given_up() {
     let outcome = test(second_reply(Reply::hang()), &["--timeout", "0.3"]);
     assert_output!(outcome.output.exits(3));

@@ -62,6 +62,42 @@ fn programs_that_grade_are_looked_for_and_imported() {
     );
 }
 
+#[test]
+fn the_files_of_python_tools_are_compiled_and_not_run() {
+    let server = EndpointServer::answering(|_| list(&["test-model"]));
+    let tool =
+        "tools:\n  - {type: function, name: stock, description: d, file: tools/stock.py, function: stock}\n";
+    let project = Project::with(&format!("{}{tool}", agent(&server.url(), TWO_CASES)));
+    let sound = "open('ran', 'w')\ndef stock(sku):\n    return 12\n";
+    project.write("tools/stock.py", sound);
+    project.run(&["doctor"]).exits(0);
+    for (broken, place) in [
+        (sound.replace("(sku):", "(sku)"), "tools/stock.py:2:"),
+        (sound.replace("    return", "return"), "tools/stock.py:3:"),
+    ] {
+        project.write("tools/stock.py", broken);
+        let report = project.run(&["doctor"]).exits(1);
+        assert!(report.stdout.contains("✗ tool `stock`"), "{}", report.all());
+        report.says(place).says("is not Python");
+    }
+    // Nothing of the file ran, and it left nothing.
+    assert!(!project.path("ran").exists());
+    assert!(!project.path("tools/__pycache__").exists());
+}
+
+#[test]
+fn a_file_in_place_of_the_folder_of_run_files_is_found() {
+    let server = EndpointServer::answering(|_| list(&["test-model"]));
+    let project = project(&server);
+    project.write("results/support", "");
+    let (state, found) = check(&project, &[], 1, "results");
+    assert_eq!(state, "missing");
+    assert!(found.contains("`results/support` is a file"), "{found}");
+    std::fs::remove_file(project.path("results/support")).unwrap();
+    let (state, _) = check(&project, &[], 0, "results");
+    assert_eq!(state, "ok");
+}
+
 fn project(server: &EndpointServer) -> Project {
     Project::with(&agent(&server.url(), TWO_CASES))
 }

@@ -40,6 +40,18 @@ fn correct_server() -> ModelServer {
 }
 
 #[test]
+fn nothing_is_indexed_for_no_case() {
+    let project = offline("http://127.0.0.1:9");
+    for args in [&["test", "--filter", "refunds"][..], &["test", "--tag", "slow"]] {
+        let ran = project.run(args).exits(5).says("no test case to run");
+        assert!(!ran.stderr.contains("index"), "{}", ran.all());
+        assert!(!project.path(".holodeck/index").exists());
+    }
+    project.run(&["index", "build"]).exits(0);
+    assert!(project.path(".holodeck/index").exists());
+}
+
+#[test]
 fn nothing_is_indexed_for_a_model_that_has_no_key() {
     for (model, key) in [
         ("{provider: openai, name: gpt-4o-mini}", "OPENAI_API_KEY"),

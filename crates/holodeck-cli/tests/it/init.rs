@@ -120,6 +120,68 @@ fn every_template_takes_every_option_of_0_7_1() {
 }
 
 #[test]
+fn values_that_are_unknown_are_warned_of_and_left_out() {
+    let project = Project::empty();
+    let ran = project
+        .run(&[
+            "init",
+            "a",
+            "--template",
+            "research",
+            "--vectorstore",
+            "weaviate",
+            "--evals",
+            "rag-nonsense,rag-faithfulness",
+            "--mcp",
+            "memory,slack",
+        ])
+        .exits(0);
+    for (flag, value) in [
+        ("--vectorstore", "weaviate"),
+        ("--evals", "rag-nonsense"),
+        ("--mcp", "slack"),
+    ] {
+        let warning = format!("warning: `{flag} {value}` is unknown and left out; the values are `");
+        assert!(ran.stderr.contains(&warning), "{}", ran.stderr);
+    }
+    let yaml = project.read("a/agent.yaml");
+    assert!(
+        yaml.contains("metric_type: faithfulness") && yaml.contains("name: memory"),
+        "{yaml}"
+    );
+    for unknown in ["weaviate", "nonsense", "slack"] {
+        assert!(!yaml.contains(unknown), "{yaml}");
+    }
+    assert_valid(&project, "a");
+}
+
+#[test]
+fn an_address_that_is_none_creates_nothing() {
+    let project = Project::empty();
+    for endpoint in ["localhost:8000", "https://RESOURCE.openai.azure.com"] {
+        project
+            .run(&["init", "a", "--provider", "azure_openai", "--endpoint", endpoint])
+            .exits(2)
+            .says("is not an endpoint");
+        assert!(!project.path("a").exists());
+    }
+}
+
+#[test]
+fn what_python_leaves_behind_is_not_for_git() {
+    let project = Project::empty();
+    project
+        .run(&["init", "a", "--template", "customer-support"])
+        .exits(0);
+    assert!(
+        project
+            .read("a/.gitignore")
+            .lines()
+            .any(|line| line == "__pycache__/")
+    );
+}
+
+#[test]
 fn metrics_that_judge_passages_need_some() {
     let project = Project::empty();
     for (template, evals, lacks) in [

@@ -23,6 +23,46 @@ fn the_answer_and_nothing_else_is_data() {
 }
 
 #[test]
+fn an_agent_file_without_a_question_asks_nothing() {
+    let server = ModelServer::answering(|_| panic!("nothing is asked"));
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    project.write("sub/agent.yaml", "name: a\n");
+    project.write("notes.txt", "a file");
+    for argument in ["agent.yaml", "absent.yml", "sub", "notes.txt"] {
+        let ran = project
+            .run(&["run", argument])
+            .exits(2)
+            .says("the question is missing");
+        assert_eq!(ran.stdout, "");
+        ran.says(&format!("`holodeck run {argument} \"…\"`"));
+    }
+    server.finish();
+}
+
+#[test]
+fn a_question_may_name_an_agent_file() {
+    let server = ModelServer::answering(|_| Reply::text("A file."));
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    project
+        .run(&["run", "Explain agent.yaml"])
+        .exits(0)
+        .says("A file.");
+    server.finish();
+}
+
+#[test]
+fn a_program_gets_an_object_when_the_time_is_over() {
+    let server = ModelServer::answering(|_| Reply::hang());
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let ran = project
+        .run(&["run", "--json", "--timeout", "0.3", "a story"])
+        .exits(3);
+    assert_eq!(ran.json()["is_error"], true);
+    assert!(ran.json()["error_reason"].as_str().unwrap().contains("timeout"));
+    drop(server.finish_unchecked());
+}
+
+#[test]
 fn the_whole_result_for_a_program() {
     let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));

@@ -51,12 +51,34 @@ fn a_pattern_that_matches_nothing_is_told() {
         assert!(!ran.all().contains("HD0601"), "{}", ran.all());
     }
     let messages = ["docs/*.md", "dosc/**/*.md", "docs/**/*.exe", "docs/[", "dosc"].map(|wrong| {
-        let ran = searching(wrong, "").run(&["validate"]).exits(0);
+        let ran = searching(wrong, "").run(&["validate"]).exits(2);
         let line = ran.stdout.lines().find(|line| line.contains("HD0601"));
         line.unwrap_or_else(|| panic!("{wrong}: {}", ran.all()))
             .to_owned()
     });
     insta::assert_snapshot!(messages.join("\n"));
+}
+
+/// A replay needs neither documents nor the address of the model.
+#[test]
+fn what_every_run_needs_is_an_error_unless_it_replays() {
+    let sound = searching("docs", "");
+    sound.run(&["validate"]).exits(0);
+    let yaml = sound.read("agent.yaml");
+    let changes = [
+        ("source: \"docs\"", "source: \"dosc\""),
+        ("http://localhost:1", "localhost:1"),
+    ];
+    for (from, to) in changes {
+        let wrong = yaml.replace(from, to);
+        assert_ne!(wrong, yaml);
+        sound.write("agent.yaml", &wrong);
+        sound.run(&["validate"]).exits(2).says("error[HD0");
+        let replayed = wrong.replace("execution:\n", "execution:\n  replay: recording.jsonl\n");
+        assert_ne!(replayed, wrong);
+        sound.write("agent.yaml", replayed);
+        sound.run(&["validate"]).exits(0).says("warning[HD0");
+    }
 }
 
 #[test]

@@ -44,6 +44,10 @@ fn answers_are_numbers_or_names_and_wrong_ones_are_asked_again() {
     terminal.until("Provider [ollama]: ");
     terminal.types("azure_openai\n");
     terminal.until("Endpoint [https://RESOURCE.openai.azure.com]: ");
+    terminal.types("\n");
+    terminal.until("is a placeholder for the name of your resource");
+    terminal.types("mine.openai.azure.com\n");
+    terminal.until("--endpoint https://mine.openai.azure.com");
     terminal.types("https://mine.openai.azure.com\n");
     terminal.until("Model [gpt-4o-mini]: ");
     terminal.types("my-deployment\n");

@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-use holodeck_model::{CaseDeciders, CaseId, Combination, Partial, Redactor};
+use holodeck_model::{CaseDeciders, CaseId, Combination, Partial, Redactor, io_reason};
 
 use super::{
     baseline,
@@ -37,7 +37,7 @@ pub enum ReadRunError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The file cannot be read.
-    #[error("`{path}`: {source}")]
+    #[error("`{path}`: {}", io_reason(source))]
     Io {
         /// The file.
         path: String,

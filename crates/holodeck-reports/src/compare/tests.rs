@@ -483,6 +483,33 @@ fn standard(passed: bool, error: Option<&str>) -> Value {
 }
 
 #[test]
+fn optional_fields_of_holodeck_0_7_may_be_null() {
+    let mut case = original("passed", true, &[], &standard(true, None));
+    for field in ["processed_files", "errors", "tool_invocations"] {
+        case[field] = json!(null);
+    }
+    for field in ["scale", "retry_count", "evaluation_time_ms", "threshold"] {
+        case["metric_results"][0][field] = json!(null);
+    }
+    let mut without_metrics = original("nothing checked", true, &[], &json!([]));
+    without_metrics["metric_results"] = json!(null);
+    let report = json!({
+        "agent_name": "support", "agent_config_path": "agent.yaml", "results": [case, without_metrics],
+        "summary": {"total_tests": 2}, "timestamp": "2026-01-01T00:00:00.000000+00:00", "holodeck_version": "0.7.1",
+        "environment": {},
+    });
+    let bench = Bench::new();
+    let path = bench.write("old.json", &report.to_string());
+    let (runs, redactor) = (bench.runs(), Redactor::default());
+    let run = RunReader::new(&runs, &redactor, [].into())
+        .read(path.to_str().unwrap(), &[])
+        .unwrap();
+    let states: Vec<_> = run.cases.iter().map(|case| state_word(case.state)).collect();
+    assert_eq!(states, ["passed", "unchecked"]);
+    assert_eq!(run.cases[0].scores[0].score, Some(1.0));
+}
+
+#[test]
 fn a_run_file_of_holodeck_0_7_is_read() {
     let results = json!([
         original("passed", true, &[], &standard(true, None)),

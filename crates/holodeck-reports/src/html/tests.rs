@@ -46,6 +46,40 @@ fn the_page_loads_no_external_resource() {
     assert!(!page.contains("style=\""));
 }
 
+/// The value of a variable of a part of the style.
+fn colour(part: &str, name: &str) -> [u8; 3] {
+    let (_, rest) = part.split_once(&format!("--{name}: #")).unwrap();
+    let digits = rest.get(..6).unwrap();
+    [0, 2, 4].map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap())
+}
+
+/// The relative luminance as WCAG 2 defines it.
+fn luminance(colour: [u8; 3]) -> f64 {
+    let [red, green, blue] = colour.map(|part| {
+        let part = f64::from(part) / 255.0;
+        if part <= 0.040_45 {
+            part / 12.92
+        } else {
+            ((part + 0.055) / 1.055).powf(2.4)
+        }
+    });
+    0.2126 * red + 0.7152 * green + 0.0722 * blue
+}
+
+#[test]
+fn every_badge_can_be_read_in_light_and_dark() {
+    let parts: Vec<&str> = STYLE.split("@media (prefers-color-scheme: dark)").collect();
+    assert_eq!(parts.len(), 2);
+    for (theme, part) in ["light", "dark"].into_iter().zip(parts) {
+        for state in ["passed", "failed", "error", "unchecked"] {
+            let text = luminance(colour(part, state));
+            let wash = luminance(colour(part, &format!("{state}-wash")));
+            let contrast = (text.max(wash) + 0.05) / (text.min(wash) + 0.05);
+            assert!(contrast >= 4.5, "{state}, {theme}: {contrast:.2}");
+        }
+    }
+}
+
 #[test]
 fn tags_are_closed_in_order() {
     for cases in [samples::cases(), vec![samples::hostile()], vec![]] {

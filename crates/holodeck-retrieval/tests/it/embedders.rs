@@ -295,7 +295,7 @@ async fn what_passes_is_tried_again_and_what_does_not_is_not() {
         .await
         .unwrap_err();
     assert_snapshot!(rendered(&error, &server), @r"
-    embedding with openai any: [server]/v1/embeddings answered 401 Unauthorized: Incorrect API key: [redacted]
+    embedding with openai any: [server]/v1/embeddings answered 401 Unauthorized: Incorrect API key: ***
       configured as `embedding_provider.endpoint`
 
     hint: check the key in `OPENAI_API_KEY` or `embedding_provider.api_key`
@@ -336,9 +336,9 @@ async fn a_server_without_key_or_address_is_a_matter_of_setup() {
     };
     let error = embedder(&none, &client, &Env::empty(), &options()).err().unwrap();
     assert_snapshot!(error.explanation().text(), @r"
-    no key for `provider: openai`
+    `OPENAI_API_KEY` is not set
 
-    hint: set `OPENAI_API_KEY`, or `embedding_provider.api_key` in the YAML
+    hint: put `OPENAI_API_KEY=…` into `.env` beside the agent file, or export it
     ");
     let azure = EmbeddingSettings {
         endpoint: None,

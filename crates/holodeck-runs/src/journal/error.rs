@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use holodeck_model::io_reason;
+
 /// The format before lines had digests.
 pub(super) const WITHOUT_CHAIN: u64 = 2;
 
@@ -10,7 +12,7 @@ pub(super) const WITHOUT_CHAIN: u64 = 2;
 #[non_exhaustive]
 pub enum JournalError {
     /// The file cannot be read or written.
-    #[error("journal `{path}`: {source}")]
+    #[error("journal `{path}`: {}", io_reason(source))]
     Io {
         /// The file.
         path: String,

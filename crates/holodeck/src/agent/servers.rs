@@ -7,7 +7,7 @@ use std::{
 
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_mcp_bridge::{LoggedIn, REGISTRY_URL, Registry, RegistryError};
-use holodeck_model::{Env, JsonMap, Redactor, env, read_text_input, substitute};
+use holodeck_model::{Env, JsonMap, Redactor, env, io_reason, read_text_input, substitute};
 use holodeck_yaml::{EditError, add_item, list_items, remove_item};
 use serde_json::Value;
 
@@ -115,7 +115,7 @@ impl ServerLogin {
 #[non_exhaustive]
 pub enum ServersError {
     /// A file can't be read or written.
-    #[error("`{path}`: {source}")]
+    #[error("`{path}`: {}", io_reason(source))]
     Io {
         /// The file.
         path: String,

@@ -14,7 +14,7 @@ use holodeck_events::{
     EventStore, MemoryStore, PostgresOptions, PostgresStore, Retention, SqliteOptions, SqliteStore,
     StoreError,
 };
-use holodeck_model::{Agent, Env, EventStoreKind, EventsConfig, Survives};
+use holodeck_model::{Agent, Env, EventStoreKind, EventsConfig, Survives, io_reason};
 use holodeck_yaml::LoadedAgent;
 
 use crate::agent::targets::{RefusedTarget, check_yaml_targets};
@@ -106,7 +106,7 @@ fn sqlite_options(events: &EventsConfig) -> SqliteOptions {
 
 async fn open_with(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
     create_private(path).map_err(|error| StoreError::Failed {
-        reason: format!("{}: {error}", path.display()),
+        reason: format!("{}: {}", path.display(), io_reason(&error)),
     })?;
     SqliteStore::open(path, options).await
 }

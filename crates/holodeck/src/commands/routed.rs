@@ -25,6 +25,7 @@ use futures::future::BoxFuture;
 use holodeck_events::EXECUTION_FIELD;
 use holodeck_model::{
     Agent, CommandContext, ExecutorKind, JsonMap, PLAIN_COMMAND, Redactor, ResolvedAgent, RoutingDecision,
+    io_reason,
 };
 use holodeck_orchestrator::{
     ExecuteOptions, Execution, ExecutionFacade, FacadeError, FacadeSettings, Hook, InvalidRule, LegacyAgent,
@@ -117,7 +118,7 @@ pub enum RoutedError {
     #[error(transparent)]
     Target(#[from] RefusedTarget),
     /// The file of `telemetry.jsonl` cannot be written.
-    #[error("cannot write `telemetry.jsonl` (`{}`): {source}", path.display())]
+    #[error("cannot write `telemetry.jsonl` (`{}`): {}", path.display(), io_reason(source))]
     Telemetry {
         /// The file.
         path: PathBuf,

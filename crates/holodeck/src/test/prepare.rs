@@ -289,6 +289,10 @@ pub async fn prepare_test(
         // Checked before servers are started and indexes are built.
         check_resumable(journal, runs.owner(), &fingerprint, options.accept_changes)?;
     }
+    if planned.is_empty() && resume.is_none() && options.open.preparing != Preparing::Plan {
+        // Before servers are started and indexes are built.
+        return Err(RunError::Nothing.into());
+    }
     let programs = GraderPrograms::new(&checked.agent.dir, env, files_of_graders);
     let callable = programs.check(&checked.agent, Some(planned)).await;
     callable.map_err(|(grader, reason)| PrepareError::Grader { grader, reason })?;

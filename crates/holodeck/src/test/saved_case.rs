@@ -11,7 +11,7 @@ use std::{
 use holodeck_model::{
     Diagnostic, DiskFiles, Env, FileKind, Files, JsonMap,
     events::{AgentEvent, CompleteReason, EventBody},
-    printable, read_text_input,
+    io_reason, printable, read_text_input,
     redact::MASK,
     shown_path,
 };
@@ -89,7 +89,7 @@ pub enum SaveCaseError {
         path: String,
     },
     /// The file cannot be read or written.
-    #[error("`{path}`: {source}")]
+    #[error("`{path}`: {}", io_reason(source))]
     Io {
         /// The file.
         path: String,

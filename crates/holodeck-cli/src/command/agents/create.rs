@@ -2,7 +2,12 @@
 
 use std::{fs, io::Write as _, path::Path};
 
-use holodeck::{definition, model::AgentDoc, runs::ExitCode, yaml::LoadedAgent};
+use holodeck::{
+    definition,
+    model::{AgentDoc, io_reason},
+    runs::ExitCode,
+    yaml::LoadedAgent,
+};
 
 use crate::{
     failure::{Failure, Problem},
@@ -38,11 +43,17 @@ pub(super) fn run(
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             Problem::config(format!("`{shown}` exists already"))
         } else {
-            Problem::config(format!("`{shown}` cannot be created: {error}"))
+            Problem::config(format!("`{shown}` cannot be created: {}", io_reason(&error)))
         }
     })?;
     file.write_all(scaffold(name, &tools(own)).as_bytes())
-        .map_err(|error| Problem::execution(format!("`{}` cannot be written: {error}", path.display())))?;
+        .map_err(|error| {
+            Problem::execution(format!(
+                "`{}` cannot be written: {}",
+                path.display(),
+                io_reason(&error)
+            ))
+        })?;
     terminal.write_message(&format!("created {}\n", path.display()));
     terminal.write_message(
         "\nhint: describe the agent and its triggers, then try `holodeck agents select \"a task\" --explain`\n",

@@ -22,7 +22,7 @@ use holodeck::{
     model::{
         Env, FileInput,
         events::{AgentEvent, CompleteReason, EventBody},
-        printable,
+        io_reason, printable,
     },
     reports::format::count,
     runs::ExitCode,
@@ -186,14 +186,16 @@ impl<'a> Talk<'a> {
             return Ok(());
         };
         let shown = path.display();
-        let size = std::fs::metadata(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+        let size =
+            std::fs::metadata(path).map_err(|error| format!("cannot read {shown}: {}", io_reason(&error)))?;
         if size.len() > vault.max_file_bytes() {
             let limit = vault.limits().max_file_mib;
             return Err(format!(
                 "{shown} is larger than {limit} MiB (`attachments.max_file_mib`)"
             ));
         }
-        let bytes = std::fs::read(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+        let bytes =
+            std::fs::read(path).map_err(|error| format!("cannot read {shown}: {}", io_reason(&error)))?;
         let stored = service.add_file(user, &path.to_string_lossy(), bytes).await;
         self.attachments
             .push(stored.map_err(|error| error.to_string())?.file_id);

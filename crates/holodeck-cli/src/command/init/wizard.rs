@@ -3,7 +3,7 @@
 use std::io::BufRead;
 
 use super::{
-    InitArgs, check_name,
+    InitArgs, check_endpoint, check_name,
     choices::{Provider, Template},
     plan,
     project::Plan,
@@ -37,8 +37,14 @@ pub(super) fn complete(
     };
     let mut endpoint = args.endpoint.clone();
     if provider == Provider::AzureOpenai && endpoint.is_none() {
-        let default = "https://RESOURCE.openai.azure.com";
-        endpoint = Some(questions.line("Endpoint", default, |_| Ok(()))?);
+        let example = "https://RESOURCE.openai.azure.com";
+        let is_known = |endpoint: &str| {
+            check_endpoint(endpoint).map_err(|problem| match problem.hint {
+                Some(hint) => format!("{}; {hint}", problem.message),
+                None => problem.message,
+            })
+        };
+        endpoint = Some(questions.line("Endpoint", example, is_known)?);
     }
     let model = match &args.model {
         Some(model) => model.clone(),
@@ -53,7 +59,7 @@ pub(super) fn complete(
         endpoint,
         description: args.description.clone(),
         author: args.author.clone(),
-        vectorstore: args.vectorstore,
+        vectorstore: args.vectorstore.clone(),
         evals: args.evals.clone(),
         mcp: args.mcp.clone(),
         non_interactive: args.non_interactive,

@@ -173,6 +173,8 @@ impl<'a> Session<'a> {
         } else {
             Vec::new()
         };
+        let cases_file = agent.config.test_cases_file.as_ref();
+        let cases_file = cases_file.map(|file| file.as_str().to_owned());
         let mut own = None;
         let outcome = runtime.block_on(async {
             let interrupts = match interrupts {
@@ -228,7 +230,9 @@ impl<'a> Session<'a> {
                     });
                 }
                 let hint = match kind {
-                    Kind::Run | Kind::Merge(_) => hint_for_empty_run(&options, &names, &tags),
+                    Kind::Run | Kind::Merge(_) => {
+                        hint_for_empty_run(&options, &names, &tags, cases_file.as_deref())
+                    }
                     Kind::Regrade(run, _) => {
                         format!(
                             "run `{run}` has no answer to grade; `holodeck test resume {run}` requests the answers"
@@ -293,8 +297,13 @@ async fn drive(
     }
 }
 
-/// Explains why there is no case to run.
-fn hint_for_empty_run(options: &TestOptions, names: &[String], tags: &BTreeSet<String>) -> String {
+/// Explains why there is no case to run; `file` holds the cases, if they are not in the agent file.
+fn hint_for_empty_run(
+    options: &TestOptions,
+    names: &[String],
+    tags: &BTreeSet<String>,
+    file: Option<&str>,
+) -> String {
     let known = |tag: &&String| tags.contains(*tag);
     if let Some(tag) = options
         .tags
@@ -322,7 +331,10 @@ fn hint_for_empty_run(options: &TestOptions, names: &[String], tags: &BTreeSet<S
                 )
             }
         }
-        (None, false) => "add `test_cases` to the agent file, or use `--allow-empty`".to_owned(),
+        (None, false) => match file {
+            Some(file) => format!("`{file}` has no test case: add some to it, or use `--allow-empty`"),
+            None => "add `test_cases` to the agent file, or use `--allow-empty`".to_owned(),
+        },
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Highlights {
     pub(crate) more_failures: usize,
     /// The first case that checks nothing.
     pub(crate) unchecked: Option<String>,
+    /// Its metrics, which have scores but no threshold.
+    pub(crate) ungated: Vec<String>,
     /// Hints from the reasons of failures.
     pub(crate) hints: Vec<String>,
     /// Cases that could not be executed.
@@ -50,6 +52,19 @@ impl Highlights {
     }
 }
 
+/// The metrics of a case that have a score and no threshold, each once.
+fn ungated(case: &CaseReport) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let of_trials: Vec<_> = case.metrics_of_trials().collect();
+    let metrics = of_trials.iter().flat_map(|metrics| metrics.iter());
+    for metric in metrics.chain(case.conversation_metrics()) {
+        if metric.passed.is_none() && metric.score.is_some() && !names.contains(&metric.metric_name) {
+            names.push(metric.metric_name.clone());
+        }
+    }
+    names
+}
+
 fn judge_failed(case: &CaseReport) -> bool {
     let is_judge_error = |metric: &MetricResult| metric.error.is_some() && metric.identity.judge.is_some();
     let mut trials = case.metrics_of_trials();
@@ -64,7 +79,10 @@ impl RunSink for Highlights {
             RunEvent::CaseFinished { case, .. } => match case.state() {
                 CaseState::Passed => {}
                 CaseState::Unchecked => {
-                    self.unchecked.get_or_insert_with(|| case.label());
+                    if self.unchecked.is_none() {
+                        self.unchecked = Some(case.label());
+                        self.ungated = ungated(case);
+                    }
                 }
                 CaseState::Failed | CaseState::Flaky | CaseState::Error => {
                     if matches!(case.execution(), ExecutionState::Error | ExecutionState::Skipped) {

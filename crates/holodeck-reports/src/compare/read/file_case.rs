@@ -1,6 +1,6 @@
 //! A case as run files of this version and of HoloDeck 0.7 have it.
 
-use holodeck_model::{CaseContent, CaseDeciders, CaseState, MetricResult};
+use holodeck_model::{CaseContent, CaseDeciders, CaseState, MetricResult, null_as_default};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
@@ -12,20 +12,20 @@ pub(super) struct FileCase {
     #[serde(default)]
     pub(super) test_name: Option<String>,
     pub(super) test_input: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(super) processed_files: Vec<IgnoredAny>,
     #[serde(default)]
     pub(super) agent_response: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(super) metric_results: Vec<MetricResult>,
     #[serde(default)]
     pub(super) tools_matched: Option<bool>,
     pub(super) passed: bool,
     #[serde(default)]
     pub(super) state: Option<CaseState>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(super) errors: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(super) tool_invocations: Vec<FileCall>,
     #[serde(default)]
     pub(super) deciders: CaseDeciders,
@@ -59,7 +59,7 @@ pub(super) struct FileCall {
 
 #[derive(Deserialize)]
 pub(super) struct FileTrial {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(super) metric_results: Vec<MetricResult>,
 }
 

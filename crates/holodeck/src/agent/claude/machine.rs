@@ -9,7 +9,7 @@ use std::{
 
 use holodeck_cassette::file_digest;
 use holodeck_model::{
-    Env, ManagedFileRecord, ResolvedAgent, SettingSource, decode_text, read_text_input, unix_lines,
+    Env, ManagedFileRecord, ResolvedAgent, SettingSource, decode_text, io_reason, read_text_input, unix_lines,
 };
 use holodeck_validators::{Check, CheckState};
 use serde_json::Value;
@@ -106,7 +106,7 @@ pub(super) fn managed_servers(folder: &Path) -> Result<Option<Vec<String>>, Stri
     let text = match read_text_input(&path, MAX_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("can't read `{}`: {error}", path.display())),
+        Err(error) => return Err(format!("can't read `{}`: {}", path.display(), io_reason(&error))),
     };
     let document: Value =
         serde_json::from_str(&text).map_err(|error| format!("`{}` is not JSON: {error}", path.display()))?;

@@ -13,8 +13,8 @@ use holodeck_backend_claude::{
 use holodeck_mcp_bridge::ClaudeServers;
 use holodeck_model::{
     ApprovalPolicy, ClaudeConfig, ClaudeModels, Env, HOLODECK_SERVER, McpTool, Occasion, PathRef, Reasoning,
-    ServerAccess, SubagentConfig, ToolAccess, ToolConfig, ToolNames, ToolOrigin, mcp_tool_name, path_access,
-    read_text_input, without_pattern,
+    ServerAccess, SubagentConfig, ToolAccess, ToolConfig, ToolNames, ToolOrigin, io_reason, mcp_tool_name,
+    path_access, read_text_input, without_pattern,
 };
 use holodeck_validators::{ClaudeCli, ClaudeEnv};
 use holodeck_yaml::LoadedAgent;
@@ -486,7 +486,11 @@ fn define_agent(subagent: &SubagentConfig, names: &ToolNames) -> Result<Value, B
     let prompt = match (&subagent.prompt, &subagent.prompt_file) {
         (Some(prompt), _) => prompt.clone(),
         (None, Some(file)) => read_text_input(&file.path(), MAX_PROMPT_BYTES).map_err(|error| {
-            BackendError::init(format!("can't read `{}`: {error}", file.path().display()))
+            BackendError::init(format!(
+                "can't read `{}`: {}",
+                file.path().display(),
+                io_reason(&error)
+            ))
         })?,
         (None, None) => String::new(),
     };

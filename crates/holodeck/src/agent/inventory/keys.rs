@@ -70,6 +70,14 @@ impl UsedModel {
                 .map_err(|error| BackendError::init(&error.at(place())));
         }
         let env = self.role.variables(env);
-        Endpoint::resolve(&self.config, &self.pointer, locate("endpoint").as_ref(), &env).map(drop)
+        let found = Endpoint::resolve(&self.config, &self.pointer, locate("endpoint").as_ref(), &env);
+        found.map(drop).map_err(|error| {
+            let mut explanation = error.explanation();
+            // Further lines say where it is configured.
+            if !explanation.message.contains('\n') {
+                explanation.place = explanation.place.or_else(|| locate("provider"));
+            }
+            BackendError::init(explanation)
+        })
     }
 }

@@ -6,7 +6,7 @@ use holodeck::{
     events::history,
     model::{
         events::{AgentEvent, EventBody, RunTotals},
-        printable,
+        io_reason, printable,
     },
     reports::format::count,
     save_conversation,
@@ -140,7 +140,8 @@ impl Talk<'_> {
 
     async fn export(&mut self, path: &Path) -> Result<(), String> {
         let text = self.markdown().await?;
-        let cannot = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
+        let cannot =
+            |error: std::io::Error| format!("cannot write {}: {}", path.display(), io_reason(&error));
         let mut file = fs::File::create_new(path).map_err(cannot)?;
         file.write_all(crate::terminal::mask_text(&text).as_bytes())
             .map_err(cannot)?;
