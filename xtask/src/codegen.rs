@@ -16,6 +16,7 @@ pub(crate) fn run() -> Result<()> {
         "--quiet",
         "--",
         "generated::",
+        "mistakes::",
         "documentation::",
     ];
     host::run(host::cargo(test).env("HOLODECK_WRITE_GENERATED", "1"))

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Folds [`BackendEvent`]s into the [`ExecutionResult`]. No other code does this.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ResultFold {
     result: ExecutionResult,
     /// Text of the model message being written; the final answer is the last message's text.
@@ -18,6 +18,18 @@ pub struct ResultFold {
     message_open: bool,
     /// The last message reached a limit of tokens; if another follows at once, the service let the model continue it.
     was_cut: bool,
+}
+
+impl Default for ResultFold {
+    fn default() -> Self {
+        Self {
+            result: ExecutionResult::unasked(),
+            message: String::new(),
+            thinking: String::new(),
+            message_open: false,
+            was_cut: false,
+        }
+    }
 }
 
 impl ResultFold {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::NumberOdds;
 
 /// The result of one turn of an agent, in the same shape for every backend.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Record", into = "Record")]
 pub struct ExecutionResult {
     /// The text of the final answer; after a failure, the text received so far.
@@ -49,7 +49,40 @@ pub struct ExecutionResult {
     pub unreported: Vec<Evidence>,
 }
 
+impl Default for ExecutionResult {
+    /// An empty answer of one model call, as the contract has it; [`unasked`](Self::unasked) is of none.
+    fn default() -> Self {
+        Self {
+            response: String::new(),
+            tool_calls: Vec::new(),
+            tool_results: Vec::new(),
+            token_usage: None,
+            cost_usd: None,
+            structured_output: None,
+            number_odds: Vec::new(),
+            num_turns: default_num_turns(),
+            outcome: Outcome::default(),
+            thinking: None,
+            model: None,
+            recorded_latency: None,
+            truncated_by: None,
+            finish_reason: None,
+            execution: None,
+            passages: None,
+            unreported: Vec::new(),
+        }
+    }
+}
+
 impl ExecutionResult {
+    /// The result of no model call.
+    pub fn unasked() -> Self {
+        Self {
+            num_turns: 0,
+            ..Self::default()
+        }
+    }
+
     /// Whether a part of the answer was not reported.
     pub fn lacks(&self, evidence: Evidence) -> bool {
         self.unreported.contains(&evidence)

@@ -44,6 +44,16 @@ pub(crate) struct RunEnd<'a> {
     pub(crate) interruption: Option<Interruption>,
 }
 
+impl RunEnd<'_> {
+    /// Why a call that is still open has no result.
+    fn source(&self) -> ResultSource {
+        match self.interruption {
+            Some(Interruption::UserCancelled) => ResultSource::Cancellation,
+            _ => ResultSource::Interruption,
+        }
+    }
+}
+
 impl AgentLog {
     pub(crate) fn of(agent: &str) -> Self {
         Self {
@@ -110,7 +120,7 @@ impl AgentLog {
     pub(crate) fn close(&mut self, end: &RunEnd<'_>, log: &mut RunLog) {
         loop {
             while let Some(id) = self.open.first().cloned() {
-                log.close_call(&id, end.reason);
+                log.close_call(&id, end.reason, end.source());
                 self.call_answered(&id, log);
             }
             if self.was_aborted() || self.message.as_ref().is_some_and(MessageBuilder::has_content) {

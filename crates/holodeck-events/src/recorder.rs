@@ -187,7 +187,10 @@ impl RunRecorder {
 
     /// The result of a run that is over, and its trajectory.
     pub fn into_result(self) -> (ExecutionResult, Trajectory) {
-        (self.result.unwrap_or_default(), self.log.into_trajectory())
+        (
+            self.result.unwrap_or_else(ExecutionResult::unasked),
+            self.log.into_trajectory(),
+        )
     }
 
     /// Takes in an event of an agent; `agent` is the call that started it.

@@ -248,6 +248,7 @@ impl RunLog {
             let error = match source {
                 ResultSource::Tool => result.is_error.then(|| result.result.clone()),
                 ResultSource::Interruption => Some("interrupted".to_owned()),
+                ResultSource::Cancellation => Some("cancelled".to_owned()),
             };
             let mut details = result.details.clone();
             EventBody::ToolResult(ResultBody {
@@ -257,15 +258,15 @@ impl RunLog {
                 success: error.is_none(),
                 error,
                 duration_ms: result.duration_ms,
-                synthetic: source == ResultSource::Interruption,
+                synthetic: source != ResultSource::Tool,
                 truncated: std::mem::take(&mut details.truncated),
                 details,
             })
         });
     }
 
-    /// Closes a call whose tool will not answer.
-    pub(crate) fn close_call(&mut self, id: &str, reason: &str) {
+    /// Closes a call whose tool will not answer, because of `source`.
+    pub(crate) fn close_call(&mut self, id: &str, reason: &str, source: ResultSource) {
         let result = ToolResult {
             call_id: id.to_owned(),
             name: String::new(),
@@ -274,7 +275,7 @@ impl RunLog {
             duration_ms: None,
             details: CallDetails::default(),
         };
-        self.record_result(&result, ResultSource::Interruption);
+        self.record_result(&result, source);
     }
 
     /// Records the question about an open call.
@@ -378,6 +379,8 @@ pub(crate) enum ResultSource {
     Tool,
     /// The run ended before the tool answered.
     Interruption,
+    /// A person or a limit of the caller ended it.
+    Cancellation,
 }
 
 fn origin(agent: Option<&str>, turn: u32) -> Origin<'_> {

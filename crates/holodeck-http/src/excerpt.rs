@@ -32,7 +32,7 @@ pub(crate) fn text(bytes: &[u8], secrets: &[&str], is_cut: bool) -> String {
             Spelled::Cut => None,
         });
         let length = if let Some(length) = lengths.max() {
-            clean.push_str("[redacted]");
+            clean.push_str("***");
             length
         } else {
             clean.push(c);
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn echoed_secrets_and_escapes_are_cut() {
         let shown = text(b"key sk-12345 is \x1b[31mwrong\xff", &["sk-12345", "key"], false);
-        assert_eq!(shown, "key [redacted] is [31mwrong\u{fffd}");
+        assert_eq!(shown, "key *** is [31mwrong\u{fffd}");
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
             let whole = format!("a Zk8x {spelled} b");
             assert_eq!(
                 text(whole.as_bytes(), &[secret, "Zk8d/f0G"], false),
-                "a Zk8x [redacted] b"
+                "a Zk8x *** b"
             );
             for length in 0..spelled.len() {
                 let cut = format!("a {spelled}");
@@ -161,6 +161,6 @@ mod tests {
         }
         // A text that is not cut ends as it came.
         assert_eq!(text(b"it is Zk", &[secret], false), "it is Zk");
-        assert_eq!(text(br"a\nope b", &["nopeb", "nope b"], false), r"a\[redacted]");
+        assert_eq!(text(br"a\nope b", &["nopeb", "nope b"], false), r"a\***");
     }
 }

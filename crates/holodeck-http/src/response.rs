@@ -263,7 +263,7 @@ mod tests {
         let repeated = shown("the key is aXaXa", "aXaXa");
         assert_eq!(
             repeated,
-            "answered 200 (no content type), which begins with `the key is [redacted]`"
+            "answered 200 (no content type), which begins with `the key is ***`"
         );
     }
 }

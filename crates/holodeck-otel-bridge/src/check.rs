@@ -121,10 +121,16 @@ fn not_exported(error: &HttpError, field: &str) -> Diagnostic {
         .about(format!("observability.exporters.otlp.{field}"))
 }
 
+/// The pointer of a field of the block.
+fn pointer_to(field: &str) -> String {
+    format!("observability.{field}")
+}
+
 fn without_effect(config: &ObservabilityConfig, provider: Option<Provider>) -> Option<Diagnostic> {
     if provider == Some(Provider::Anthropic) {
         let message = claude_env(config, "", None).warning?;
-        return Some(Diagnostic::warning(Code::NoEffect, message).about("observability"));
+        let first = unmapped::by_claude(config).first().copied().unwrap_or_default();
+        return Some(Diagnostic::warning(Code::NoEffect, message).about(pointer_to(first)));
     }
     let fields = unmapped::by_us(config);
     if fields.is_empty() {
@@ -134,7 +140,7 @@ fn without_effect(config: &ObservabilityConfig, provider: Option<Provider>) -> O
     let message = format!("of `observability`, {} {verb} no effect", listed(&fields));
     Some(
         Diagnostic::warning(Code::NoEffect, message)
-            .about("observability")
+            .about(pointer_to(fields.first().copied().unwrap_or_default()))
             .with_help("spans and metrics go to `exporters.otlp` and `exporters.console`"),
     )
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The record of one turn, without grading.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TurnRecord {
     /// The question as written in the YAML.
     pub input: String,
@@ -46,6 +46,27 @@ pub struct TurnRecord {
     /// The W3C `traceparent` of its span, if it was traced: results of its evaluation belong there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+}
+
+impl Default for TurnRecord {
+    /// A turn for which no model was asked.
+    fn default() -> Self {
+        Self {
+            input: String::new(),
+            files: Vec::new(),
+            state: ExecutionState::default(),
+            result: ExecutionResult::unasked(),
+            usage: None,
+            cost_usd: None,
+            elapsed_ms: 0,
+            latency_ms: None,
+            truncated: false,
+            trajectory: Trajectory::default(),
+            failures: Vec::new(),
+            redacted: Redactions::default(),
+            traceparent: None,
+        }
+    }
 }
 
 impl TurnRecord {

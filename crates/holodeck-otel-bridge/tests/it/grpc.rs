@@ -201,7 +201,7 @@ async fn a_status_other_than_ok_is_the_one_warning() {
         (
             Answer(&[GRPC, REJECTS], OK.1),
             // Of spans or of metrics, whichever was exported first.
-            ": quota of [redacted]",
+            ": quota of ***",
         ),
         (
             Answer(
@@ -212,7 +212,7 @@ async fn a_status_other_than_ok_is_the_one_warning() {
                 ],
                 &[],
             ),
-            "/Export answered gRPC status 16 UNAUTHENTICATED: who is [redacted]?",
+            "/Export answered gRPC status 16 UNAUTHENTICATED: who is ***?",
         ),
         (
             Answer(&[GRPC, ("grpc-status", "0")], &[("grpc-status", "99")]),

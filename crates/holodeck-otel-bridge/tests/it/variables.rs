@@ -474,7 +474,7 @@ async fn credentials_that_a_collector_repeats_are_masked_with_and_without_their_
         let variables = env(&[("ENDPOINT", "URL"), ("HEADERS", header)], &collector.url);
         let warning = export(&json!({}), variables).await.unwrap();
         assert!(
-            warning.ends_with("answered 401 Unauthorized: who is [redacted]?"),
+            warning.ends_with("answered 401 Unauthorized: who is ***?"),
             "{warning}"
         );
     }

@@ -374,7 +374,7 @@ fn a_cancelled_run_keeps_what_there_is() {
     TOOL_CALL_START {"parentMessageId":"R.1","toolCallId":"a","toolCallName":"f"}
     TOOL_CALL_ARGS {"delta":"{\"q\":\"a\"}","toolCallId":"a"}
     TOOL_CALL_END {"toolCallId":"a"}
-    TOOL_CALL_RESULT {"content":"not answered: cancelled","messageId":"event-4","metadata":{"holodeck":{"success":false,"error":"interrupted"}},"toolCallId":"a"}
+    TOOL_CALL_RESULT {"content":"not answered: cancelled","messageId":"event-4","metadata":{"holodeck":{"success":false,"error":"cancelled"}},"toolCallId":"a"}
     RUN_FINISHED {"outcome":{"type":"cancelled"},"runId":"ag-0"}
     "#);
 }
