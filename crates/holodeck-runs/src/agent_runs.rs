@@ -1,7 +1,8 @@
 //! Which run of an agent a name means. This is the only place that chooses: `latest` and the beginning of an id belong to
 //! the agent, never to the folder, which several agents may share.
 //!
-//! It must read no more of a journal than its first line, except to find out which runs of a matrix are unfinished.
+//! It must read no more of a journal than its first line, except to find out which runs of a matrix are unfinished, and which
+//! shards have ended.
 
 use std::{
     io::BufRead as _,
@@ -237,6 +238,30 @@ impl AgentRuns {
             }
         }
         Ok(found)
+    }
+
+    /// Whether all shards in these places have ended, for a caller that waits for them. It decides nothing: a merge checks
+    /// each shard.
+    pub fn have_shards_ended(&self, names: &[String]) -> bool {
+        let mut ended: Vec<(Option<Combination>, u32)> = Vec::new();
+        let mut expected = 0;
+        // A folder that is not there yet, and a journal that is being created, have no shard.
+        for found in self.find_shards(names).unwrap_or_default() {
+            let Ok(journal) = Journal::open(&found.journal) else {
+                continue;
+            };
+            let Some(shard) = &journal.header().shard else {
+                continue;
+            };
+            let stored = found.combination.as_ref();
+            let combinations = stored.map_or(1, |stored| stored.planned.len().max(1));
+            expected = (shard.part.count as usize).saturating_mul(combinations);
+            let key = (found.combination.map(|stored| stored.values), shard.part.index);
+            if journal.ended().is_some() && !ended.contains(&key) {
+                ended.push(key);
+            }
+        }
+        expected > 0 && ended.len() >= expected
     }
 
     /// The runs of the group of `own` that asked the agent, one for each combination that was run, in the order of the

@@ -8,7 +8,10 @@ mod matrix;
 mod session;
 mod targets;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
 
 use clap::Subcommand;
 use holodeck::{
@@ -26,12 +29,16 @@ use self::{
     flags::{HowArgs, OutputArgs, WhatArgs, parse_axis},
     session::{Kind, Session},
 };
-use super::{as_argument, build_runtime, load, load_combination};
+use super::{as_argument, build_runtime, load, load_combination, parse_seconds};
 use crate::{
     args::AgentArg,
     failure::{Failure, Problem, Subject},
+    interrupt::Interrupts,
     terminal::Terminal,
 };
+
+/// How often a merge that waits looks for the ends of shards.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Flags of `holodeck test`.
 #[derive(Debug, clap::Args)]
@@ -136,6 +143,9 @@ struct MergeArgs {
     /// file, if it is not `agent.yaml`.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<String>,
+    /// Wait this many seconds, if it has to, until all shards have ended.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    wait: Option<Duration>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -247,10 +257,32 @@ fn regrade(args: &RegradeArgs, terminal: &mut Terminal) -> Result<ExitCode, Fail
 fn merge(args: &MergeArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let (agent, runs) = args.parts()?;
     let session = Session::open(agent, &args.output, TestOptions::default(), terminal)?;
+    if let Some(limit) = args.wait {
+        wait_for_shards(&session, &runs, limit)?;
+    }
     if let Some(exit) = matrix::merge(&session, &runs, terminal)? {
         return Ok(exit);
     }
     session.execute(Kind::Merge(&runs), terminal)
+}
+
+/// Waits until all shards have ended, or the time is up. The merge then says what is missing.
+fn wait_for_shards(session: &Session<'_>, runs: &[String], limit: Duration) -> Result<(), Failure> {
+    build_runtime()?.block_on(async {
+        let mut interrupts = Interrupts::listen()?;
+        let deadline = Instant::now() + limit;
+        while !session.runs().have_shards_ended(runs) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_AGAIN.min(left)) => {}
+                request = interrupts.next() => return Err(request.problem().into()),
+            }
+        }
+        Ok(())
+    })
 }
 
 fn steps(args: &StepsArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
