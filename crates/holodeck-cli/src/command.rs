@@ -6,6 +6,7 @@ pub(crate) mod approvals;
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod deploy;
 pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod explain;
@@ -96,6 +97,8 @@ pub(crate) enum Command {
     Mcp(mcp::McpArgs),
     /// Write the settings that agents share.
     Config(config::ConfigArgs),
+    /// Make an image of the agent, and the manifests that run it.
+    Deploy(deploy::DeployArgs),
     /// Print a completion script for a shell.
     Completions(completions::CompletionsArgs),
     /// Commands for the project's own tooling.
@@ -133,6 +136,7 @@ pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failu
         Command::Index(args) => index::run(&args, terminal),
         Command::Mcp(args) => mcp::run(&args, terminal),
         Command::Config(args) => config::run(&args, terminal),
+        Command::Deploy(args) => deploy::run(&args, terminal),
         Command::Completions(args) => completions::run(&args, terminal),
         Command::Internal(args) => internal::run(&args, terminal),
     }

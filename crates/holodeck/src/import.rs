@@ -148,7 +148,7 @@ fn way_back(from: &Path, to: &Path) -> PathBuf {
 }
 
 /// An absolute path without `.` and `..`.
-fn plain(path: &Path) -> PathBuf {
+pub(crate) fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {

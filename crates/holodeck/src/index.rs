@@ -44,7 +44,7 @@ use crate::{
 
 pub(crate) use checks::checks;
 pub use holodeck_retrieval::{Hit, SearchResults};
-pub(crate) use place::manifest;
+pub(crate) use place::{embedded_file, manifest};
 pub use report::{
     Build, IndexError, IndexErrorKind, IndexEvent, IndexStatus, Migration, Rebuild, StatusState,
 };

@@ -3,6 +3,7 @@
 mod agent;
 mod chat;
 mod commands;
+pub mod deploy;
 mod import;
 pub mod index;
 mod load;

@@ -1,12 +1,16 @@
-//! `holodeck internal`: generates documentation and converts documents in a child process.
+//! `holodeck internal`: generates documentation, converts documents in a child process, and helps in containers.
 
 use std::{io, path::PathBuf};
 
 use clap::{CommandFactory as _, Subcommand};
-use holodeck::{documents, model, runs::ExitCode, yaml};
+use holodeck::{deploy, documents, model, runs::ExitCode, yaml};
 
 use super::Args;
-use crate::{failure::Failure, render, terminal::Terminal};
+use crate::{
+    failure::{Failure, Problem},
+    render,
+    terminal::Terminal,
+};
 
 /// Commands for the project's own tooling, and for the program itself.
 #[derive(Debug, clap::Args)]
@@ -29,6 +33,10 @@ enum Internal {
     DiagnosticsReference,
     /// Write a man page for each command into a folder.
     ManPages { folder: PathBuf },
+    /// Ask a URL once; exit 0 if its answer is a success. For the health checks of containers.
+    Probe { url: String },
+    /// Copy the files of a folder to another one. For containers without other programs.
+    Copy { from: PathBuf, to: PathBuf },
     /// Convert the document on stdin as the preceding request specifies, within limits.
     Convert,
 }
@@ -42,6 +50,19 @@ pub(crate) fn run(args: &InternalArgs, terminal: &mut Terminal) -> Result<ExitCo
         Internal::DiagnosticsReference => render::diagnostic_reference(),
         Internal::ManPages { folder } => {
             clap_mangen::generate_to(Args::command(), folder).map_err(Failure::Output)?;
+            return Ok(ExitCode::Passed);
+        }
+        Internal::Probe { url } => {
+            let answer = super::build_runtime()?.block_on(deploy::probe(url));
+            answer.map_err(Problem::execution)?;
+            return Ok(ExitCode::Passed);
+        }
+        Internal::Copy { from, to } => {
+            let copied = deploy::copy_folder(from, to);
+            copied.map_err(|error| {
+                let (from, to) = (from.display(), to.display());
+                Problem::execution(format!("cannot copy `{from}` to `{to}`: {error}"))
+            })?;
             return Ok(ExitCode::Passed);
         }
         Internal::Convert => {

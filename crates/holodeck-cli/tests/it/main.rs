@@ -33,6 +33,8 @@ mod conversations;
 mod convert;
 mod deciders;
 mod decisions;
+mod deploy;
+mod deploy_manifests;
 mod dialects;
 mod doctor;
 mod documentation;

@@ -1,5 +1,5 @@
 //! The `deployment` block: container, registry, target and protocols of a deployed agent. `protocol` and `port` are the
-//! defaults of `serve:`; nothing else has an effect yet.
+//! defaults of `serve:`; `holodeck deploy` reads the others, except for `target`.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

@@ -72,8 +72,8 @@ impl Loader<'_> {
         self.report_unsupported(
             found,
             root,
-            "deployment",
-            "`deployment`, except for `port` and `protocol`,",
+            "deployment.target",
+            "`deployment.target`",
             Need::Warning,
         );
         self.report_unsupported(

@@ -44,7 +44,7 @@ pub(crate) const WITHOUT_EFFECT: [&str; 6] = [
 
 pub use collect::IdentityError;
 use collect::{FileDigests, PathNames};
-pub(crate) use files::{digests_of, file_digests, program_digests, settings_of_user};
+pub(crate) use files::{digests_of, file_digests, named_files, program_digests, settings_of_user};
 
 /// The part that names the version of all others.
 const FORMAT: &str = "identity format";

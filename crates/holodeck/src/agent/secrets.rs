@@ -143,7 +143,7 @@ pub fn shared_environment<'a>(agents: impl IntoIterator<Item = &'a ResolvedAgent
 }
 
 /// The secrets that are read for an agent and for the agents to which it delegates.
-fn secrets(agent: &ResolvedAgent, env: &Env) -> Vec<String> {
+pub(crate) fn secrets(agent: &ResolvedAgent, env: &Env) -> Vec<String> {
     let delegates = delegates(agent, env);
     let agents = std::iter::once(agent).chain(delegates.iter().map(|delegate| &**delegate));
     let read = agents.flat_map(|agent| {

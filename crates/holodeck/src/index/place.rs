@@ -117,6 +117,14 @@ impl Place {
     }
 }
 
+/// The file of a tool's index; `None` if it is on a server.
+pub(crate) fn embedded_file(agent: &ResolvedAgent, tool: &ToolConfig) -> Option<PathBuf> {
+    match Place::of(agent, tool) {
+        Place::Embedded(file) => Some(file),
+        Place::Server(_) => None,
+    }
+}
+
 /// The path of the manifest of a tool's source files. It is local even if the index is on a server, because file times
 /// belong to this machine.
 pub(crate) fn manifest(agent: &ResolvedAgent, tool: &ToolConfig) -> PathBuf {

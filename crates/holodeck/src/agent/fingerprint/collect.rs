@@ -197,6 +197,8 @@ pub(crate) enum Arguments {
     Files,
     /// Those that are programs themselves: others may be written by the calls.
     Programs,
+    /// All, with databases and everything in folders: a copy of the agent's folder needs them.
+    Contents,
 }
 
 impl FileCollector {
@@ -330,6 +332,13 @@ impl FileCollector {
         }
         if self.arguments == Arguments::Programs && !is_program(&path) {
             return;
+        }
+        if self.arguments == Arguments::Contents {
+            return if kind.is_dir() {
+                self.add_all(&path);
+            } else {
+                self.add_script(Path::new(argument), folder);
+            };
         }
         // Folders and databases change during use, so only their kind counts.
         let note = if kind.is_dir() {
@@ -487,6 +496,12 @@ impl FileCollector {
             .ancestors()
             .take_while(|folder| outside.is_none_or(|outside| *folder != outside));
         packages || folders.any(|folder| folder.join("pyvenv.cfg").exists())
+    }
+
+    /// The files that were added, each with the field that names it.
+    pub(crate) fn paths(self) -> Result<Vec<(PathBuf, String)>, IdentityError> {
+        let files = self.files.into_values().collect();
+        self.error.map_or(Ok(files), Err)
     }
 
     /// The digests of everything that was added.

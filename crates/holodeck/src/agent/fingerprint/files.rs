@@ -91,6 +91,30 @@ fn collect<'a>(
     collector.digests()
 }
 
+/// Every file that the fields of an agent file name, each with its field, in the order of the fields: a copy of its folder
+/// needs them. Files with variables are left out, since they hold secrets, and the agent of `routing.legacy`, which has files of its
+/// own.
+pub(crate) fn named_files(agent: &ResolvedAgent) -> Result<Vec<(PathBuf, String)>, IdentityError> {
+    let mut found = Vec::new();
+    for used in inventory::files(agent) {
+        match &used.named {
+            Named::EnvFile(_) | Named::Agent(_) => {}
+            Named::Documents { source, follow_links } => {
+                let files = document_files(source, *follow_links, agent);
+                let files = files.map_err(|problem| problem.named_by(&used.pointer))?;
+                let pointer = format!("{}.source", used.pointer);
+                found.extend(files.into_iter().map(|path| (path, pointer.clone())));
+            }
+            _ => {
+                let mut collector = FileCollector::new(&agent.dir, Arguments::Contents);
+                collector.add(&used);
+                found.extend(collector.paths()?);
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// The settings of the user that the CLI reads if `setting_sources` names them, by their names in the user's folder of the
 /// CLI.
 pub(crate) fn settings_of_user(agent: &ResolvedAgent, env: &Env) -> Result<FileDigests, IdentityError> {
@@ -121,6 +145,11 @@ pub(super) struct SourceProblem {
 }
 
 impl SourceProblem {
+    fn new(path: &Path, reason: String) -> Self {
+        let path = path.to_owned();
+        Self { path, reason }
+    }
+
     fn named_by(self, tool: &str) -> IdentityError {
         IdentityError::new(&self.path, &format!("{tool}.source"), self.reason)
     }
@@ -134,13 +163,36 @@ pub(super) fn documents(
     agent: &ResolvedAgent,
     mut manifest: FileManifest,
 ) -> Result<FileDigests, SourceProblem> {
-    let problem = |path: &Path, reason: String| SourceProblem {
-        path: path.to_owned(),
-        reason,
-    };
+    let names = PathNames::new(&agent.dir);
+    let mut digests = FileDigests::new();
+    for path in document_files(source, follow_links, agent)? {
+        let digest = match manifest.content(&path, u64::MAX) {
+            Ok(content) if Cassette::has_header(content.head.as_bytes()) => continue,
+            Ok(content) => shorten(content.digest),
+            Err(_) => digest_content(&path).map_err(|error| {
+                let reason = holodeck_model::io_reason(&error);
+                SourceProblem::new(&path, format!("cannot be read: {reason}"))
+            })?,
+        };
+        digests.insert(names.of_path(&path), digest);
+    }
+    if let Err(error) = manifest.save() {
+        // The only consequence is that files are read again.
+        tracing::debug!(%error, "cannot store the digests of files");
+    }
+    Ok(merge_digests(digests))
+}
+
+/// The files of a source, without the agent's own and those that its runs write; none of a source on the web.
+fn document_files(
+    source: &PathRef,
+    follow_links: bool,
+    agent: &ResolvedAgent,
+) -> Result<Vec<PathBuf>, SourceProblem> {
+    let problem = |path: &Path, reason: String| SourceProblem::new(path, reason);
     let path = match Source::parse(source.as_str()) {
         Ok(Source::Files(path)) => path,
-        Ok(_) => return Ok(FileDigests::new()),
+        Ok(_) => return Ok(Vec::new()),
         Err(error) => {
             return Err(problem(
                 Path::new(source.as_str()),
@@ -172,28 +224,9 @@ pub(super) fn documents(
     if let Some(name) = broken.first() {
         return Err(problem(&agent.dir.join(name), "cannot be read".to_owned()));
     }
-    let names = PathNames::new(&agent.dir);
     let mut own = OwnFiles::of(agent);
-    let mut digests = FileDigests::new();
-    for file in found {
-        if own.contains(&file.path) {
-            continue;
-        }
-        let digest = match manifest.content(&file.path, u64::MAX) {
-            Ok(content) if Cassette::has_header(content.head.as_bytes()) => continue,
-            Ok(content) => shorten(content.digest),
-            Err(_) => digest_content(&file.path).map_err(|error| {
-                let reason = holodeck_model::io_reason(&error);
-                problem(&file.path, format!("cannot be read: {reason}"))
-            })?,
-        };
-        digests.insert(names.of_path(&file.path), digest);
-    }
-    if let Err(error) = manifest.save() {
-        // The only consequence is that files are read again.
-        tracing::debug!(%error, "cannot store the digests of files");
-    }
-    Ok(merge_digests(digests))
+    let found = found.into_iter().map(|file| file.path);
+    Ok(found.filter(|path| !own.contains(path)).collect())
 }
 
 fn open_manifest(agent: &ResolvedAgent, tool: &ToolConfig) -> FileManifest {
