@@ -25,6 +25,7 @@ mod changes;
 mod chat;
 mod chat_cases;
 mod chat_rerankers;
+mod ci_templates;
 mod claude;
 mod code_graders;
 mod compare;

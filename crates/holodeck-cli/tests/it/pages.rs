@@ -7,6 +7,7 @@
 //! - `<!-- change: agent.yaml -->`: lines in place of those of the file that begin with the same field.
 //! - `<!-- exits: 1 -->`: the last command of the block ends with this code; others end with 0, or 1 before it.
 //! - `<!-- not ours: REASON -->`, `<!-- not run: REASON -->`: it is not run.
+//! - `<!-- checked: SCHEMA -->`: a file of another program, which `ci_templates.rs` checks.
 //!
 //! `<!-- setup: NAME -->`, above no block, copies the files of `fixtures/pages/NAME`, except for `model.json`, the answers
 //! of the page's model. A command that ends with `&` runs beside the others until the page ends; [`PORT`] is the port on
@@ -36,7 +37,7 @@ use crate::{
 const PORT: &str = "8765";
 
 /// Replaces what differs between runs by the values that the pages show.
-const SHOWN: [(&str, &str); 9] = [
+const SHOWN: [(&str, &str); 11] = [
     // The last columns of a matrix, which are as wide as the longest time.
     (r"  +\d+(\.\d+)? m?s +(\d{8}T)", "  0.8 s  $2"),
     (r"time +run\b", "time   run"),
@@ -53,6 +54,12 @@ const SHOWN: [(&str, &str); 9] = [
     (r"· \d+(\.\d+)? m?s\b", "· 0.8 s"),
     (r"\((\d+(\.\d+)?) m?s\)", "(0.8 s)"),
     (r"(?m)^\d+ ms$", "0.8 s"),
+    // The program, and the certificates of this machine.
+    (
+        r"(?m)^ +\d+  rootfs/(usr/local/bin|etc/ssl)",
+        "         …  rootfs/$1",
+    ),
+    (r"(\d+ files), \d+ bytes", "$1, 36220417 bytes"),
 ];
 
 pub(crate) fn docs() -> PathBuf {
@@ -212,7 +219,7 @@ impl<'a> Follower<'a> {
                 self.project.write(name, changed);
             }
             Some(("exits", code)) => return self.run(block, code.parse().unwrap()),
-            Some(("not ours" | "not run" | "in", _)) => {}
+            Some(("not ours" | "not run" | "in" | "checked", _)) => {}
             Some(other) => panic!("line {}: unknown marker {other:?}", block.line),
             None if block.is_run() => return self.run(block, 0),
             None => assert!(
