@@ -64,7 +64,7 @@ fn a_missing_key_is_reported_before_anything_is_asked_or_indexed() {
             .exits(3)
             .says("the reranker `ranker`")
             .says("OPENAI_API_KEY")
-            .says("tools.0.reranker_model");
+            .says("(agent.yaml:13:32)");
     }
     assert!(!project.path(".holodeck/index").exists());
     assert_eq!(agent.finish().len(), 0);

@@ -169,7 +169,8 @@ fn loading_reports_what_has_no_effect() {
     let (sound, found) = load("\n  enabled: true\n  exporters:\n    prometheus: {enabled: true}");
     assert!(sound);
     let message = "of `observability`, `exporters.prometheus` has no effect".to_owned();
-    assert_eq!(found, [(message, Some(8))]);
+    // The line of the exporter itself.
+    assert_eq!(found, [(message, Some(10))]);
 }
 
 const GRADED: &str = "  - {name: one, input: q, ground_truth: Paris, trials: 2}\n  - name: many\n    turns: \
