@@ -256,8 +256,19 @@ fn no_link_and_no_path_leads_out_of_the_folder() {
     project.write("agent.yaml", agent);
     build(&project, &[])
         .exits(0)
-        .says("`docs/a.md` is left out: by its name it holds keys");
-    assert!(!has(&project, "not-masked-by-its-name"));
+        .says("`docs/a.md` is left out: set its variables where the container runs");
+    build(&project, &["--allow", "docs/a.md", "--allow", ".env"]).exits(0);
+    assert!(
+        !has(&project, "not-masked-by-its-name"),
+        "a file of variables was allowed"
+    );
+    project.write("docs/tls.pem", "public");
+    symlink("tls.pem", project.path("docs/b.md")).unwrap();
+    build(&project, &[])
+        .exits(0)
+        .says("`docs/b.md` is left out: by its name it holds keys");
+    build(&project, &["--allow", "docs/b.md"]).exits(0);
+    assert!(project.path("out/agent/docs/b.md").exists());
 }
 
 #[test]

@@ -15,7 +15,7 @@ use holodeck_yaml::LoadedAgent;
 use super::{
     DeployError, HOME, SecretPlace, USER,
     containerfile::{Packages, Recipe},
-    guard::{Guard, is_key_file},
+    guard::{Guard, is_env_file, is_key_file},
     image::image_name,
     needs::{Needs, Runtime},
     program::Program,
@@ -456,6 +456,12 @@ impl Collector<'_> {
             .allowed
             .iter()
             .any(|allowed| plain(allowed) == name || allowed.as_path() == path);
+        if is_env_file(&name) || is_env_file(&real) {
+            self.notes.push(format!(
+                "`{shown}` is left out: set its variables where the container runs"
+            ));
+            return Ok(());
+        }
         if (is_key_file(&name) || is_key_file(&real)) && !is_allowed {
             self.notes.push(format!(
                 "`{shown}` is left out: by its name it holds keys; `--allow {}` takes it",

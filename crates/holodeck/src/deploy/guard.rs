@@ -32,6 +32,16 @@ const EXTENSIONS: [&str; 8] = ["pem", "key", "p12", "pfx", "jks", "keystore", "k
 /// Folders of programs that keep keys in them.
 const FOLDERS: [&str; 7] = [".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".git"];
 
+/// Whether a file is one with variables, which no person can allow.
+pub(super) fn is_env_file(name: &Path) -> bool {
+    let file = name
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .to_lowercase();
+    file.starts_with(".env") || Path::new(&file).extension().is_some_and(|end| end == "env")
+}
+
 /// Whether a file is one of those that hold keys, by its name.
 pub(super) fn is_key_file(name: &Path) -> bool {
     let parts: Vec<String> = name
@@ -42,9 +52,7 @@ pub(super) fn is_key_file(name: &Path) -> bool {
         return false;
     };
     let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
-    file == ".env"
-        || file.starts_with(".env.")
-        || extension == "env"
+    is_env_file(name)
         || NAMES.contains(&file.as_str())
         || EXTENSIONS.contains(&extension)
         || file.starts_with("service-account") && extension == "json"
