@@ -10,6 +10,7 @@ pub(crate) fn run() -> Result<()> {
     let test = [
         "test",
         "--workspace",
+        "--lib",
         "--test",
         "it",
         "--locked",

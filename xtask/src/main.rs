@@ -21,6 +21,7 @@ mod host;
 mod local_model;
 mod measure;
 mod product;
+mod publish;
 mod served;
 mod services;
 mod smoke;
@@ -69,6 +70,8 @@ enum Verb {
     Measure(measure::Args),
     /// Build the archive that people install; check the size of its binary and what it links.
     Dist,
+    /// Publish every library crate, in order.
+    Publish(publish::Args),
 }
 
 fn main() -> ExitCode {
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Verb::Bench(args) => bench::run(&args),
         Verb::Measure(args) => measure::run(&args),
         Verb::Dist => dist::run(),
+        Verb::Publish(args) => publish::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

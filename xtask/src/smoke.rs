@@ -100,6 +100,11 @@ pub(crate) fn promptfoo() -> Result<PathBuf> {
     install::promptfoo()
 }
 
+/// The script of the YAML language server, installed where it is absent.
+pub(crate) fn yaml_server() -> Result<PathBuf> {
+    install::yaml_server()
+}
+
 /// The folder in which Node finds the clients of tests, installed where they are absent.
 pub(crate) fn clients() -> Result<PathBuf> {
     install::clients()?;

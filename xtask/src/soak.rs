@@ -9,6 +9,7 @@ use crate::{host, services, smoke};
 mod child;
 mod clients;
 mod deaths;
+mod editor;
 mod field;
 mod import;
 pub(crate) mod load;
@@ -169,6 +170,12 @@ const RUNS: &[Run] = &[
             "--ignored",
             "--nocapture",
         ],
+    },
+    Run {
+        name: "editor",
+        planned_minutes: 2,
+        // The language server that editors use, with the schema of the language.
+        cargo: &["build", "-p", "holodeck-cli"],
     },
     Run {
         name: "import",
@@ -372,6 +379,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             "clients-sockets" => clients::sockets()?,
             "clients-openai" => clients::openai()?,
             "deaths" => deaths::check(&args.deaths)?,
+            "editor" => editor::check()?,
             "import" => import::check()?,
             "page" => page::check()?,
             "serve" => load::check()?,

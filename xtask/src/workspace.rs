@@ -120,6 +120,15 @@ impl<'a> Package<'a> {
         self.0.get("license").and_then(Value::as_str)
     }
 
+    pub(crate) fn description(self) -> Option<&'a str> {
+        self.0.get("description").and_then(Value::as_str)
+    }
+
+    /// Whether it may be published: its manifest names no registries, and not none.
+    pub(crate) fn is_published(self) -> bool {
+        self.0.get("publish").is_none_or(Value::is_null)
+    }
+
     /// The manifest's path below the workspace root.
     pub(crate) fn manifest(self) -> String {
         let path = Path::new(text(self.0, "manifest_path"));

@@ -35,7 +35,7 @@ pub(crate) use conversation::{call_arguments, conversation, whole_arguments};
 pub(crate) use diagnostics::{DiagnosticFilter, diagnostics, diagnostics_json};
 pub(crate) use doctor::{doctor, doctor_json};
 pub(crate) use dry_run::{dry_run, dry_run_json};
-pub(crate) use fields::{event_page, explain_field, explain_metric, field_page, run_file_page};
+pub(crate) use fields::{event_page, explain_field, explain_metric, field_page, metric_page, run_file_page};
 pub(crate) use holodeck::model::shown_path;
 pub(crate) use index::{index_builds, index_status, migration, search_results};
 pub(crate) use index_progress::IndexProgress;

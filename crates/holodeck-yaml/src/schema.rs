@@ -1,5 +1,7 @@
 //! The JSON Schema of the language, generated from its types.
 
+mod examples;
+
 use std::{collections::HashSet, sync::LazyLock};
 
 use holodeck_model::{Agent, GlobalConfig};
@@ -21,9 +23,16 @@ pub fn config_json_schema() -> Value {
     publish(raw::<GlobalConfig>(), "HoloDeck configuration")
 }
 
-pub(crate) static AGENT: LazyLock<Shapes> = LazyLock::new(|| read_shapes(&raw::<Agent>()));
-pub(crate) static GLOBAL: LazyLock<Shapes> = LazyLock::new(|| read_shapes(&raw::<GlobalConfig>()));
-pub(crate) static FRONT_MATTER: LazyLock<Shapes> = LazyLock::new(|| read_shapes(&raw::<FrontMatter>()));
+pub(crate) static AGENT: LazyLock<Shapes> =
+    LazyLock::new(|| kept_or_read::<Agent>(include_str!("shape/agent.json")));
+pub(crate) static GLOBAL: LazyLock<Shapes> =
+    LazyLock::new(|| kept_or_read::<GlobalConfig>(include_str!("shape/config.json")));
+pub(crate) static FRONT_MATTER: LazyLock<Shapes> =
+    LazyLock::new(|| kept_or_read::<FrontMatter>(include_str!("shape/front_matter.json")));
+
+fn kept_or_read<T: JsonSchema>(kept: &str) -> Shapes {
+    Shapes::kept(kept).unwrap_or_else(|| read_shapes(&raw::<T>()))
+}
 
 /// The block at the top of an instruction file. Further keys are kept.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -64,7 +73,8 @@ pub(crate) fn raw<T: JsonSchema>() -> Value {
         .to_value()
 }
 
-/// The published schema: without internal keywords, and with explicit variants for metrics whose `type` is optional.
+/// The published schema: without internal keywords, with explicit variants for metrics whose `type` is optional, and with an
+/// example of every field.
 fn publish(mut schema: Value, title: &str) -> Value {
     if let Some(map) = schema.as_object_mut() {
         map.insert("title".to_owned(), json!(title));
@@ -75,6 +85,7 @@ fn publish(mut schema: Value, title: &str) -> Value {
         }
     }
     clean(&mut schema);
+    examples::add(&mut schema);
     schema
 }
 

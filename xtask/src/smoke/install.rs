@@ -154,6 +154,14 @@ pub(super) fn promptfoo() -> Result<PathBuf> {
     Ok(packages("promptfoo", &PROMPTFOO, &["--omit=optional"])?.join("dist/src/entrypoint.js"))
 }
 
+/// The language server with which editors check YAML: the newest release for Node 20.
+const YAML_SERVER: [Pin<'_>; 1] = [Pin::new("yaml-language-server", "1.23.0")];
+
+/// The script of the YAML language server.
+pub(super) fn yaml_server() -> Result<PathBuf> {
+    Ok(packages("editor", &YAML_SERVER, &[])?.join("bin/yaml-language-server"))
+}
+
 /// A folder in which Node finds these packages and no other releases of them. It is named after the first.
 pub(super) fn node_packages(pins: &[(&'static str, &str)]) -> Result<PathBuf> {
     let (name, version) = pins.first().context("no package to install")?;

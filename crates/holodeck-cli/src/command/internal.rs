@@ -25,6 +25,8 @@ enum Internal {
     CliReference,
     /// Print every field of the YAML files in Markdown.
     FieldReference,
+    /// Print an example of every metric in Markdown.
+    MetricReference,
     /// Print every type of event with its fields in Markdown.
     EventReference,
     /// Print every field of the file of a run in Markdown.
@@ -45,6 +47,7 @@ pub(crate) fn run(args: &InternalArgs, terminal: &mut Terminal) -> Result<ExitCo
     let page = match &args.command {
         Internal::CliReference => render::command_reference(&Args::command()),
         Internal::FieldReference => render::field_page(&yaml::json_schema(), &yaml::config_json_schema()),
+        Internal::MetricReference => render::metric_page(&yaml::json_schema()),
         Internal::EventReference => render::event_page(&model::events::event_schema()),
         Internal::RunFileReference => render::run_file_page(&model::run_file_schema()),
         Internal::DiagnosticsReference => render::diagnostic_reference(),

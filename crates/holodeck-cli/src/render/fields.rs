@@ -1,7 +1,9 @@
 //! The fields of files and events, read out of their JSON Schema: the description of one, or a page of all.
 
+mod metrics;
 mod page;
 
+pub(crate) use metrics::{explain_metric, metric_page};
 pub(crate) use page::{event_page, field_page, run_file_page};
 
 use holodeck::model::closest;
@@ -30,6 +32,9 @@ pub(crate) struct Field<'a> {
     required: bool,
     schema: &'a Value,
 }
+
+/// The words for a value that is true or false.
+const SWITCH: &str = "`true` or `false`";
 
 /// Deeper than the language: a definition may contain itself.
 const MAX_DEPTH: usize = 12;
@@ -172,7 +177,7 @@ impl<'a> Schema<'a> {
                     Some(values) => format!("fields of any name, each {}", self.words(values)),
                     None => "fields".to_owned(),
                 },
-                "boolean" => "`true` or `false`".to_owned(),
+                "boolean" => SWITCH.to_owned(),
                 "integer" | "number" => format!("{kind}{}", range(schema)),
                 "string" => "text".to_owned(),
                 kind => kind.to_owned(),
@@ -254,6 +259,14 @@ fn default(schema: &Value) -> Option<String> {
         Value::Null => None,
         Value::Array(items) if items.is_empty() => None,
         Value::Object(fields) if fields.is_empty() => None,
+        Value::String(text) => Some(text.clone()),
+        value => Some(value.to_string()),
+    }
+}
+
+/// The example of a field, as YAML in one line.
+fn example(schema: &Value) -> Option<String> {
+    match schema.pointer("/examples/0")? {
         Value::String(text) => Some(text.clone()),
         value => Some(value.to_string()),
     }
@@ -345,6 +358,9 @@ impl<'a> Schema<'a> {
         if let Some(default) = default(field.schema) {
             text.push_str(&format!("  default   {default}\n"));
         }
+        if let Some(example) = example(field.schema) {
+            text.push_str(&format!("  example   {example}\n"));
+        }
         if field.required {
             text.push_str("  required\n");
         }
@@ -362,45 +378,6 @@ impl<'a> Schema<'a> {
         }
         text
     }
-}
-
-/// The meaning of a metric with the line that asks for it; else a similar name.
-pub(crate) fn explain_metric(schema: &Value, wanted: &str) -> Result<String, Option<String>> {
-    let tree = Schema::new(schema);
-    let metrics = schema.pointer("/$defs/MetricConfig").unwrap_or(&Value::Null);
-    let mut names = Vec::new();
-    for record in tree.records(metrics) {
-        let kind = record.variant.unwrap_or_default();
-        let named = ["metric", "metric_type"].into_iter().find_map(|key| {
-            let values = constants(tree.resolve(record.properties.get(key)?))?;
-            Some((key, values))
-        });
-        let fields: Vec<&str> = record.properties.keys().map(String::as_str).collect();
-        let Some((key, values)) = named else {
-            if kind == wanted {
-                let variant = choices(tree.resolve(metrics)).into_iter().find(|choice| {
-                    choice.pointer("/properties/type/const").and_then(Value::as_str) == Some(kind)
-                });
-                let about = variant.map(description).unwrap_or_default();
-                return Ok(format!(
-                    "{kind}\n  {about}\n  write     - {{type: {kind}, …}}\n  fields    {}\n",
-                    fields.join(", ")
-                ));
-            }
-            names.push(kind);
-            continue;
-        };
-        for (value, meaning) in values {
-            if value == wanted {
-                return Ok(format!(
-                    "{value}\n  {meaning}\n  write     - {{type: {kind}, {key}: {value}}}\n  fields    {}\n",
-                    fields.join(", ")
-                ));
-            }
-            names.push(value);
-        }
-    }
-    Err(closest(wanted, names).map(str::to_owned))
 }
 
 /// The description of a field, or of the definition that it points to.
@@ -467,22 +444,6 @@ mod tests {
             Err(Some("model.name".to_owned()))
         );
         assert_eq!(explain_field(&schema, "qqqqqqqqqqqq"), Err(None));
-        assert_eq!(explain_metric(&schema, "ruge"), Err(Some("rouge".to_owned())));
-    }
-
-    #[test]
-    fn every_metric_has_its_meaning_and_the_line_that_asks_for_it() {
-        let schema = yaml::json_schema();
-        for (name, line) in [
-            ("rouge", "- {type: standard, metric: rouge}"),
-            ("faithfulness", "- {type: rag, metric_type: faithfulness}"),
-            ("geval", "- {type: geval, …}"),
-        ] {
-            let text = explain_metric(&schema, name).unwrap();
-            assert!(text.contains(line), "{text}");
-            let meaning = text.lines().nth(1).unwrap_or_default().trim();
-            assert!(!meaning.is_empty(), "{text}");
-        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/cli.md", &["internal", "cli-reference"]),
     ("docs/diagnostics.md", &["internal", "diagnostics-reference"]),
     ("docs/events.md", &["internal", "event-reference"]),
+    ("docs/metric-examples.md", &["internal", "metric-reference"]),
     ("docs/run-file.md", &["internal", "run-file-reference"]),
     ("docs/schemas/agent.schema.json", &["schema"]),
     ("docs/schemas/config.schema.json", &["schema", "--config"]),

@@ -454,6 +454,20 @@ pub(super) struct Answering {
     pub(super) files: Vec<ImportedFile>,
 }
 
+impl Answering {
+    /// A target with the file that calls it; one without a file is a service, which takes no variables.
+    pub(super) fn target(target: Value, file: Option<ImportedFile>) -> Self {
+        Self {
+            fields: Map::from_iter([("target".to_owned(), target)]),
+            is_model: false,
+            tools: None,
+            takes_vars: file.is_some(),
+            judge: None,
+            files: file.into_iter().collect(),
+        }
+    }
+}
+
 fn ollama_address() -> Value {
     format!("{VARIABLE_START}OLLAMA_BASE_URL:-http://localhost:11434\u{e001}").into()
 }

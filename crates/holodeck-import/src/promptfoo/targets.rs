@@ -30,23 +30,12 @@ impl Importer<'_> {
             self.back.to_string_lossy().into_owned(),
         ];
         args.extend(words);
-        let mut fields = Map::new();
-        fields.insert(
-            "target".to_owned(),
-            json!({"type": "command", "command": "python3", "args": args}),
-        );
+        let target = json!({"type": "command", "command": "python3", "args": args});
         let file = ImportedFile {
             path: "targets/program.py".into(),
             text: PROGRAM_TARGET.to_owned(),
         };
-        Ok(Answering {
-            fields,
-            is_model: false,
-            tools: None,
-            takes_vars: true,
-            judge: None,
-            files: vec![file],
-        })
+        Ok(Answering::target(target, Some(file)))
     }
 
     pub(super) fn function(
@@ -78,23 +67,12 @@ impl Importer<'_> {
                 FUNCTION_TARGET.replace("SOURCE", &back),
             ),
         };
-        let mut fields = Map::new();
-        fields.insert(
-            "target".to_owned(),
-            json!({"type": "function", "file": path, "function": "answer"}),
-        );
+        let target = json!({"type": "function", "file": path, "function": "answer"});
         let file = ImportedFile {
             path: path.into(),
             text,
         };
-        Ok(Answering {
-            fields,
-            is_model: false,
-            tools: None,
-            takes_vars: true,
-            judge: None,
-            files: vec![file],
-        })
+        Ok(Answering::target(target, Some(file)))
     }
 
     pub(super) fn service(
@@ -157,15 +135,6 @@ impl Importer<'_> {
             )
         })?;
         target.insert("response".to_owned(), json!({"text": text}));
-        let mut fields = Map::new();
-        fields.insert("target".to_owned(), Value::Object(target));
-        Ok(Answering {
-            fields,
-            is_model: false,
-            tools: None,
-            takes_vars: false,
-            judge: None,
-            files: Vec::new(),
-        })
+        Ok(Answering::target(Value::Object(target), None))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use serde_json::Value;
 
-use super::{Record, Schema, choices, constants, default, description, own_description};
+use super::{Record, SWITCH, Schema, choices, constants, default, description, example, own_description};
 
 const BEFORE: &str = include_str!("before.md");
 const BEFORE_EVENTS: &str = include_str!("before_events.md");
@@ -114,8 +114,12 @@ impl<'a> Page<'a, '_, '_> {
     }
 
     fn table(&mut self, record: &Record<'a>, above: &str) {
-        self.text
-            .push_str("\n| field | value | default | meaning |\n|---|---|---|---|\n");
+        let has_examples = record.properties.values().any(|schema| example(schema).is_some());
+        self.text.push_str(if has_examples {
+            "\n| field | value | default | example | meaning |\n|---|---|---|---|---|\n"
+        } else {
+            "\n| field | value | default | meaning |\n|---|---|---|---|\n"
+        });
         for (name, schema) in record.properties {
             if (record.variant.is_some() && name == "type") || schema == &Value::Bool(false) {
                 continue;
@@ -127,6 +131,9 @@ impl<'a> Page<'a, '_, '_> {
             };
             let link = self.link(&path, schema);
             let words = self.tree.words(schema);
+            // The fields that a link lists have their own, and a switch needs none.
+            let example = example(schema).filter(|_| link.is_none() && words != SWITCH);
+            let example = example.map_or_else(String::new, |example| format!("`{example}`"));
             let value = match link {
                 Some(title) => format!("{}, see [{title}](#{})", short(&words), anchor(&title)),
                 None => words,
@@ -137,8 +144,13 @@ impl<'a> Page<'a, '_, '_> {
                 default(schema).map_or_else(String::new, |value| format!("`{value}`"))
             };
             let meaning = cell(own_description(&self.tree, schema));
+            let example = if has_examples {
+                format!(" {} |", cell(&example))
+            } else {
+                String::new()
+            };
             self.text.push_str(&format!(
-                "| `{name}` | {} | {} | {meaning} |\n",
+                "| `{name}` | {} | {} |{example} {meaning} |\n",
                 cell(&value),
                 cell(&default)
             ));
@@ -182,7 +194,7 @@ fn definition(schema: &Value) -> Option<String> {
 
 /// The type without the values that a link lists.
 fn short(words: &str) -> String {
-    let is_values = words.starts_with('`') && words != "`true` or `false`";
+    let is_values = words.starts_with('`') && words != SWITCH;
     if is_values {
         "one of these values".to_owned()
     } else {
