@@ -68,8 +68,8 @@ enum Verb {
     /// Run one command and report its cost: for `bench` and `fuzz`.
     #[command(hide = true)]
     Measure(measure::Args),
-    /// Build the archive that people install; check the size of its binary and what it links.
-    Dist,
+    /// Build the packages that people install, and check their program: it is static and not too large.
+    Dist(dist::Args),
     /// Publish every library crate, in order.
     Publish(publish::Args),
 }
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
         Verb::Fuzz(args) => fuzz::run(&args),
         Verb::Bench(args) => bench::run(&args),
         Verb::Measure(args) => measure::run(&args),
-        Verb::Dist => dist::run(),
+        Verb::Dist(args) => dist::run(&args),
         Verb::Publish(args) => publish::run(&args),
     };
     match done {
