@@ -20,7 +20,7 @@ use platform::Platform;
 const SIZE_BUDGET: u64 = 36_000_000;
 
 /// The name of the packages; that of the program is `holodeck`.
-const NAME: &str = "holodeck-cli";
+pub(crate) const NAME: &str = "holodeck-cli";
 
 const SUMMARY: &str = "Define an AI agent in YAML, test it, evaluate it, chat with it and serve it";
 
@@ -90,6 +90,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     fs::write(&bill, notices::bill_of_materials(&metadata, &release.version)?)?;
     made.push(bill);
     release.write_sums(&made)
+}
+
+/// Makes the packages whose program this machine can start.
+pub(crate) fn build_for_this_machine(to: &Path) -> Result<()> {
+    run(&Args {
+        platforms: vec![Platform::of_this_machine()?],
+        to: Some(to.to_owned()),
+    })
 }
 
 /// Refuses a program that is too large or needs a library.

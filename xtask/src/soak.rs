@@ -12,6 +12,7 @@ mod deaths;
 mod editor;
 mod field;
 mod import;
+mod install;
 pub(crate) mod load;
 mod outcomes;
 mod page;
@@ -170,6 +171,12 @@ const RUNS: &[Run] = &[
             "--ignored",
             "--nocapture",
         ],
+    },
+    Run {
+        name: "install",
+        planned_minutes: 25,
+        // The packages that people install, in clean systems. The completions come from this program.
+        cargo: &["build", "-p", "holodeck-cli"],
     },
     Run {
         name: "editor",
@@ -381,6 +388,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             "deaths" => deaths::check(&args.deaths)?,
             "editor" => editor::check()?,
             "import" => import::check()?,
+            "install" => install::check()?,
             "page" => page::check()?,
             "serve" => load::check()?,
             _ => {}

@@ -1,6 +1,8 @@
-//! Builds the static program: Zig is the C compiler and linker for every platform, so that nothing of this machine gets in.
+//! Builds the static program: Zig compiles C for every platform, and Rust's own linker links it with Rust's own libc, so that
+//! nothing of this machine gets in.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -9,11 +11,14 @@ use super::platform::Platform;
 use crate::host;
 use crate::workspace::{self, Metadata};
 
-/// From PyPI.
-const TOOLS: [&str; 2] = ["ziglang==0.17.1", "cargo-zigbuild==0.24.1"];
+/// From PyPI: a C compiler for every platform, with the headers of its libc.
+const COMPILER: &str = "ziglang==0.15.2";
 
 /// The allocator of a program without glibc cannot have a thread of its own.
 const ALLOCATOR: &str = "dirty_decay_ms:1000,muzzy_decay_ms:0";
+
+/// Position-independent, with packed relocations, which take a tenth of the room.
+const LINKING: &str = "-Clink-self-contained=yes -Clinker-flavor=ld.lld -Clink-arg=--pack-dyn-relocs=relr";
 
 /// The program for a platform.
 pub(super) fn program(platform: Platform, target: &Path) -> Result<PathBuf> {
@@ -25,11 +30,10 @@ pub(super) fn program(platform: Platform, target: &Path) -> Result<PathBuf> {
     let home = host::env("CARGO_HOME").or_else(|| host::env("HOME").map(|home| format!("{home}/.cargo")));
     let home = home.context("there is no home folder")?;
     // No path of this machine is in the program: another one builds the same bytes.
-    let rust = format!("--remap-path-prefix={root}=/holodeck --remap-path-prefix={home}=/cargo");
+    let rust = format!("{LINKING} --remap-path-prefix={root}=/holodeck --remap-path-prefix={home}=/cargo");
     let c = format!("-ffile-prefix-map={root}=/holodeck -ffile-prefix-map={home}=/cargo");
-    let path = format!("{}:{}", tools.display(), host::env("PATH").unwrap_or_default());
     let mut cargo = host::cargo([
-        "zigbuild",
+        "build",
         "--locked",
         "--profile",
         "dist",
@@ -38,10 +42,17 @@ pub(super) fn program(platform: Platform, target: &Path) -> Result<PathBuf> {
         "--target",
         &triple,
     ]);
+    let upper = name.to_uppercase();
+    let compile = format!("cc -target {} -fno-sanitize=undefined", platform.zig_target());
     cargo
-        .env("PATH", path)
-        .env(format!("CARGO_TARGET_{}_RUSTFLAGS", name.to_uppercase()), rust)
+        .env(
+            format!("CC_{name}"),
+            script(&tools, &format!("{triple}-cc"), &compile)?,
+        )
+        .env(format!("AR_{name}"), script(&tools, "zig-ar", "ar")?)
         .env(format!("CFLAGS_{name}"), c)
+        .env(format!("CARGO_TARGET_{upper}_LINKER"), "rust-lld")
+        .env(format!("CARGO_TARGET_{upper}_RUSTFLAGS"), rust)
         .env("JEMALLOC_SYS_WITH_MALLOC_CONF", ALLOCATOR)
         .env("CARGO_TARGET_DIR", target);
     host::run(&mut cargo)?;
@@ -54,21 +65,35 @@ pub(super) fn host_program(metadata: &Metadata) -> Result<PathBuf> {
     Ok(metadata.target_directory().join("debug/holodeck"))
 }
 
-/// The folder of the programs of [`TOOLS`], installed once.
+/// The folder of the programs of [`COMPILER`], installed once.
 fn tools(target: &Path) -> Result<PathBuf> {
     let folder = target.join("dist-tools");
     let done = folder.join("installed");
-    let wanted = TOOLS.join("\n");
-    if fs::read_to_string(&done).is_ok_and(|found| found == wanted) {
+    if fs::read_to_string(&done).is_ok_and(|found| found == COMPILER) {
         return Ok(folder.join("bin"));
     }
-    println!("installing {}", TOOLS.join(" and "));
+    println!("installing {COMPILER}");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
     host::run(host::command("python3").args(["-m", "venv"]).arg(&folder))?;
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    host::run(host::command(folder.join("bin/python")).args(pip).args(TOOLS))?;
-    fs::write(done, wanted)?;
+    host::run(host::command(folder.join("bin/python")).args(pip).arg(COMPILER))?;
+    fs::write(done, COMPILER)?;
     Ok(folder.join("bin"))
+}
+
+/// Writes a script that calls Zig.
+fn script(tools: &Path, name: &str, words: &str) -> Result<PathBuf> {
+    let path = tools.join(name);
+    let zig = tools.join("python-zig");
+    // Zig's own `--target` has another form, so that of the caller is left out.
+    let text = format!(
+        "#!/bin/sh\nfor word in \"$@\"; do\n  shift\n  case \"$word\" in --target=*) ;; *) set -- \"$@\" \"$word\" ;; esac\ndone\n\
+         exec {} {words} \"$@\"\n",
+        zig.display()
+    );
+    fs::write(&path, text)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    Ok(path)
 }

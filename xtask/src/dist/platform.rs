@@ -1,5 +1,7 @@
 //! The platforms that packages are made for, as each kind of package names them.
 
+use anyhow::{Context as _, Result};
+
 /// Linux on a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Platform {
@@ -19,9 +21,22 @@ impl Platform {
         }
     }
 
+    pub(super) fn of_this_machine() -> Result<Self> {
+        let processor = std::env::consts::ARCH;
+        let found = Self::ALL
+            .into_iter()
+            .find(|platform| platform.processor() == processor);
+        found.with_context(|| format!("there are no packages for {processor}"))
+    }
+
     /// As Rust names it.
     pub(super) fn triple(self) -> String {
         format!("{}-unknown-linux-musl", self.processor())
+    }
+
+    /// As Zig names it.
+    pub(super) fn zig_target(self) -> String {
+        format!("{}-linux-musl", self.processor())
     }
 
     /// A static program runs on every libc.
