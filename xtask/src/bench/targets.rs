@@ -17,7 +17,7 @@ const CONCURRENCY: &str = "50";
 /// A program that answers every line at once, with the request's id: `sed`, whose own cost is small.
 const PROGRAM: &str = r#"target:
   type: command
-  command: sed
+  command: /bin/sed
   args: ["-u", 's/.*"id":\([^,}]*\).*/{"id":\1,"text":"You can return an item within 30 days of delivery. Keep the receipt and the original packaging, and we refund the full price to the card you paid with."}/']
   keep_alive: true
 "#;
