@@ -12,7 +12,23 @@ const SAFE: usize = 18;
 
 /// The places of long integers in a JSON text.
 fn long_integers(json: &str) -> Vec<(usize, &str)> {
+    if !has_many_digits(json) {
+        return Vec::new();
+    }
     words_of_kind(json, is_long)
+}
+
+/// Whether more than [`SAFE`] digits stand in a row. So many cover each sixteenth place, and only these are looked at.
+fn has_many_digits(json: &str) -> bool {
+    const STEP: usize = 16;
+    let bytes = json.as_bytes();
+    let is_digit = |byte: &&u8| byte.is_ascii_digit();
+    let mut places = (STEP - 1..bytes.len()).step_by(STEP);
+    places.any(|place| {
+        let (before, after) = bytes.split_at(place);
+        let after = after.iter().take_while(is_digit).count();
+        after > 0 && after + before.iter().rev().take_while(is_digit).count() > SAFE
+    })
 }
 
 /// A number in a JSON text that has a fraction, and as a floating-point number has none: `9.99999999999999999999`. It would be
@@ -156,6 +172,23 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+
+    #[test]
+    fn many_digits_are_found_at_every_place() {
+        for before in 0..40 {
+            for digits in [SAFE - 1, SAFE, SAFE + 1, SAFE + 2, 40] {
+                for after in [0, 1, 15, 16, 40] {
+                    let text = format!(
+                        "{}{}{}",
+                        "a".repeat(before),
+                        "7".repeat(digits),
+                        "b".repeat(after)
+                    );
+                    assert_eq!(has_many_digits(&text), digits > SAFE, "{text}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn only_integers_that_do_not_fit_are_wrapped_and_come_back() {

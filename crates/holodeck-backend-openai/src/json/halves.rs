@@ -14,6 +14,10 @@ const UNITS: std::ops::Range<u32> = 0xd800..0xe000;
 
 /// The piece of a stream with its lone halves kept, and the letters that look like one; `None` if it has none.
 pub(crate) fn keep(json: &str) -> Option<String> {
+    // Most pieces: neither an escape nor a letter that could look like a half.
+    if json.is_ascii() && !json.contains('\\') {
+        return None;
+    }
     let letters = keep_letters(json);
     let text = letters.as_deref().unwrap_or(json);
     if !text.contains("\\u") {
@@ -77,7 +81,7 @@ fn unit(letter: char) -> Option<u16> {
 
 /// A text with its halves joined; a half that stays alone is U+FFFD.
 pub(crate) fn join(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(|letter| unit(letter).is_some()) {
+    if text.is_ascii() || !text.chars().any(|letter| unit(letter).is_some()) {
         return Cow::Borrowed(text);
     }
     let mut units = Vec::with_capacity(text.len());

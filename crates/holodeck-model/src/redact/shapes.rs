@@ -10,8 +10,8 @@ use super::names::names_a_secret;
 /// Shorter values are words.
 const MIN_VALUE: usize = 8;
 
-/// Every text with a shape contains one of these; searching for them costs less than searching for the shapes.
-const TRIGGERS: [&str; 20] = [
+/// Every text with a key contains one of these; searching for them costs less than searching for the shapes.
+const KEY_TRIGGERS: [&str; 17] = [
     "sk-",
     "k_live_",
     "k_test_",
@@ -29,17 +29,55 @@ const TRIGGERS: [&str; 20] = [
     "hf_",
     "eyJ",
     "-----BEGIN",
-    ":/",
-    ":\\/",
-    "uthorization",
 ];
 
+/// As [`KEY_TRIGGERS`], for the other shapes: of URLs, of headers and of tokens.
+const URL_TRIGGERS: [&str; 2] = [":/", ":\\/"];
+const HEADER_TRIGGERS: [&str; 1] = ["uthorization"];
+const TOKEN_TRIGGERS: [&str; 1] = ["earer"];
+
 static TRIGGER_SEARCH: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    let all = KEY_TRIGGERS.iter().chain(&URL_TRIGGERS);
+    let all = all.chain(&HEADER_TRIGGERS).chain(&TOKEN_TRIGGERS);
     AhoCorasick::builder()
         .ascii_case_insensitive(true)
-        .build(TRIGGERS.iter().chain(&["earer "]))
+        .build(all)
         .ok()
 });
+
+/// The shapes that a text may have.
+#[derive(Default)]
+struct Possible {
+    key: bool,
+    url: bool,
+    header: bool,
+    token: bool,
+}
+
+impl Possible {
+    fn of(text: &str) -> Self {
+        let mut possible = Self::default();
+        let Some(triggers) = TRIGGER_SEARCH.as_ref() else {
+            return possible;
+        };
+        for found in triggers.find_overlapping_iter(text) {
+            let mut number = found.pattern().as_usize();
+            for (count, shape) in [
+                (KEY_TRIGGERS.len(), &mut possible.key),
+                (URL_TRIGGERS.len(), &mut possible.url),
+                (HEADER_TRIGGERS.len(), &mut possible.header),
+                (TOKEN_TRIGGERS.len(), &mut possible.token),
+            ] {
+                if number < count {
+                    *shape = true;
+                    break;
+                }
+                number -= count;
+            }
+        }
+        possible
+    }
+}
 
 /// Keys of OpenAI, Anthropic and similar services, Stripe, AWS, GitHub, GitLab, Slack, Google, Hugging Face; JSON web
 /// tokens; private keys.
@@ -88,16 +126,13 @@ fn compile(expression: &str) -> Option<Regex> {
 
 /// Adds the places where `text` has the shape of a secret.
 pub(super) fn find(text: &str, found: &mut Vec<Range<usize>>) {
-    if !TRIGGER_SEARCH
-        .as_ref()
-        .is_some_and(|triggers| triggers.is_match(text))
-    {
-        return;
-    }
-    if let Some(keys) = KEYS.as_ref() {
+    // Each expression is compiled when a text first needs it: an address needs one of the four.
+    let possible = Possible::of(text);
+    if let Some(keys) = possible.key.then(|| KEYS.as_ref()).flatten() {
         found.extend(keys.find_iter(text).map(|key| key.range()));
     }
-    for header in AUTHORIZATION.iter().flat_map(|regex| regex.captures_iter(text)) {
+    let headers = possible.header.then(|| AUTHORIZATION.as_ref()).flatten();
+    for header in headers.into_iter().flat_map(|regex| regex.captures_iter(text)) {
         // Without a scheme it may be prose.
         if let Some(value) = header.name("value")
             && (header.name("scheme").is_some() || has_digit(value.as_str()))
@@ -105,7 +140,8 @@ pub(super) fn find(text: &str, found: &mut Vec<Range<usize>>) {
             found.push(value.range());
         }
     }
-    for header in BEARER.iter().flat_map(|regex| regex.captures_iter(text)) {
+    let tokens = possible.token.then(|| BEARER.as_ref()).flatten();
+    for header in tokens.into_iter().flat_map(|regex| regex.captures_iter(text)) {
         found.extend(
             header
                 .name("value")
@@ -113,8 +149,10 @@ pub(super) fn find(text: &str, found: &mut Vec<Range<usize>>) {
                 .map(|value| value.range()),
         );
     }
-    let is_secret = |name: &str, value: &str| value.len() >= MIN_VALUE && names_a_secret(name);
-    url_ranges(text, is_secret, found);
+    if possible.url {
+        let is_secret = |name: &str, value: &str| value.len() >= MIN_VALUE && names_a_secret(name);
+        url_ranges(text, is_secret, found);
+    }
 }
 
 /// Adds the places of credentials and all query values of URLs in `text`.
