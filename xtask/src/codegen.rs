@@ -10,7 +10,6 @@ pub(crate) fn run() -> Result<()> {
     let test = [
         "test",
         "--workspace",
-        "--lib",
         "--test",
         "it",
         "--locked",

@@ -56,6 +56,9 @@ pub(crate) struct Args {
     /// Build for these processors; without it, for all.
     #[arg(long = "platform", value_enum)]
     platforms: Vec<Platform>,
+    /// Pack this program, built before for the one platform, instead of building it.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// Where the packages are written.
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
@@ -73,6 +76,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     } else {
         args.platforms.clone()
     };
+    ensure!(
+        args.program.is_none() || platforms.len() == 1,
+        "`--program` is for one `--platform`"
+    );
     let stage = tempfile::Builder::new().prefix("holodeck-packages-").tempdir()?;
     let release = Release {
         version: version(&metadata)?,
@@ -83,7 +90,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     release.prepare(&metadata)?;
     let mut made = Vec::new();
     for platform in platforms {
-        let program = build::program(platform, &metadata.target_directory())?;
+        let program = match &args.program {
+            Some(program) => program.clone(),
+            None => build::program(platform, &metadata.target_directory())?,
+        };
         check(&program)?;
         made.extend(release.pack(platform, &program)?);
     }
@@ -98,6 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 pub(crate) fn build_for_this_machine(to: &Path) -> Result<()> {
     run(&Args {
         platforms: vec![Platform::of_this_machine()?],
+        program: None,
         to: Some(to.to_owned()),
     })
 }
@@ -155,7 +166,7 @@ struct Release<'a> {
 }
 
 impl Release<'_> {
-    /// What the packages of all platforms have: completions and man pages, from a program for this machine.
+    /// Makes the parts of all packages: completions and man pages, from a program for this machine.
     fn prepare(&self, metadata: &Metadata) -> Result<()> {
         let shared = self.shared();
         let program = build::host_program(metadata)?;

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What a reader of the registry would miss.
+/// The names of the texts that a reader of the registry would miss.
 fn lacks(package: Package<'_>) -> impl Iterator<Item = &'static str> {
     let folder = root().join(package.manifest());
     let folder = folder.parent().unwrap_or(Path::new("")).to_owned();

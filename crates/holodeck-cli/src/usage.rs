@@ -151,13 +151,16 @@ pub(crate) fn next_step(error: &mut clap::Error, args: &[String]) -> Option<Stri
             error.remove(ContextKind::SuggestedSubcommand);
             let OtherCommand { ours, does, .. } = other;
             let is_plain = |arg: &&String| !arg.starts_with('-');
-            let rest: String = args
+            let mut rest = String::new();
+            for arg in args
                 .iter()
                 .skip_while(|arg| **arg != typed)
                 .skip(1)
                 .filter(is_plain)
-                .map(|arg| format!(" {}", shell_word(&printable(arg))))
-                .collect();
+            {
+                rest.push(' ');
+                rest.push_str(&shell_word(&printable(arg)));
+            }
             Some(format!("`holodeck {ours}{rest}` {does}"))
         }
         ErrorKind::ArgumentConflict if command == "test" => {
@@ -223,7 +226,8 @@ fn second_argument_of_test(error: &mut clap::Error, first: &str, second: &str) -
             printable(second)
         ),
     );
-    if second.ends_with(".yaml") || second.ends_with(".yml") {
+    let end = std::path::Path::new(second).extension();
+    if end.is_some_and(|end| end == "yaml" || end == "yml") {
         return "`holodeck test` runs the cases of one agent file; run it once for each".to_owned();
     }
     if is_file(second) {

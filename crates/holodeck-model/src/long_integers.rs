@@ -18,7 +18,7 @@ fn long_integers(json: &str) -> Vec<(usize, &str)> {
     words_of_kind(json, is_long)
 }
 
-/// Whether more than [`SAFE`] digits stand in a row. So many cover each sixteenth place, and only these are looked at.
+/// Whether more than [`SAFE`] digits stand in a row. They cover a sixteenth place, and only such places are looked at.
 fn has_many_digits(json: &str) -> bool {
     const STEP: usize = 16;
     let bytes = json.as_bytes();

@@ -22,4 +22,6 @@ pub use load::{
     Load, load_agent, load_answers, load_combination, load_labels, load_routing_cases, load_skill,
 };
 pub use loaded::{LoadedAgent, Places, VariableUse};
+#[doc(hidden)]
+pub use schema::shape_files;
 pub use schema::{config_json_schema, json_schema};

@@ -9,8 +9,6 @@
 mod read;
 
 #[cfg(test)]
-mod generated;
-#[cfg(test)]
 mod tests;
 
 use std::sync::OnceLock;
@@ -37,6 +35,20 @@ impl Shapes {
     /// keeps none.
     pub(crate) fn kept(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
+    }
+
+    /// The text that keeps them: one shape a line, so that a change shows in a few lines.
+    pub(crate) fn written(&self) -> String {
+        let lines = self
+            .table
+            .iter()
+            .map(|shape| serde_json::to_string(shape).unwrap_or_default());
+        let lines: Vec<String> = lines.collect();
+        format!(
+            "{{\"table\":[\n{}\n],\"root\":{}}}\n",
+            lines.join(",\n"),
+            self.root.0
+        )
     }
 
     pub(crate) fn get(&self, id: ShapeId) -> &Shape {

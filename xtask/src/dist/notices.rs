@@ -1,4 +1,4 @@
-//! What the program is made of: the licences of all packages, and a bill of materials (CycloneDX 1.5).
+//! The parts of the program that others made: the licences of all packages, and a bill of materials (CycloneDX 1.5).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::workspace::{self, Metadata};
+use crate::workspace::Metadata;
 use crate::{dist, host};
 
 /// The system that the packages are installed in.

@@ -3,7 +3,7 @@
 use holodeck_model::{Agent, GlobalConfig};
 use serde_json::Value;
 
-use super::{ShapeKind, read_shapes};
+use super::{ShapeKind, Shapes, read_shapes};
 use crate::schema::{FrontMatter, raw};
 
 const SUPPORTED: [&str; 20] = [
@@ -83,4 +83,24 @@ fn only_free_values_are_unchecked() {
         .count();
     // Matchers and literals, JSON Schemas, options of connectors, ranges of the optimizer.
     assert!(free < 20, "{free} shapes accept any value");
+}
+
+#[test]
+fn a_text_that_keeps_no_shapes_is_not_read() {
+    for broken in [
+        "",
+        "{}",
+        "[]",
+        r#"{"table":[{"nullable":true,"kind":"Anything"}],"root":0}"#,
+    ] {
+        assert!(Shapes::kept(broken).is_none(), "{broken}");
+    }
+}
+
+#[test]
+fn kept_shapes_lose_nothing() {
+    for schema in [raw::<Agent>(), raw::<GlobalConfig>(), raw::<FrontMatter>()] {
+        let written = read_shapes(&schema).written();
+        assert_eq!(Shapes::kept(&written).unwrap().written(), written);
+    }
 }

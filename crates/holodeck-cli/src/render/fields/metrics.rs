@@ -71,7 +71,7 @@ pub(crate) fn explain_metric(schema: &Value, wanted: &str) -> Result<String, Opt
     let mut text = format!("{wanted}\n  {}\n", metric.about);
     text.push_str(&format!("  fields    {}\n", metric.fields.join(", ")));
     if let Some(example) = example(wanted) {
-        text.push_str("\n");
+        text.push('\n');
         text.push_str(&example);
     }
     Ok(text)

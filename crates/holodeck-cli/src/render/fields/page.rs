@@ -20,6 +20,7 @@ pub(crate) fn field_page(agent: &Value, config: &Value) -> String {
             tree: Schema::new(schema),
             places: &mut shared,
             waiting: VecDeque::new(),
+            with_examples: true,
             text: &mut page,
         }
         .write(schema);
@@ -52,6 +53,7 @@ pub(crate) fn event_page(schema: &Value) -> String {
             tree: Schema::new(schema),
             places: &mut places,
             waiting: VecDeque::new(),
+            with_examples: false,
             text: &mut text,
         }
         .write(fields);
@@ -66,6 +68,7 @@ pub(crate) fn run_file_page(schema: &Value) -> String {
         tree: Schema::new(schema),
         places: &mut HashMap::new(),
         waiting: VecDeque::new(),
+        with_examples: false,
         text: &mut text,
     }
     .write(schema);
@@ -77,6 +80,8 @@ struct Page<'a, 's, 'p> {
     /// The heading under which each definition is listed.
     places: &'s mut HashMap<String, String>,
     waiting: VecDeque<(String, &'a Value)>,
+    /// Whether the tables have a column for them.
+    with_examples: bool,
     text: &'p mut String,
 }
 
@@ -114,8 +119,7 @@ impl<'a> Page<'a, '_, '_> {
     }
 
     fn table(&mut self, record: &Record<'a>, above: &str) {
-        let has_examples = record.properties.values().any(|schema| example(schema).is_some());
-        self.text.push_str(if has_examples {
+        self.text.push_str(if self.with_examples {
             "\n| field | value | default | example | meaning |\n|---|---|---|---|---|\n"
         } else {
             "\n| field | value | default | meaning |\n|---|---|---|---|\n"
@@ -144,7 +148,7 @@ impl<'a> Page<'a, '_, '_> {
                 default(schema).map_or_else(String::new, |value| format!("`{value}`"))
             };
             let meaning = cell(own_description(&self.tree, schema));
-            let example = if has_examples {
+            let example = if self.with_examples {
                 format!(" {} |", cell(&example))
             } else {
                 String::new()
