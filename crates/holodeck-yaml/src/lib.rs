@@ -23,5 +23,5 @@ pub use load::{
 };
 pub use loaded::{LoadedAgent, Places, VariableUse};
 #[doc(hidden)]
-pub use schema::shape_files;
+pub use schema::kept_shapes;
 pub use schema::{config_json_schema, json_schema};

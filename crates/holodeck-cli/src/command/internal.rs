@@ -27,6 +27,8 @@ enum Internal {
     FieldReference,
     /// Print an example of every metric in Markdown.
     MetricReference,
+    /// Print the shapes of the language, which are kept in a file: of `agent`, `config` or `front_matter`.
+    Shapes { of: String },
     /// Print every type of event with its fields in Markdown.
     EventReference,
     /// Print every field of the file of a run in Markdown.
@@ -48,6 +50,7 @@ pub(crate) fn run(args: &InternalArgs, terminal: &mut Terminal) -> Result<ExitCo
         Internal::CliReference => render::command_reference(&Args::command()),
         Internal::FieldReference => render::field_page(&yaml::json_schema(), &yaml::config_json_schema()),
         Internal::MetricReference => render::metric_page(&yaml::json_schema()),
+        Internal::Shapes { of } => yaml::kept_shapes(of).unwrap_or_default(),
         Internal::EventReference => render::event_page(&model::events::event_schema()),
         Internal::RunFileReference => render::run_file_page(&model::run_file_schema()),
         Internal::DiagnosticsReference => render::diagnostic_reference(),

@@ -6,6 +6,18 @@ use crate::project::Project;
 
 /// Each generated file, and the arguments with which `holodeck` prints it.
 const GENERATED: &[(&str, &[&str])] = &[
+    (
+        "crates/holodeck-yaml/src/shape/agent.json",
+        &["internal", "shapes", "agent"],
+    ),
+    (
+        "crates/holodeck-yaml/src/shape/config.json",
+        &["internal", "shapes", "config"],
+    ),
+    (
+        "crates/holodeck-yaml/src/shape/front_matter.json",
+        &["internal", "shapes", "front_matter"],
+    ),
     ("docs/agent-yaml.md", &["internal", "field-reference"]),
     ("docs/cli.md", &["internal", "cli-reference"]),
     ("docs/diagnostics.md", &["internal", "diagnostics-reference"]),

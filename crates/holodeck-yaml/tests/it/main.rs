@@ -19,7 +19,6 @@ mod folders;
 mod front_matter_forms;
 mod front_matter_places;
 mod fuzz;
-mod generated;
 mod idle_gates;
 mod limits;
 mod line_ends;
