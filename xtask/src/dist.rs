@@ -225,7 +225,7 @@ impl Release<'_> {
         let npm = self.folder(&format!("{top}-npm"), Path::new(""), program, "bin/holodeck")?;
         let manifest = json!({
             "name": name, "version": self.version, "license": "MIT", "description": SUMMARY,
-            "os": ["linux"], "cpu": [platform.npm_cpu()], "bin": { "holodeck": "bin/holodeck" },
+            "os": ["linux"], "cpu": [platform.npm_cpu()],
         });
         write_json(&npm.join("package.json"), &manifest)?;
         let npm = self.make(
