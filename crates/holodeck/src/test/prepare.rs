@@ -289,8 +289,10 @@ pub async fn prepare_test(
         // Checked before servers are started and indexes are built.
         check_resumable(journal, runs.owner(), &fingerprint, options.accept_changes)?;
     }
-    if planned.is_empty() && resume.is_none() && options.open.preparing != Preparing::Plan {
-        // Before servers are started and indexes are built.
+    // Before servers are started and indexes are built. A shard without cases is a run, which is merged with the others; and what
+    // warnings say about an empty plan, such as a run that cannot be read, is shown by the run.
+    let is_whole = resume.is_none() && options.shard.is_none();
+    if planned.is_empty() && is_whole && warnings.is_empty() && options.open.preparing != Preparing::Plan {
         return Err(RunError::Nothing.into());
     }
     let programs = GraderPrograms::new(&checked.agent.dir, env, files_of_graders);
