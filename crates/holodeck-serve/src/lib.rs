@@ -9,6 +9,7 @@ mod branch;
 mod chat;
 mod completion_request;
 mod completions;
+mod connection;
 mod cors;
 mod extract;
 mod files;

@@ -2,9 +2,7 @@
 
 use std::{
     convert::Infallible,
-    pin::pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    sync::{Arc, Weak},
 };
 
 use axum::{
@@ -17,16 +15,13 @@ use http::{HeaderValue, header};
 use serde_json::Value;
 use tokio::{
     sync::{
-        OwnedSemaphorePermit,
-        mpsc::{self, Permit, Sender, error::SendError},
+        Notify, OwnedSemaphorePermit,
+        mpsc::{self, Sender},
     },
-    time::{Instant, timeout},
+    time::timeout,
 };
 
 use crate::App;
-
-/// How long a client may take no data while others wait for the memory that it holds.
-const PRESSED: Duration = Duration::from_secs(1);
 
 /// Bytes of text that are sent at once.
 pub(crate) const PART: usize = 16 << 10;
@@ -43,16 +38,14 @@ struct Held {
     place: Space,
 }
 
-/// When a frame of an answer was sent, or its connection took a part of one.
-#[derive(Clone)]
-pub(crate) struct Progress(Arc<Mutex<Instant>>);
-
 /// The sender of the frames of one answer.
 pub(crate) struct Outlet {
     app: App,
     sender: Sender<Held>,
-    moved_at: Progress,
     reserved: Option<Space>,
+    /// The place of the last frame, until the connection has taken it, which is notified.
+    last: Weak<OwnedSemaphorePermit>,
+    taken: Arc<Notify>,
 }
 
 impl Outlet {
@@ -60,17 +53,20 @@ impl Outlet {
     pub(crate) fn open(app: &App) -> (Self, Response) {
         // One frame waits for the connection. What follows stays in the store.
         let (sender, mut receiver) = mpsc::channel::<Held>(1);
-        let moved_at = Progress(Arc::new(Mutex::new(Instant::now())));
+        let taken = Arc::new(Notify::new());
         let outlet = Self {
             app: app.clone(),
             sender,
-            moved_at: moved_at.clone(),
             reserved: None,
+            last: Weak::new(),
+            taken: Arc::clone(&taken),
         };
         let mut writing: Option<Space> = None;
         let frames = futures::stream::poll_fn(move |cx| {
             // It is asked again when the frame before is written, up to what a connection collects.
-            drop(writing.take());
+            if writing.take().is_some() {
+                taken.notify_one();
+            }
             receiver.poll_recv(cx).map(|held| {
                 let (frame, place) = held.map(|held| (held.frame, held.place)).unzip();
                 writing = place;
@@ -86,7 +82,6 @@ impl Outlet {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         // Some proxies collect an answer before they pass it on.
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-        response.extensions_mut().insert(moved_at);
         (outlet, response)
     }
 
@@ -99,10 +94,9 @@ impl Outlet {
         self.sender.closed().await;
     }
 
-    /// Waits until the connection has taken the frame before: what is read for the next one holds memory, too. A client that
-    /// does not take it in time is slow only if there is a next one.
+    /// Waits until there is room for a frame: what is read for the next one holds memory, too.
     pub(crate) async fn ready(&self) {
-        let _taken = self.room().await;
+        let _room = self.sender.reserve().await;
     }
 
     /// Sends a frame. Whether the client still takes data.
@@ -114,16 +108,11 @@ impl Outlet {
                 None => return false,
             },
         };
-        let permit = match self.room().await {
-            Some(Ok(permit)) => permit,
-            Some(Err(_)) => return false,
-            None => {
-                self.app.count_slow_consumer();
-                return false;
-            }
-        };
-        permit.send(Held { frame, place });
-        self.moved_at.note();
+        let last = Arc::downgrade(&place);
+        if self.sender.send(Held { frame, place }).await.is_err() {
+            return false;
+        }
+        self.last = last;
         true
     }
 
@@ -144,8 +133,6 @@ impl Outlet {
 
     /// Waits for the space of all that is sent until [`Self::release`]. Whether the client still takes data.
     pub(crate) async fn reserve(&mut self, bytes: usize) -> bool {
-        // The frame before has a place of its own, which is free once it is taken.
-        self.ready().await;
         self.reserved = self.space(bytes).await;
         self.reserved.is_some()
     }
@@ -157,10 +144,17 @@ impl Outlet {
 
     /// A place for this number of bytes, unless the client leaves or others hold everything for too long.
     async fn space(&self, bytes: usize) -> Option<Space> {
-        let taken = timeout(
-            self.app.options().slow_consumer,
-            self.app.reader_bytes().take(bytes),
-        );
+        let places = self.app.reader_bytes();
+        if let Some(taken) = places.try_take(bytes) {
+            return Some(Arc::new(taken));
+        }
+        let taken = async {
+            // Clients that wait for memory while they hold some would wait for each other, and for themselves.
+            while self.last.strong_count() > 0 {
+                self.taken.notified().await;
+            }
+            timeout(self.app.options().slow_consumer, places.take(bytes)).await
+        };
         let taken = tokio::select! {
             biased;
             () = self.sender.closed() => return None,
@@ -171,47 +165,5 @@ impl Outlet {
             return None;
         };
         taken.map(Arc::new)
-    }
-
-    /// Waits until the connection has taken the frame before; `None` if it does not.
-    async fn room(&self) -> Option<Result<Permit<'_, Held>, SendError<()>>> {
-        self.app
-            .in_time(|| self.moved_at.at(), self.sender.reserve())
-            .await
-    }
-}
-
-impl Progress {
-    /// Notes that something moved.
-    pub(crate) fn note(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-    }
-
-    fn at(&self) -> Instant {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl App {
-    /// Waits until a client has taken what was sent; `None` if it took nothing of it since `moved_at`. If others wait for the
-    /// memory that it holds, it has less time.
-    pub(crate) async fn in_time<T>(
-        &self,
-        moved_at: impl Fn() -> Instant,
-        taken: impl Future<Output = T>,
-    ) -> Option<T> {
-        let limit = self.options().slow_consumer;
-        let mut taken = pin!(taken);
-        loop {
-            // A server that was busy itself gives the connection a moment, too.
-            let left = limit.saturating_sub(moved_at().elapsed()).max(limit / 4);
-            if let Ok(taken) = timeout(left.min(PRESSED), &mut taken).await {
-                return Some(taken);
-            }
-            let idle = moved_at().elapsed();
-            if idle >= limit || idle >= PRESSED && self.reader_bytes().is_short() {
-                return None;
-            }
-        }
     }
 }

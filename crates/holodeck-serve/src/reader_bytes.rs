@@ -43,16 +43,27 @@ impl ReaderBytes {
     pub(crate) async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let _waiting = Waiting(&self.waiting);
-        let units = bytes.div_ceil(UNIT).clamp(1, LIMIT / UNIT);
-        let units = u32::try_from(units).ok()?;
         // The semaphore is never closed.
-        Arc::clone(&self.places).acquire_many_owned(units).await.ok()
+        Arc::clone(&self.places)
+            .acquire_many_owned(units(bytes))
+            .await
+            .ok()
+    }
+
+    /// Space for a frame, if there is some.
+    pub(crate) fn try_take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_many_owned(units(bytes)).ok()
     }
 
     /// Whether a reader waits for space that others hold.
     pub(crate) fn is_short(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
+}
+
+fn units(bytes: usize) -> u32 {
+    let units = bytes.div_ceil(UNIT).clamp(1, LIMIT / UNIT);
+    u32::try_from(units).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

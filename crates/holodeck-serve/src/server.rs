@@ -23,7 +23,9 @@ use tokio::{
 };
 
 use crate::{
-    App, approvals, awp, chat, completions, files, guard, idempotency,
+    App, approvals, awp, chat, completions,
+    connection::Watched,
+    files, guard, idempotency,
     log::log_request,
     markdown, masking, messages, openai_errors, operation, own_ids, page,
     problem::Problem,
@@ -126,8 +128,12 @@ async fn connect(app: App, router: Router, stream: TcpStream, peer: Peer, is_pro
         // What a client that reads nothing holds, besides the frame that waits for it.
         .max_buf_size(CONNECTION_BUFFER);
     let router = TowerToHyperService::new(router);
+    let (stream, writing) = Watched::new(stream);
+    let of_request = writing.clone();
     let service = service_fn(move |mut request: http::Request<Incoming>| {
         request.extensions_mut().insert(peer);
+        // A WebSocket outlives this connection.
+        request.extensions_mut().insert(of_request.clone());
         router.call(request)
     });
     let mut connection = pin!(
@@ -135,8 +141,10 @@ async fn connect(app: App, router: Router, stream: TcpStream, peer: Peer, is_pro
             .with_upgrades()
     );
     tokio::select! {
+        biased;
         // How a client leaves does not matter.
         _ = connection.as_mut() => return,
+        () = writing.too_slow(&app) => return,
         () = app.closing().cancelled() => {}
     }
     connection.as_mut().graceful_shutdown();

@@ -26,13 +26,14 @@ use tokio::{
         mpsc::{self, Receiver, Sender},
     },
     task::AbortHandle,
-    time::{Instant, sleep, timeout},
+    time::{sleep, timeout},
 };
 
 use crate::{
     App,
     app::Follower,
     approvals::Answer,
+    connection::Writing,
     guard::User,
     messages::{Message, start},
     metrics::OpenStream,
@@ -59,6 +60,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 pub(crate) async fn connect(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
+    Extension(writing): Extension<Writing>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response> {
     let upgrade = upgrade.map_err(|error| Problem::invalid(error.body_text()))?;
@@ -70,7 +72,7 @@ pub(crate) async fn connect(
     let tasks = app.tasks().clone();
     Ok(upgrade.on_upgrade(move |socket| async move {
         // Tracked, so that the end of the server waits for the last frame.
-        let _ = tasks.spawn(converse(app, user, socket)).await;
+        let _ = tasks.spawn(converse(app, user, writing, socket)).await;
     }))
 }
 
@@ -130,7 +132,7 @@ impl Drop for Followed {
     }
 }
 
-async fn converse(app: App, user: String, mut socket: WebSocket) {
+async fn converse(app: App, user: String, writing: Writing, mut socket: WebSocket) {
     let (sender, frames) = mpsc::channel(QUEUED_FRAMES);
     let client = Client {
         app: app.clone(),
@@ -138,7 +140,7 @@ async fn converse(app: App, user: String, mut socket: WebSocket) {
         rooms: HashMap::new(),
         frames: sender,
     };
-    let close = exchange(&app, client, &mut socket, frames).await;
+    let close = exchange(&app, client, &writing, &mut socket, frames).await;
     // A client that does not take it is gone.
     let _ = timeout(CLOSE_LIMIT, async {
         if let Some((code, reason)) = close {
@@ -159,6 +161,7 @@ async fn converse(app: App, user: String, mut socket: WebSocket) {
 async fn exchange(
     app: &App,
     mut client: Client,
+    writing: &Writing,
     socket: &mut WebSocket,
     mut frames: Receiver<Held>,
 ) -> Option<(u16, &'static str)> {
@@ -189,16 +192,16 @@ async fn exchange(
             () = app.closing().cancelled() => return Some((AWAY, "the server is stopping")),
             () = sleep(app.options().heartbeat) => Frame::Ping(Vec::new().into()),
         };
-        let sent_at = Instant::now();
-        let sent = app.in_time(|| sent_at, socket.send(frame)).await;
-        drop(place);
-        match sent {
-            Some(Ok(())) => {}
-            Some(Err(_)) => return None,
-            None => {
-                app.count_slow_consumer();
+        let sent = tokio::select! {
+            biased;
+            sent = socket.send(frame) => sent.is_ok(),
+            () = writing.too_slow(app) => {
                 return Some((SLOW, "the client takes no data; resume with `lastEventIndex`"));
             }
+        };
+        drop(place);
+        if !sent {
+            return None;
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Bodies on the way to their connection: they are sent in parts, so that progress is seen, and a large answer that is sent whole
-//! has its place among the bytes of all readers until its client has taken it. Must be outside of everything that reads frames.
+//! Answers that are sent whole: a large one has its place among the bytes of all readers until its client has taken it. Must be
+//! outside of everything that reads bodies.
 
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -17,39 +18,30 @@ use http::{Method, StatusCode};
 use hyper::body::{Body as _, Frame, SizeHint};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
-use crate::{
-    App,
-    outlet::{PART, Progress},
-    problem::Problem,
-};
+use crate::{App, outlet::PART, problem::Problem};
 
-/// A body with its place.
+/// A body whose bytes have a place.
 struct Held {
     body: Body,
-    /// The part of a piece that is not sent yet.
-    rest: Bytes,
-    progress: Option<Progress>,
-    _place: Option<OwnedSemaphorePermit>,
+    place: Arc<OwnedSemaphorePermit>,
 }
 
-impl Held {
-    fn body(body: Body, progress: Option<Progress>, place: Option<OwnedSemaphorePermit>) -> Body {
-        Body::new(Self {
-            body,
-            rest: Bytes::new(),
-            progress,
-            _place: place,
-        })
+/// Bytes with their place, which is free when they are written.
+struct Placed {
+    bytes: Bytes,
+    _place: Arc<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Placed {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
 /// Waits for a place for a large answer. If there is none in time, it is an error that says so.
 pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    let mut response = next.run(request).await;
-    if let Some(progress) = response.extensions_mut().remove::<Progress>() {
-        return response.map(|body| Held::body(body, Some(progress), None));
-    }
+    let response = next.run(request).await;
     let Some(bytes) = response
         .body()
         .size_hint()
@@ -66,7 +58,12 @@ pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) 
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_BYTES", detail).retry_after(5);
         return if is_read { problem } else { problem.after_effect() }.into_response();
     };
-    response.map(|body| Held::body(body, None, Some(place)))
+    response.map(|body| {
+        Body::new(Held {
+            body,
+            place: Arc::new(place),
+        })
+    })
 }
 
 impl hyper::body::Body for Held {
@@ -77,34 +74,57 @@ impl hyper::body::Body for Held {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if self.rest.is_empty() {
-            let frame = match std::task::ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-                Some(Ok(frame)) => frame,
-                other => return Poll::Ready(other),
-            };
-            match frame.into_data() {
-                Ok(data) => self.rest = data,
-                Err(other) => return Poll::Ready(Some(Ok(other))),
-            }
-        }
-        if let Some(progress) = &self.progress {
-            progress.note();
-        }
-        let part = self.rest.len().min(PART);
-        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(part)))))
+        let place = Arc::clone(&self.place);
+        Pin::new(&mut self.body)
+            .poll_frame(cx)
+            .map_ok(|frame| frame.map_data(|bytes| Bytes::from_owner(Placed { bytes, _place: place })))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
+        self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let left = self.rest.len() as u64;
-        let mut hint = SizeHint::new();
-        hint.set_lower(self.body.size_hint().lower().saturating_add(left));
-        if let Some(upper) = self.body.size_hint().upper() {
-            hint.set_upper(upper.saturating_add(left));
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::{Router, middleware, routing::any};
+    use holodeck_events::MemoryStore;
+    use hyper::service::Service as _;
+    use hyper_util::service::TowerToHyperService;
+
+    use super::*;
+    use crate::ServeOptions;
+
+    /// The answer to a request while others hold this number of bytes.
+    async fn ask(method: Method, held: usize) -> Response {
+        let options = ServeOptions {
+            slow_consumer: Duration::from_millis(20),
+            ..ServeOptions::default()
+        };
+        let app = App::new(Vec::new(), Arc::new(MemoryStore::new()), options);
+        let _held = app.reader_bytes().take(held).await.unwrap();
+        let router = Router::new()
+            .route("/", any(|| async { vec![0_u8; PART + 1] }))
+            .layer(middleware::from_fn_with_state(app.clone(), count));
+        let request = http::Request::builder().method(method).uri("/");
+        let request = request.body(Body::empty()).unwrap();
+        TowerToHyperService::new(router).call(request).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_large_answer_is_refused_if_others_hold_all_memory_and_says_whether_the_message_was_answered() {
+        for (method, repeats) in [(Method::GET, None), (Method::POST, Some("false"))] {
+            let refused = ask(method.clone(), usize::MAX).await;
+            assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE, "{method}");
+            let header = refused.headers().get("x-should-retry");
+            assert_eq!(header.map(|value| value.to_str().unwrap()), repeats, "{method}");
+            assert_eq!(ask(method, 1).await.status(), StatusCode::OK);
         }
-        hint
     }
 }
