@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use holodeck_backend_api::{BackendError, BackendEvent, TurnRequest};
 use holodeck_http::{Exchange, Headers, HttpClient, HttpUrl, RetryPolicy, Verb};
-use holodeck_model::{HttpMethod, HttpTarget, Location, ResponsePath, SideEffects};
+use holodeck_model::{HttpMethod, HttpTarget, Location, ResponsePath, ResponsePaths, SideEffects};
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ use crate::{
     conversation::State,
     cookies::Cookies,
     parts::Parts,
-    paths::{PartPath, Paths},
+    paths::{PartPath, Paths, Wanted},
     template::{Question, Renderer, names},
 };
 
@@ -29,6 +29,8 @@ pub(crate) struct HttpAsker {
     config: HttpTarget,
     paths: Paths,
     stream: Option<EventForm>,
+    /// The parts of an answer, or of its events, that the paths look at.
+    wanted: Wanted,
     /// The cookies of all conversations, if they share them.
     shared: Option<Mutex<Cookies>>,
     sends_history: bool,
@@ -86,6 +88,17 @@ impl HttpAsker {
                 },
             })
         });
+        let stream = stream.transpose()?;
+        let mut wanted = Wanted::default();
+        for (_, path) in config.response.iter().flat_map(ResponsePaths::each) {
+            wanted.add(path.path());
+        }
+        if let Some(form) = &stream {
+            form.text.want(&mut wanted);
+            if let Done::Path(path) = &form.done {
+                path.want(&mut wanted);
+            }
+        }
         let used = used_names(config);
         let uses = |name: &str| used.iter().any(|used| used == name);
         Ok(Self {
@@ -93,7 +106,8 @@ impl HttpAsker {
             sends_history: uses("messages"),
             names_session: uses("session_id"),
             shared: config.share.map(|_| Mutex::default()),
-            stream: stream.transpose()?,
+            stream,
+            wanted,
             paths,
             config: config.clone(),
             retry: RetryPolicy::default(),
@@ -158,7 +172,9 @@ impl HttpAsker {
     /// The parts of an answer that is one JSON value.
     async fn read_json(&self, exchange: Exchange, request: &Request) -> Result<Parts, BackendError> {
         let bytes = exchange.bytes().await.map_err(|error| self.failure(&error))?;
-        let answer: Value = serde_json::from_slice(&bytes)
+        let answer = self
+            .wanted
+            .read(&bytes)
             .map_err(|error| self.no_json(&bytes, &error.to_string(), request))?;
         let parts = self.paths.parts(&answer);
         parts.map_err(|problem| self.unfit(&problem, &bytes, request))
@@ -278,7 +294,9 @@ impl HttpAsker {
         if matches!(&form.done, Done::Data(done) if done == data) {
             return Ok(Read::Done(Parts::default()));
         }
-        let event: Value = serde_json::from_str(data)
+        let event = self
+            .wanted
+            .read(data.as_bytes())
             .map_err(|error| self.no_json(data.as_bytes(), &error.to_string(), request))?;
         let unfit = |problem: String| self.unfit(&problem, data.as_bytes(), request);
         let mut parts = self.paths.parts_but_text(&event, false).map_err(unfit)?;

@@ -1,5 +1,7 @@
 //! The paths of an answer's parts, compiled, and what they find. Only here is JSONPath imported.
 
+mod wanted;
+
 use std::collections::HashSet;
 use std::sync::Mutex;
 
@@ -7,6 +9,7 @@ use holodeck_model::{DetailedPath, ResponsePath, ResponsePaths};
 use serde_json::Value;
 use serde_json_path::JsonPath;
 
+pub(crate) use self::wanted::Wanted;
 use crate::{parts::Parts, reported};
 
 /// A path of the YAML.
@@ -53,6 +56,11 @@ impl PartPath {
             items: part(selector.map(|(_, end)| end)),
             text,
         })
+    }
+
+    /// Adds what it looks at.
+    pub(crate) fn want(&self, wanted: &mut Wanted) {
+        wanted.add(&self.text);
     }
 
     /// The values that it finds.
