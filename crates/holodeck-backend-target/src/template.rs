@@ -84,6 +84,10 @@ impl Renderer {
 
     /// The JSON value of an expression.
     fn value(&self, expression: &str) -> Result<Value, String> {
+        // A name alone, as in most templates, is its value.
+        if let Some(value) = self.values.get(expression.trim()) {
+            return Ok(value.clone());
+        }
         let compiled = PLAIN
             .compile_expression(expression)
             .map_err(|error| describe(&error))?;
