@@ -18,6 +18,8 @@ pub(crate) struct PartPath {
     path: JsonPath,
     text: String,
     is_optional: bool,
+    /// Whether all its steps are to one place, so that it finds one value or none.
+    is_plain: bool,
     /// The list of which it selects items by `[*]`, a slice or a filter: it may select none of a list that is there.
     list: Option<JsonPath>,
     /// The items that it selects of that list.
@@ -52,6 +54,7 @@ impl PartPath {
         Ok(Self {
             path: parse(&text)?,
             is_optional: path.is_optional(),
+            is_plain: wanted::steps(&text).is_some_and(|(_, rest)| rest.is_empty()),
             list: part(selector.map(|(start, _)| start)),
             items: part(selector.map(|(_, end)| end)),
             text,
@@ -65,6 +68,11 @@ impl PartPath {
 
     /// The values that it finds.
     fn find<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
+        if self.is_plain
+            && let Some((steps, _)) = wanted::steps(&self.text)
+        {
+            return wanted::walk(value, &steps).into_iter().collect();
+        }
         self.path.query(value).all()
     }
 

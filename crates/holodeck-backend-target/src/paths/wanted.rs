@@ -26,40 +26,63 @@ impl Default for Wanted {
     }
 }
 
-/// A step of a path.
-enum Step<'a> {
+/// A step of a path, to one place.
+#[derive(Clone, Debug)]
+pub(super) enum Step<'a> {
     Field(&'a str),
-    Item,
+    Item(i64),
+}
+
+/// The steps of a path that begins with `$`, as long as each is to one place, and the rest of it.
+pub(super) fn steps(path: &str) -> Option<(Vec<Step<'_>>, &str)> {
+    let mut rest = path.trim().strip_prefix('$')?;
+    let mut steps = Vec::new();
+    while let Some((step, after)) = step(rest) {
+        steps.push(step);
+        rest = after;
+    }
+    Some((steps, rest))
+}
+
+/// The value at the end of these steps.
+pub(super) fn walk<'a>(value: &'a Value, steps: &[Step<'_>]) -> Option<&'a Value> {
+    steps.iter().try_fold(value, |value, step| match step {
+        Step::Field(name) => value.as_object()?.get(*name),
+        Step::Item(index) => {
+            let items = value.as_array()?;
+            let from_end = || usize::try_from(index.unsigned_abs()).ok();
+            let place = match usize::try_from(*index) {
+                Ok(place) => place,
+                Err(_) => items.len().checked_sub(from_end()?)?,
+            };
+            items.get(place)
+        }
+    })
 }
 
 impl Wanted {
     /// Adds what a JSONPath looks at. A filter may look at everything.
     pub(crate) fn add(&mut self, path: &str) {
-        let mut rest = path.trim();
-        let begins = rest.strip_prefix('$').filter(|_| !path.contains('?'));
         let mut place = self;
-        if let Some(after) = begins {
-            rest = after;
-            while let Some((step, after)) = step(rest) {
-                let Self::Parts { fields, items } = place else {
-                    return;
-                };
-                place = match step {
-                    Step::Item => items.get_or_insert_default(),
-                    Step::Field(name) => {
-                        let found = fields.iter().position(|(field, _)| field == name);
-                        let found = found.unwrap_or_else(|| {
-                            fields.push((name.to_owned(), Self::default()));
-                            fields.len() - 1
-                        });
-                        let Some((_, field)) = fields.get_mut(found) else {
-                            return;
-                        };
-                        field
-                    }
-                };
-                rest = after;
-            }
+        let begins = steps(path).filter(|_| !path.contains('?'));
+        for step in begins.into_iter().flat_map(|(steps, _)| steps) {
+            let Self::Parts { fields, items } = place else {
+                return;
+            };
+            place = match step {
+                Step::Item(_) => items.get_or_insert_default(),
+                Step::Field(name) => {
+                    let found = fields.iter().position(|(field, _)| field == name);
+                    let found = found.unwrap_or_else(|| {
+                        fields.push((name.to_owned(), Self::default()));
+                        fields.len() - 1
+                    });
+                    let Some((_, field)) = fields.get_mut(found) else {
+                        return;
+                    };
+                    field
+                }
+            };
         }
         *place = Self::All;
     }
@@ -88,8 +111,7 @@ fn step(path: &str) -> Option<(Step<'_>, &str)> {
         return (!name.contains('\\')).then_some((Step::Field(name), rest));
     }
     let (index, rest) = rest.split_once(']')?;
-    index.parse::<i64>().ok()?;
-    Some((Step::Item, rest))
+    Some((Step::Item(index.parse().ok()?), rest))
 }
 
 impl<'de> DeserializeSeed<'de> for &Wanted {
@@ -202,13 +224,16 @@ impl<'a> Visitor<'_> for Name<'a> {
 
 #[cfg(test)]
 mod tests {
+    use holodeck_model::ResponsePath;
     use serde_json::json;
 
     use super::*;
-    use crate::paths::parse;
+    use crate::paths::{PartPath, parse};
 
     /// Paths of every kind, alone and together.
-    const PATHS: [&str; 20] = [
+    const PATHS: [&str; 22] = [
+        "$.a[-3].b",
+        "$.a[1].c[0]",
         "$",
         "$.a",
         "$.a.b",
@@ -258,12 +283,11 @@ mod tests {
                 for document in documents() {
                     let kept = wanted.read(document.to_string().as_bytes()).unwrap();
                     for path in [path, other] {
+                        let part = PartPath::new(&ResponsePath::Path(path.to_owned())).unwrap();
                         let path = parse(path).unwrap();
-                        assert_eq!(
-                            path.query(&kept).all(),
-                            path.query(&document).all(),
-                            "{path} {other} {document} {kept}"
-                        );
+                        let found = path.query(&document).all();
+                        assert_eq!(path.query(&kept).all(), found, "{path} {other} {document} {kept}");
+                        assert_eq!(part.find(&kept), found, "{path} {other} {document} {kept}");
                     }
                 }
             }
