@@ -266,8 +266,8 @@ pub(crate) fn held_by_readers(program: &Path, count: usize) -> Result<[u64; 2]> 
     let response = json!({ "model": "paced", "input": "go", "stream": true });
     let complete = || Events::answer(&address, "/v1/chat/completions", "completed", &completion);
     let respond = || Events::answer(&address, "/v1/responses", "responded", &response);
-    for answer in [complete()?, respond()?] {
-        let bytes = answer.rest()?;
+    // One after the other: a client that does not read while the other waits for memory is disconnected.
+    for bytes in [complete()?.rest()?, respond()?.rest()?] {
         ensure!(bytes > 10_000_000, "an answer has {bytes} bytes only");
     }
     let readers = (0..count).map(|number| match number % 3 {
