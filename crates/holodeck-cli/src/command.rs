@@ -24,6 +24,7 @@ pub(crate) mod serve;
 pub(crate) mod sessions;
 pub(crate) mod test;
 pub(crate) mod validate;
+pub(crate) mod view;
 
 use std::{path::Path, time::Duration};
 
@@ -79,6 +80,8 @@ pub(crate) enum Command {
     Serve(serve::ServeArgs),
     /// Run an agent's test cases, check every answer and report the results.
     Test(Box<test::TestArgs>),
+    /// Show the stored runs below a folder in the browser.
+    View(view::ViewArgs),
     /// List, select and check specialist agents.
     Agents(agents::AgentsArgs),
     /// List, show and delete conversations.
@@ -127,6 +130,7 @@ pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failu
         Command::Chat(args) => chat::run(&args, terminal),
         Command::Serve(args) => serve::run(&args, terminal),
         Command::Test(args) => test::run(&args, terminal),
+        Command::View(args) => view::run(&args, terminal),
         Command::Agents(args) => agents::run(&args, terminal),
         Command::Sessions(args) => sessions::run(&args, terminal),
         Command::Quality(args) => quality::run(&args, terminal),

@@ -32,6 +32,7 @@ pub use markdown::write_comparison_markdown;
 pub use options::GateOptions;
 use pairs::Pairs;
 pub use phrases::{describe_metric, describe_run, describe_side, describe_verdicts, headline};
+pub(crate) use read::journal_report;
 pub use read::{CaseTexts, ReadRunError, RunReader};
 use run::state_word;
 pub use run::{ComparedRun, RunInfo, RunKind, ScoreSource, TrialTally};

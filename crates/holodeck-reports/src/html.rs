@@ -15,7 +15,7 @@ use self::{
     case::Case,
     charts::{Charts, MetricChart, Ranking, StatePart, states},
 };
-use crate::{ReportError, RunView, format, format::Tone};
+use crate::{PageLink, ReportError, RunView, format, format::Tone};
 
 pub(crate) const STYLE: &str = include_str!("../templates/page.css");
 pub(crate) const SCRIPT: &str = include_str!("../templates/page.js");
@@ -25,12 +25,21 @@ const MAX_OPEN: usize = 100;
 
 /// One self-contained page.
 pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
+    report_with_links(view, &[], out)
+}
+
+/// One page with these links above it.
+pub(super) fn report_with_links(
+    view: &RunView<'_>,
+    links: &[PageLink],
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
     let mut charts = Charts::default();
     for case in view.cases() {
         charts.observe(&case?);
     }
     let summary = &view.head.summary;
-    write(&Head::new(view, &charts), out)?;
+    write(&Head::new(view, &charts, links), out)?;
     let mut open = MAX_OPEN;
     section("Did not pass", summary.failed + summary.errors, out, |section| {
         for case in view.cases() {
@@ -128,12 +137,19 @@ fn write(template: &impl Template, out: &mut dyn Write) -> Result<(), ReportErro
 
 /// The content security policy: the page may use only its own style and script, identified by their hashes. Content in
 /// an answer of a model is never loaded or executed.
-pub(crate) fn policy() -> String {
-    let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
+pub fn policy() -> String {
+    page_policy(&[STYLE], SCRIPT, false)
+}
+
+/// The policy of a page with these styles and this script; with forms, it may send them to its own server.
+pub(crate) fn page_policy(styles: &[&str], script: &str, has_forms: bool) -> String {
+    let hash = |text: &&str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
+    let styles: Vec<String> = styles.iter().map(hash).collect();
     format!(
-        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
-        hash(STYLE),
-        hash(SCRIPT)
+        "default-src 'none'; style-src {}; script-src {}; base-uri 'none'; form-action '{}'",
+        styles.join(" "),
+        hash(&script),
+        if has_forms { "self" } else { "none" }
     )
 }
 
@@ -154,10 +170,11 @@ struct Head<'a> {
     metrics: Vec<MetricChart>,
     more_metrics: usize,
     rankings: Vec<Ranking>,
+    links: Vec<PageLink>,
 }
 
 impl<'a> Head<'a> {
-    fn new(view: &RunView<'a>, charts: &Charts) -> Self {
+    fn new(view: &RunView<'a>, charts: &Charts, links: &[PageLink]) -> Self {
         let head = view.head;
         let (metrics, more_metrics) = charts.metrics();
         Self {
@@ -178,6 +195,7 @@ impl<'a> Head<'a> {
             metrics,
             more_metrics,
             rankings: charts.rankings(),
+            links: links.to_vec(),
         }
     }
 }

@@ -9,6 +9,7 @@ mod compare;
 mod difference;
 mod explain;
 pub mod format;
+mod history;
 mod html;
 mod json;
 mod jsonl;
@@ -17,6 +18,7 @@ mod markdown;
 mod recognition;
 #[cfg(test)]
 mod samples;
+mod stored;
 mod summary;
 mod view;
 mod write;
@@ -31,7 +33,12 @@ pub use compare::{
 };
 pub use difference::{DiffLine, DiffSide, Difference};
 pub use explain::{Explanation, Reason, explain, explain_in_a_line};
+pub use history::{
+    HistoryEntry, HistoryQuery, HistoryRun, PageUse, history_policy, write_error_page, write_history,
+};
+pub use html::policy as report_policy;
 pub use json::{Totals, run_file, test_result};
+pub use stored::{PageLink, StoredRun, compare_files, read_run_file};
 pub use summary::SummaryFold;
 pub use view::{Format, PlannedResult, ReportError, Results, RunView};
 pub use write::write_report;

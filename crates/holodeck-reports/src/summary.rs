@@ -33,6 +33,29 @@ impl SummaryFold {
         }
     }
 
+    /// The counts of a run of which only the states are known, by their words.
+    pub(crate) fn of_states(states: &BTreeMap<&'static str, usize>) -> Self {
+        let count = |state: &str| states.get(state).copied().unwrap_or_default();
+        let summary = ReportSummary {
+            passed: count("passed"),
+            failed: count("failed") + count("flaky"),
+            flaky: count("flaky"),
+            errors: count("error"),
+            unchecked: count("unchecked"),
+            not_run: count("not run"),
+            total_tests: states
+                .iter()
+                .filter(|(state, _)| **state != "not run")
+                .map(|(_, count)| count)
+                .sum(),
+            ..ReportSummary::default()
+        };
+        Self {
+            summary,
+            ..Self::default()
+        }
+    }
+
     /// Adds one case.
     pub fn observe(&mut self, case: &CaseReport) {
         let summary = &mut self.summary;

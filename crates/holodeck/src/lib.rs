@@ -59,6 +59,7 @@ pub use holodeck_reports as reports;
 pub use holodeck_runner as runner;
 pub use holodeck_runs as runs;
 pub use holodeck_validators::{Check, CheckState};
+pub use holodeck_view as view;
 pub use holodeck_yaml as yaml;
 pub use import::{ImportFailure, ImportedTool, import_tests};
 pub use index::conversion::convert_documents_with;

@@ -167,11 +167,15 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     },
     Importer {
         package: "hyper",
-        crates: &["holodeck-serve", "holodeck-testkit"],
+        crates: &["holodeck-serve", "holodeck-view", "holodeck-testkit"],
         tests: Tests::Anyone,
-        why: "only holodeck-serve is a server, and the scripted ones of tests",
+        why: "only holodeck-serve and holodeck-view are servers, and the scripted ones of tests",
     },
-    importer("axum", &["holodeck-serve"], "only holodeck-serve is a server"),
+    importer(
+        "axum",
+        &["holodeck-serve", "holodeck-view"],
+        "only these are servers",
+    ),
     importer(
         "pulldown-cmark",
         &["holodeck-serve"],

@@ -111,6 +111,7 @@ mod trial_servers;
 mod trials;
 mod validate;
 mod verdicts;
+mod view;
 mod which_run;
 mod wizard;
 mod yaml_checks;

@@ -259,7 +259,7 @@ fn baseline_name(name: &str) -> Option<&str> {
 }
 
 /// The case at a place of the plan, without the expectations, which the journal does not record.
-fn journal_report(journal: &Journal, place: usize) -> Result<Option<CaseReport>, JournalError> {
+pub(crate) fn journal_report(journal: &Journal, place: usize) -> Result<Option<CaseReport>, JournalError> {
     fold_case(journal, place, &[], |unit, grade| {
         Some(CaseReport {
             index: place,

@@ -192,6 +192,11 @@ pub(in crate::tidy) const CRATES: &[Crate] = &[
         ],
     ),
     member(
+        "holodeck-view",
+        3,
+        &["holodeck-model", "holodeck-runs", "holodeck-reports"],
+    ),
+    member(
         "holodeck",
         4,
         &[
@@ -219,6 +224,7 @@ pub(in crate::tidy) const CRATES: &[Crate] = &[
             "holodeck-chat",
             "holodeck-orchestrator",
             "holodeck-serve",
+            "holodeck-view",
             "holodeck-import",
             "holodeck-events",
         ],

@@ -1,0 +1,95 @@
+//! `holodeck view`: the stored runs below a folder as a local web page, or as files.
+
+use std::path::PathBuf;
+
+use holodeck::{
+    reports::format::count,
+    runs::ExitCode,
+    view::{Catalogue, View, ViewError, export},
+};
+
+use crate::{
+    failure::{Failure, Problem},
+    interrupt::{Interrupts, StopRequest},
+    render::{dim, strong},
+    terminal::{Terminal, Verbosity},
+};
+
+/// Flags of `holodeck view`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ViewArgs {
+    /// The folder below which the runs are.
+    #[arg(value_name = "DIR", default_value = ".")]
+    folder: PathBuf,
+    /// Listen on this port of this machine; 0 takes a free one.
+    #[arg(short, long, default_value_t = 0)]
+    port: u16,
+    /// Write the pages as files into this folder, which must be empty, and end.
+    #[arg(long, value_name = "DIR", conflicts_with = "port")]
+    export: Option<PathBuf>,
+    /// Write the link, or what was exported, as a line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Serves until a signal arrives.
+pub(crate) fn run(args: &ViewArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    if let Some(to) = &args.export {
+        let catalogue = Catalogue::new(&args.folder).map_err(|source| {
+            failed(ViewError::Folder {
+                path: args.folder.display().to_string(),
+                source,
+            })
+        })?;
+        let pages = export(&catalogue, to).map_err(|error| Problem::execution(error.to_string()))?;
+        if args.json {
+            let line = serde_json::json!({ "folder": to, "runs": pages });
+            terminal.write_data(&format!("{line}\n"))?;
+            terminal.flush()?;
+        } else if terminal.verbosity() > Verbosity::Quiet {
+            let index = to.join("index.html");
+            terminal.write_message(&format!("{}: {}\n", count(pages, "run"), index.display()));
+        }
+        return Ok(ExitCode::Passed);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Problem::execution(format!("cannot start: {error}")))?;
+    runtime.block_on(async {
+        let mut interrupts = Interrupts::listen()?;
+        let view = View::open(&args.folder, args.port).await.map_err(failed)?;
+        let link = view.link();
+        if args.json {
+            terminal.write_data(&format!("{}\n", serde_json::json!({ "url": link })))?;
+            terminal.flush()?;
+        } else {
+            // Without the link the command is of no use, so that `--quiet` prints it too.
+            terminal.write_message(&format!("open {}\n", strong(&link)));
+            if terminal.verbosity() > Verbosity::Quiet {
+                let folder = view.folder().display();
+                let more = format!("  runs below {folder}; the link works once; Ctrl-C ends\n");
+                terminal.write_message(&dim(&more));
+            }
+        }
+        let request = tokio::select! {
+            request = interrupts.next() => request,
+            never = view.run() => match never {},
+        };
+        Ok(match request {
+            StopRequest::Interrupt => ExitCode::Interrupted,
+            StopRequest::Terminate => ExitCode::Passed,
+        })
+    })
+}
+
+fn failed(error: ViewError) -> Failure {
+    let message = error.to_string();
+    match error {
+        ViewError::Folder { .. } => Problem::config(message)
+            .with_hint("name the folder that contains your agents")
+            .into(),
+        ViewError::Listen { .. } => Problem::execution(message)
+            .with_hint("another program may use the port: choose another one with `--port`")
+            .into(),
+        _ => Problem::execution(message).into(),
+    }
+}

@@ -1,0 +1,339 @@
+//! Writes the page that lists stored runs: a row per run, and the trend of each agent's pass rate.
+
+use std::io::Write;
+
+use askama::Template;
+use holodeck_model::ReportHead;
+use holodeck_runs::pass_rate_interval;
+
+use crate::{
+    PageLink, ReportError, format,
+    format::Tone,
+    html::{SCRIPT, STYLE, page_policy},
+};
+
+const HISTORY_STYLE: &str = include_str!("../templates/history.css");
+
+/// A run in the list.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct HistoryEntry {
+    /// Names the run in addresses.
+    pub id: String,
+    /// Its page, if it has one.
+    pub page: Option<String>,
+    /// Its file, below the folder.
+    pub file: String,
+    /// What is known of it, or why it cannot be read.
+    pub run: Result<HistoryRun, String>,
+}
+
+/// What a list shows of a run.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct HistoryRun {
+    /// Everything except its cases.
+    pub head: ReportHead,
+    /// Provider and model, if known.
+    pub model: Option<String>,
+    /// Whether a command is writing it now.
+    pub is_running: bool,
+}
+
+/// What a reader asked the list for.
+#[derive(Clone, Debug, Default)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct HistoryQuery {
+    /// Words that a row must contain.
+    pub words: String,
+    /// The verdict of a row; empty for all.
+    pub state: String,
+    /// The order: `oldest`, `cost` or `time`; else the newest first.
+    pub order: String,
+}
+
+/// Whether the page can be asked, or lies on a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "a page is served or a file")]
+pub enum PageUse {
+    /// A server answers its forms.
+    Served,
+    /// It is a file, without forms.
+    File,
+}
+
+#[derive(Template)]
+#[template(path = "history.html")]
+struct Page<'a> {
+    policy: String,
+    style: &'static str,
+    own_style: &'static str,
+    served: bool,
+    folder: &'a str,
+    count: String,
+    query: &'a HistoryQuery,
+    states: Vec<(&'static str, bool)>,
+    orders: Vec<(&'static str, bool)>,
+    trends: Vec<Trend>,
+    rows: Vec<Row<'a>>,
+    version: &'static str,
+}
+
+struct Row<'a> {
+    id: &'a str,
+    page: Option<&'a str>,
+    file: &'a str,
+    class: &'static str,
+    state: String,
+    agent: &'a str,
+    run: &'a str,
+    at: &'a str,
+    totals: String,
+    interval: String,
+    cost: String,
+    time: String,
+    model: &'a str,
+    notes: Vec<String>,
+    cost_usd: Option<f64>,
+    millis: u64,
+}
+
+struct Trend {
+    agent: String,
+    about: String,
+    points: String,
+    dots: Vec<Dot>,
+}
+
+struct Dot {
+    x: String,
+    y: String,
+    text: String,
+}
+
+const RUNNING: &str = "running";
+const DAMAGED: &str = "cannot be read";
+const STATES: [&str; 5] = ["passed", "failed", "error", RUNNING, DAMAGED];
+const ORDERS: [&str; 4] = ["newest", "oldest", "cost", "time"];
+
+/// Writes the list of runs, which are given oldest first.
+pub fn write_history(
+    folder: &str,
+    entries: &[HistoryEntry],
+    query: &HistoryQuery,
+    usage: PageUse,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    let words: Vec<String> = query
+        .words
+        .to_lowercase()
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    let mut rows: Vec<Row<'_>> = entries.iter().rev().map(Row::new).collect();
+    rows.retain(|row| {
+        let text = row.text();
+        (query.state.is_empty() || row.kind() == query.state) && words.iter().all(|word| text.contains(word))
+    });
+    match query.order.as_str() {
+        "oldest" => rows.reverse(),
+        "cost" => rows.sort_by(|a, b| {
+            let cost = |row: &Row<'_>| row.cost_usd.unwrap_or(f64::NEG_INFINITY);
+            cost(b).total_cmp(&cost(a))
+        }),
+        "time" => rows.sort_by_key(|row| std::cmp::Reverse(row.millis)),
+        _ => {}
+    }
+    let page = Page {
+        policy: page_policy(&[STYLE, HISTORY_STYLE], SCRIPT, usage == PageUse::Served),
+        style: STYLE,
+        own_style: HISTORY_STYLE,
+        served: usage == PageUse::Served,
+        folder,
+        count: match rows.len() == entries.len() {
+            true => format::count(entries.len(), "run"),
+            false => format!("{} of {}", rows.len(), format::count(entries.len(), "run")),
+        },
+        query,
+        states: STATES.map(|state| (state, state == query.state)).to_vec(),
+        orders: ORDERS.map(|order| (order, order == query.order)).to_vec(),
+        trends: trends(entries),
+        rows,
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    Ok(page.write_into(out)?)
+}
+
+/// The policy of the list when it is served, for the header of its response.
+pub fn history_policy() -> String {
+    page_policy(&[STYLE, HISTORY_STYLE], SCRIPT, true)
+}
+
+/// Writes a page that says why there is nothing else to show.
+pub fn write_error_page(
+    title: &str,
+    text: &str,
+    link: &PageLink,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    #[derive(Template)]
+    #[template(path = "problem.html")]
+    struct Problem<'a> {
+        policy: String,
+        style: &'static str,
+        title: &'a str,
+        text: &'a str,
+        link: &'a PageLink,
+    }
+    let page = Problem {
+        policy: page_policy(&[STYLE], SCRIPT, false),
+        style: STYLE,
+        title,
+        text,
+        link,
+    };
+    Ok(page.write_into(out)?)
+}
+
+impl<'a> Row<'a> {
+    fn new(entry: &'a HistoryEntry) -> Self {
+        let run = match &entry.run {
+            Ok(run) => run,
+            Err(error) => {
+                return Self {
+                    id: &entry.id,
+                    page: entry.page.as_deref(),
+                    file: &entry.file,
+                    class: "error",
+                    state: DAMAGED.to_owned(),
+                    agent: "",
+                    run: "",
+                    at: "",
+                    totals: String::new(),
+                    interval: String::new(),
+                    cost: String::new(),
+                    time: String::new(),
+                    model: "",
+                    notes: vec![error.clone()],
+                    cost_usd: None,
+                    millis: 0,
+                };
+            }
+        };
+        let head = &run.head;
+        let summary = &head.summary;
+        let interval = pass_rate_interval(summary);
+        let ended_because = head.ended_because.iter().filter(|_| !run.is_running).cloned();
+        Self {
+            id: &entry.id,
+            page: entry.page.as_deref(),
+            file: &entry.file,
+            class: if run.is_running { "unchecked" } else { class(head) },
+            state: if run.is_running {
+                RUNNING.to_owned()
+            } else {
+                format::verdict(head)
+            },
+            agent: &head.agent_name,
+            run: &head.run_id,
+            at: &head.timestamp,
+            totals: format::totals(summary),
+            interval: interval.map_or_else(String::new, |(low, high)| format!("{low:.2}–{high:.2}")),
+            cost: summary.cost_usd.map(format::cost).unwrap_or_default(),
+            // A file of another kind does not say it.
+            time: match summary.total_duration_ms {
+                0 => String::new(),
+                millis => format::duration(millis),
+            },
+            model: run.model.as_deref().unwrap_or_default(),
+            notes: head
+                .provenance()
+                .into_iter()
+                .chain(ended_because)
+                .chain(head.warnings.clone())
+                .collect(),
+            cost_usd: summary.cost_usd,
+            millis: summary.total_duration_ms,
+        }
+    }
+
+    /// The state by which rows are filtered.
+    fn kind(&self) -> &str {
+        match self.state.as_str() {
+            RUNNING => RUNNING,
+            DAMAGED => DAMAGED,
+            _ => self.class,
+        }
+    }
+
+    /// What is searched, in lower case.
+    fn text(&self) -> String {
+        let fields = [
+            self.agent,
+            self.run,
+            self.at,
+            self.model,
+            self.file,
+            &self.state,
+            &self.totals,
+        ];
+        let fields = fields.into_iter().chain(self.notes.iter().map(String::as_str));
+        fields.collect::<Vec<_>>().join("\n").to_lowercase()
+    }
+}
+
+fn class(head: &ReportHead) -> &'static str {
+    match format::tone(head) {
+        Tone::Good => "passed",
+        Tone::Bad => "failed",
+        Tone::Doubtful => "error",
+    }
+}
+
+/// Size of a trend, and its room at the edges.
+const WIDTH: f64 = 300.0;
+const HEIGHT: f64 = 60.0;
+const EDGE: f64 = 5.0;
+
+/// The pass rates of each agent that has two or more, oldest first. A run without one, or that has not ended, has no
+/// point.
+fn trends(entries: &[HistoryEntry]) -> Vec<Trend> {
+    let mut agents: Vec<(&str, Vec<(&ReportHead, f64)>)> = Vec::new();
+    for run in entries.iter().filter_map(|entry| entry.run.as_ref().ok()) {
+        let head = &run.head;
+        let Some(rate) = head.summary.pass_rate.filter(|_| head.ended == "completed") else {
+            continue;
+        };
+        match agents.iter_mut().find(|(agent, _)| *agent == head.agent_name) {
+            Some((_, rates)) => rates.push((head, rate)),
+            None => agents.push((&head.agent_name, vec![(head, rate)])),
+        }
+    }
+    agents.retain(|(_, rates)| rates.len() > 1);
+    let trends = agents.into_iter().map(|(agent, rates)| {
+        let last = (rates.len() - 1) as f64;
+        let dots: Vec<Dot> = rates
+            .iter()
+            .enumerate()
+            .map(|(place, (head, rate))| Dot {
+                x: format!("{:.1}", EDGE + (WIDTH - 2.0 * EDGE) * place as f64 / last),
+                y: format!("{:.1}", EDGE + (HEIGHT - 2.0 * EDGE) * (1.0 - rate / 100.0)),
+                text: format!("{}: {}", head.timestamp, format::totals(&head.summary)),
+            })
+            .collect();
+        let points: Vec<String> = dots.iter().map(|dot| format!("{},{}", dot.x, dot.y)).collect();
+        let ends = [rates.first(), rates.last()].map(|rate| rate.map_or(0.0, |(_, rate)| *rate));
+        Trend {
+            agent: agent.to_owned(),
+            about: format!(
+                "pass rate of {}, from {:.0} % to {:.0} %",
+                format::count(rates.len(), "run"),
+                ends[0],
+                ends[1]
+            ),
+            points: points.join(" "),
+            dots,
+        }
+    });
+    trends.collect()
+}

@@ -1,0 +1,183 @@
+//! A stored run for its report, read from its journal alone, and what a list of runs shows of it. It must not need the
+//! agent file, which may have changed or be gone.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::Write,
+    path::Path,
+};
+
+use holodeck_model::{LoopUse, NotRun, REPORT_SCHEMA_VERSION, Redactor, ReportHead, case_label};
+use holodeck_runs::{AgentRuns, CaseReport, Journal, JournalError, RunOwner, RunStore};
+
+use crate::{
+    PlannedResult, ReadRunError, ReportError, Results, RunReader, RunView, SummaryFold,
+    compare::journal_report, html,
+};
+
+/// A run that is stored in a journal. What it expected is in the agent file and not in the journal, so it is not known.
+#[derive(Debug)]
+pub struct StoredRun {
+    journal: Journal,
+    head: ReportHead,
+}
+
+/// A link in a page of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct PageLink {
+    /// Where it leads to.
+    pub href: String,
+    /// Its text.
+    pub text: String,
+}
+
+const NOT_ENDED: &str = "it was not ended: it was killed, still runs, or its journal was cut";
+
+impl StoredRun {
+    /// Reads the totals of the run in this journal. A journal with a line that does not fit is an error.
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        let journal = Journal::open(path)?;
+        journal.check_whole()?;
+        let header = journal.header();
+        let mut fold = SummaryFold::after(header.judge_steps);
+        let mut quality_loop = header.flags.without_loop.then_some(LoopUse::LeftOut);
+        for place in 0..journal.plan().len() {
+            match journal_report(&journal, place)? {
+                Some(case) => {
+                    if case.quality_loop().is_some() {
+                        quality_loop.get_or_insert(LoopUse::Used);
+                    }
+                    fold.observe(&case);
+                }
+                None => fold.observe_not_run(),
+            }
+        }
+        let ended = journal.ended();
+        let mut warnings = journal.warnings().to_vec();
+        if journal.is_without_chain() {
+            warnings
+                .push("an earlier version of holodeck recorded it, without digests of its lines".to_owned());
+        }
+        let head = ReportHead {
+            agent_name: header.agent_name.clone(),
+            agent_config_path: header.agent_path.clone(),
+            summary: fold.finish(),
+            timestamp: header.started_at.clone(),
+            holodeck_version: header.metadata.holodeck_version.clone(),
+            environment: header.settings.clone(),
+            schema_version: REPORT_SCHEMA_VERSION,
+            run_id: header.run_id.clone(),
+            replayed: header.replayed.clone(),
+            warnings,
+            adapted: journal.adaptations().to_vec(),
+            ended: ended.map_or("incomplete", |ended| ended.how.as_str()).to_owned(),
+            ended_because: match ended {
+                Some(ended) => ended.because.clone(),
+                None => Some(NOT_ENDED.to_owned()),
+            },
+            regraded_from: header.regrades.clone(),
+            combination: header.combination.as_ref().map(|stored| stored.values.clone()),
+            shard: header.shard.as_ref().map(|shard| shard.part),
+            merged_from: header.merged_from.clone(),
+            partial: header.partial(),
+            judge_steps: header.judge_steps,
+            quality_loop,
+            agent_parts: header.agent.clone(),
+        };
+        Ok(Self { journal, head })
+    }
+
+    /// Everything except the cases.
+    pub fn head(&self) -> &ReportHead {
+        &self.head
+    }
+
+    /// Provider and model, for display.
+    pub fn model(&self) -> &str {
+        &self.journal.header().model
+    }
+
+    /// Whether its journal has an end.
+    pub fn is_ended(&self) -> bool {
+        self.journal.ended().is_some()
+    }
+
+    /// Writes the page of the run, with these links above it.
+    pub fn write_page(&self, links: &[PageLink], out: &mut dyn Write) -> Result<(), ReportError> {
+        let results = || -> Results<'_> {
+            let places = 0..self.journal.plan().len();
+            Box::new(places.map(|place| self.planned(place)))
+        };
+        let header = self.journal.header();
+        let view = RunView::new(&self.head, &header.metadata, &header.model, &results);
+        html::report_with_links(&view, links, out)
+    }
+
+    fn planned(&self, place: usize) -> Result<PlannedResult, JournalError> {
+        let case: Option<CaseReport> = journal_report(&self.journal, place)?;
+        Ok(match case {
+            Some(case) => PlannedResult::Finished(Box::new(case)),
+            None => PlannedResult::NotRun(NotRun {
+                index: place,
+                test_name: None,
+                reason: match &self.head.ended_because {
+                    Some(because) => format!("not run: {because}"),
+                    None => format!("{} has no result", case_label(None, place)),
+                },
+            }),
+        })
+    }
+}
+
+/// Reads what a list shows of a run file, of this version or of 0.7.1, or of a baseline.
+pub fn read_run_file(path: &Path) -> Result<(ReportHead, Option<String>), ReadRunError> {
+    let runs = path_reader();
+    let redactor = Redactor::default();
+    let run = RunReader::new(&runs, &redactor, HashMap::new()).read(&path.display().to_string(), &[])?;
+    let info = run.info();
+    let head = ReportHead {
+        agent_name: info.agent_name.clone(),
+        agent_config_path: String::new(),
+        summary: SummaryFold::of_states(&info.states).finish(),
+        timestamp: info.at.clone(),
+        holodeck_version: String::new(),
+        environment: serde_json::Value::Null,
+        schema_version: REPORT_SCHEMA_VERSION,
+        run_id: info.run_id.clone().unwrap_or_default(),
+        replayed: None,
+        warnings: info.provenance.clone(),
+        adapted: Vec::new(),
+        ended: if info.unfinished.is_some() {
+            "incomplete"
+        } else {
+            "completed"
+        }
+        .to_owned(),
+        ended_because: info.unfinished.clone(),
+        regraded_from: None,
+        combination: None,
+        shard: None,
+        merged_from: Vec::new(),
+        partial: None,
+        judge_steps: None,
+        quality_loop: None,
+        agent_parts: BTreeMap::new(),
+    };
+    Ok((head, info.model.clone()))
+}
+
+/// Compares the runs in two files, each a journal, a run file or a baseline.
+pub fn compare_files(before: &Path, after: &Path) -> Result<crate::Comparison, ReadRunError> {
+    let runs = path_reader();
+    let redactor = Redactor::default();
+    let reader = RunReader::new(&runs, &redactor, HashMap::new());
+    let before = reader.read(&before.display().to_string(), &[])?;
+    let after = reader.read(&after.display().to_string(), &[])?;
+    crate::compare(&reader, &before, &after, &crate::GateOptions::default())
+}
+
+/// Runs that are named by their paths: those of no agent in particular.
+fn path_reader() -> AgentRuns {
+    AgentRuns::new(RunStore::new("."), RunOwner::new(Path::new(""), None))
+}

@@ -1,0 +1,16 @@
+//! A local web page over the stored runs below a folder, and the same pages as files.
+//!
+//! Pages are written by `holodeck-reports`; this crate finds the runs, decides who may read them, and serves the pages. It
+//! must not grade or count anything, follow links out of the folder, or open a file that a request names.
+//!
+//! Start reading at [`View`], then [`Catalogue`].
+
+mod catalogue;
+mod export;
+mod guard;
+mod routes;
+mod server;
+
+pub use catalogue::Catalogue;
+pub use export::{ExportError, export};
+pub use server::{View, ViewError};
