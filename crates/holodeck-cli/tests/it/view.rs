@@ -42,7 +42,7 @@ impl View {
             .unwrap();
         let line: Value = serde_json::from_str(&line).unwrap();
         let link = line["url"].as_str().unwrap().strip_prefix("http://").unwrap();
-        let (host, token) = link.split_once("/?token=").unwrap();
+        let (host, token) = link.split_once("/?once=").unwrap();
         let (host, token) = (host.to_owned(), token.to_owned());
         Self { child, host, token }
     }
@@ -64,7 +64,7 @@ impl View {
     fn log_in(&self) -> String {
         let answer = self.ask(
             "GET",
-            &format!("/?token={}", self.token),
+            &format!("/?once={}", self.token),
             &format!("host: {}\r\n", self.host),
         );
         let cookie = answer
@@ -104,11 +104,11 @@ fn the_link_works_once_and_gives_a_cookie() {
     let view = View::start(&project);
     let host = format!("host: {}\r\n", view.host);
     assert_eq!(status(&view.ask("GET", "/", &host)), "403");
-    assert_eq!(status(&view.ask("GET", "/?token=0", &host)), "403");
+    assert_eq!(status(&view.ask("GET", "/?once=0", &host)), "403");
     let head = view.log_in();
     assert_eq!(status(&view.ask("GET", "/", &head)), "200");
     // A second use of the link, by another program that has no cookie.
-    let stolen = view.ask("GET", &format!("/?token={}", view.token), &host);
+    let stolen = view.ask("GET", &format!("/?once={}", view.token), &host);
     assert_eq!(status(&stolen), "403");
     assert!(!stolen.contains("set-cookie"), "{stolen}");
     let forged = format!(
