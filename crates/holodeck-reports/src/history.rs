@@ -24,11 +24,11 @@ pub struct HistoryEntry {
     pub page: Option<String>,
     /// Its file, below the folder.
     pub file: String,
-    /// What is known of it, or why it cannot be read.
+    /// The run, or why it cannot be read.
     pub run: Result<HistoryRun, String>,
 }
 
-/// What a list shows of a run.
+/// A run as the list shows it.
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct HistoryRun {
@@ -40,7 +40,7 @@ pub struct HistoryRun {
     pub is_running: bool,
 }
 
-/// What a reader asked the list for.
+/// A reader's choice of rows and their order.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct HistoryQuery {
@@ -266,7 +266,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// What is searched, in lower case.
+    /// The text that is searched, in lower case.
     fn text(&self) -> String {
         let fields = [
             self.agent,

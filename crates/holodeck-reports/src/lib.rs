@@ -38,7 +38,7 @@ pub use history::{
 };
 pub use html::policy as report_policy;
 pub use json::{Totals, run_file, test_result};
-pub use stored::{PageLink, StoredRun, compare_files, read_run_file};
+pub use stored::{StoredRun, compare_files, read_run_file};
 pub use summary::SummaryFold;
-pub use view::{Format, PlannedResult, ReportError, Results, RunView};
+pub use view::{Format, PageLink, PlannedResult, ReportError, Results, RunView};
 pub use write::write_report;

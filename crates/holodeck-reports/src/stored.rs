@@ -11,7 +11,7 @@ use holodeck_model::{LoopUse, NotRun, REPORT_SCHEMA_VERSION, Redactor, ReportHea
 use holodeck_runs::{AgentRuns, CaseReport, Journal, JournalError, RunOwner, RunStore};
 
 use crate::{
-    PlannedResult, ReadRunError, ReportError, Results, RunReader, RunView, SummaryFold,
+    PageLink, PlannedResult, ReadRunError, ReportError, Results, RunReader, RunView, SummaryFold,
     compare::journal_report, html,
 };
 
@@ -20,16 +20,6 @@ use crate::{
 pub struct StoredRun {
     journal: Journal,
     head: ReportHead,
-}
-
-/// A link in a page of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
-pub struct PageLink {
-    /// Where it leads to.
-    pub href: String,
-    /// Its text.
-    pub text: String,
 }
 
 const NOT_ENDED: &str = "it was not ended: it was killed, still runs, or its journal was cut";

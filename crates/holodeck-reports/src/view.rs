@@ -72,6 +72,16 @@ impl<'a> RunView<'a> {
     }
 }
 
+/// A link in a page of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct PageLink {
+    /// Where it leads to.
+    pub href: String,
+    /// Its text.
+    pub text: String,
+}
+
 /// The formats a report can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 #[derive(Debug)]
 pub struct Catalogue {
     folder: PathBuf,
-    /// What was read of a file, for as long as the file does not change.
+    /// The content of each file, for as long as the file does not change.
     known: Mutex<HashMap<PathBuf, Known>>,
 }
 

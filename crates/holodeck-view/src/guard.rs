@@ -1,90 +1,13 @@
-//! Who may read: a program of this machine that has the cookie, which the printed link gives once.
-
-use std::sync::{Mutex, PoisonError};
+//! Refuses requests that do not come from the person who started the view.
 
 use axum::{
     extract::{Request, State},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use sha2::{Digest as _, Sha256};
+use http::{HeaderValue, Method, StatusCode, header};
 
-use crate::server::App;
-
-/// The secrets of a view.
-#[derive(Debug)]
-pub(crate) struct Access {
-    port: u16,
-    /// The token of the printed link, until it is used.
-    token: Mutex<Option<String>>,
-    cookie: String,
-}
-
-impl Access {
-    pub(crate) fn new(port: u16) -> Self {
-        Self {
-            port,
-            token: Mutex::new(Some(new_secret())),
-            cookie: new_secret(),
-        }
-    }
-
-    /// The address with the token; after its use, without. The parameter is not named `token`: the terminal masks those, and
-    /// this one is there to be read.
-    pub(crate) fn link(&self) -> String {
-        let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        let query = token
-            .as_ref()
-            .map_or_else(String::new, |token| format!("?once={token}"));
-        format!("http://127.0.0.1:{}/{query}", self.port)
-    }
-
-    /// Takes the token if it is this one.
-    fn redeem(&self, given: &str) -> bool {
-        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = token.as_ref().is_some_and(|token| is_same(token, given));
-        if fits {
-            *token = None;
-        }
-        fits
-    }
-
-    /// Whether the request was addressed to this machine: a page of another name that leads here is refused.
-    fn is_own_host(&self, host: &str) -> bool {
-        let names = ["127.0.0.1", "localhost", "[::1]"];
-        names.iter().any(|name| host == format!("{name}:{}", self.port))
-    }
-
-    fn has_cookie(&self, headers: &HeaderMap) -> bool {
-        let cookies = headers.get_all(header::COOKIE).iter();
-        let cookies = cookies.filter_map(|value| value.to_str().ok());
-        let mut pairs = cookies
-            .flat_map(|value| value.split(';'))
-            .filter_map(|pair| pair.trim().split_once('='));
-        let name = self.cookie_name();
-        pairs.any(|(own, value)| own == name && is_same(value, &self.cookie))
-    }
-
-    /// Ports share cookies, so the port is in the name.
-    fn cookie_name(&self) -> String {
-        format!("holodeck-view-{}", self.port)
-    }
-}
-
-/// 244 random bits.
-fn new_secret() -> String {
-    format!(
-        "{}{}",
-        uuid::Uuid::new_v4().simple(),
-        uuid::Uuid::new_v4().simple()
-    )
-}
-
-/// Compares digests, so that the time does not tell how much is equal.
-fn is_same(one: &str, other: &str) -> bool {
-    Sha256::digest(one) == Sha256::digest(other)
-}
+use crate::{access::Access, app::App};
 
 /// Refuses what does not come from the person who started the view.
 pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -144,12 +67,10 @@ fn check(access: &Access, request: &Request) -> Result<(), Box<Response>> {
         && *request.method() == Method::GET
         && token.is_some_and(|token| access.redeem(token))
     {
-        let cookie = format!(
-            "{}={}; HttpOnly; SameSite=Strict; Path=/",
-            access.cookie_name(),
-            access.cookie
-        );
-        let headers = [(header::LOCATION, "/".to_owned()), (header::SET_COOKIE, cookie)];
+        let headers = [
+            (header::LOCATION, "/".to_owned()),
+            (header::SET_COOKIE, access.cookie()),
+        ];
         return Err(Box::new((StatusCode::SEE_OTHER, headers).into_response()));
     }
     if access.has_cookie(headers) {

@@ -5,6 +5,8 @@
 //!
 //! Start reading at [`View`], then [`Catalogue`].
 
+mod access;
+mod app;
 mod catalogue;
 mod export;
 mod guard;

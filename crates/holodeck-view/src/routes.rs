@@ -14,7 +14,7 @@ use holodeck_reports::{
 use http::{HeaderValue, StatusCode, header};
 use std::collections::HashMap;
 
-use crate::{Catalogue, guard, server::App};
+use crate::{Catalogue, app::App, guard};
 
 pub(crate) fn router(app: &App) -> Router {
     Router::new()

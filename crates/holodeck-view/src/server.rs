@@ -1,6 +1,6 @@
 //! The server of a view: it listens on the loopback interface only.
 
-use std::{io, net::Ipv4Addr, path::Path, sync::Arc, time::Duration};
+use std::{io, net::Ipv4Addr, path::Path, time::Duration};
 
 use hyper::server::conn::http1;
 use hyper_util::{
@@ -9,7 +9,7 @@ use hyper_util::{
 };
 use tokio::{net::TcpListener, task::JoinSet, time::sleep};
 
-use crate::{Catalogue, guard::Access, routes};
+use crate::{Catalogue, access::Access, app::App, routes};
 
 /// A view that listens.
 #[derive(Debug)]
@@ -40,22 +40,6 @@ pub enum ViewError {
     },
 }
 
-/// What every request shares.
-#[derive(Clone, Debug)]
-pub(crate) struct App {
-    shared: Arc<(Catalogue, Access)>,
-}
-
-impl App {
-    pub(crate) fn catalogue(&self) -> &Catalogue {
-        &self.shared.0
-    }
-
-    pub(crate) fn access(&self) -> &Access {
-        &self.shared.1
-    }
-}
-
 /// Time for the head of a request.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
 
@@ -79,9 +63,7 @@ impl View {
         let access = Access::new(listener.local_addr().map_err(failed)?.port());
         Ok(Self {
             listener,
-            app: App {
-                shared: Arc::new((catalogue, access)),
-            },
+            app: App::new(catalogue, access),
         })
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use holodeck::{
     reports::format::count,
     runs::ExitCode,
-    view::{Catalogue, View, ViewError, export},
+    view::{Catalogue, ExportError, View, ViewError, export},
 };
 
 use crate::{
@@ -41,7 +41,13 @@ pub(crate) fn run(args: &ViewArgs, terminal: &mut Terminal) -> Result<ExitCode, 
                 source,
             })
         })?;
-        let pages = export(&catalogue, to).map_err(|error| Problem::execution(error.to_string()))?;
+        let pages = export(&catalogue, to).map_err(|error| {
+            let problem = Problem::execution(error.to_string());
+            match error {
+                ExportError::NotEmpty { .. } => problem.with_hint("name a folder that does not exist yet"),
+                _ => problem,
+            }
+        })?;
         if args.json {
             let line = serde_json::json!({ "folder": to, "runs": pages });
             terminal.write_data(&format!("{line}\n"))?;
