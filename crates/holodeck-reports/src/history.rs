@@ -150,9 +150,10 @@ pub fn write_history(
         own_style: HISTORY_STYLE,
         served: usage == PageUse::Served,
         folder,
-        count: match rows.len() == entries.len() {
-            true => format::count(entries.len(), "run"),
-            false => format!("{} of {}", rows.len(), format::count(entries.len(), "run")),
+        count: if rows.len() == entries.len() {
+            format::count(entries.len(), "run")
+        } else {
+            format!("{} of {}", rows.len(), format::count(entries.len(), "run"))
         },
         query,
         states: STATES.map(|state| (state, state == query.state)).to_vec(),

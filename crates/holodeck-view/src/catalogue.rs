@@ -1,7 +1,7 @@
 //! The runs below a folder. A request names a run by its id here, never by a path; links are not followed.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fs::{File, TryLockError},
     io,
     path::{Path, PathBuf},
@@ -153,7 +153,7 @@ impl Catalogue {
             if kind.is_dir() && depth > 0 && !is_skipped {
                 self.add(&path, depth - 1, found);
             } else if kind.is_file()
-                && let Some(is_journal) = self.kind_of(&path)
+                && let Some(is_journal) = Self::kind_of(&path)
                 && let Ok(metadata) = entry.metadata()
             {
                 let shown = path
@@ -173,7 +173,7 @@ impl Catalogue {
     }
 
     /// Whether a file is a journal (`true`), or a run file or baseline (`false`), by its place.
-    fn kind_of(&self, path: &Path) -> Option<bool> {
+    fn kind_of(path: &Path) -> Option<bool> {
         let folder = path.parent()?;
         let is_in = |name: &str| {
             let mut above = folder.ancestors();
@@ -189,13 +189,15 @@ impl Catalogue {
 
 /// Names a file in addresses: a digest of its path, which a request cannot turn into another path.
 fn id_of(path: &Path) -> String {
-    let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
-    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    let digest: [u8; 32] = Sha256::digest(path.as_os_str().as_encoded_bytes()).into();
+    let (half, _) = digest.as_chunks::<16>();
+    let half = half.first().copied().unwrap_or_default();
+    format!("{:032x}", u128::from_be_bytes(half))
 }
 
 /// Of the journals of a folder that have no end, the one that changed last is being written if a command holds the lock.
 fn mark_running(runs: &mut [(RunPath, Known)]) {
-    let mut newest: HashMap<PathBuf, (Option<SystemTime>, usize)> = HashMap::new();
+    let mut newest: BTreeMap<PathBuf, (Option<SystemTime>, usize)> = BTreeMap::new();
     for (place, (path, known)) in runs.iter().enumerate() {
         if let Some(folder) = path.path.parent().filter(|_| path.is_journal && !known.is_ended) {
             let newest = newest.entry(folder.to_owned()).or_insert((path.version.0, place));
