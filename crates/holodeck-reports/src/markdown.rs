@@ -10,59 +10,137 @@ use crate::{
 };
 use holodeck_runs::CaseReport;
 
-/// A comment on a pull request is limited to 65,536 characters, which one answer must not use up.
+/// A comment on a pull request is limited to 65,536 characters. Failures have the first claim on them.
+const REPORT_CHARS: usize = 60_000;
+/// The part of them for titles and heads of tables.
+const TITLE_CHARS: usize = 1_000;
+/// The part of them for the table of failures, so that some are shown in full below.
+const TABLE_CHARS: usize = 20_000;
+/// The part of them for warnings and averages.
+const HEAD_CHARS: usize = 10_000;
+/// One answer must not use up everything.
 const TEXT_CHARS: usize = 2_000;
 const REASON_CHARS: usize = 300;
 
+/// The characters that are left of a limit.
+struct Room(usize);
+
+impl Room {
+    /// Takes the characters of a text, if there are enough.
+    fn fits(&mut self, text: &str) -> bool {
+        let rest = self.0.checked_sub(text.chars().count());
+        self.0 = rest.unwrap_or(self.0);
+        rest.is_some()
+    }
+
+    /// A part of it, which is taken out of it.
+    fn part(&mut self, most: usize) -> Self {
+        let part = most.min(self.0);
+        self.0 -= part;
+        Self(part)
+    }
+}
+
+/// Blocks of a list, of which those are written that fit, and the number of the others.
+struct Blocks {
+    room: Room,
+    left_out: usize,
+}
+
+impl Blocks {
+    fn new(room: Room) -> Self {
+        Self { room, left_out: 0 }
+    }
+
+    fn write(&mut self, block: &str, out: &mut dyn Write) -> std::io::Result<()> {
+        if !self.room.fits(block) {
+            self.left_out += 1;
+            return Ok(());
+        }
+        out.write_all(block.as_bytes())
+    }
+
+    /// The room that is left.
+    fn end(self) -> usize {
+        self.room.0
+    }
+}
+
 /// Writes a comment for a pull request: the verdict, what did not pass and why, and the rest collapsed.
 pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
-    headline(view.head, out)?;
-    averages(view.head, out)?;
+    let foot = foot(view.head);
+    let mut room = Room((REPORT_CHARS - TITLE_CHARS).saturating_sub(foot.chars().count()));
+    headline(view.head, &mut room, out)?;
+    averages(view.head, &mut room, out)?;
     let summary = &view.head.summary;
     if summary.failed + summary.errors > 0 {
-        table_of_failures(view, out)?;
+        table_of_failures(view, &mut room, out)?;
+        let mut blocks = Blocks::new(room);
         for case in view.cases() {
             let case = case?;
             if case.is_failure() {
-                details(&case, out)?;
+                blocks.write(&details(&case)?, out)?;
             }
         }
+        if blocks.left_out > 0 {
+            let more = blocks.left_out;
+            writeln!(
+                out,
+                "… and {more} more that did not pass; another format of report has them"
+            )?;
+        }
+        room = Room(blocks.end());
         writeln!(out)?;
     }
-    all_cases(view, out)?;
-    writeln!(
-        out,
-        "<sub>{} · run {} · {} · holodeck {}</sub>",
-        inline(&view.head.agent_config_path),
-        inline(&view.head.run_id),
-        inline(&view.head.timestamp),
-        inline(&view.head.holodeck_version),
-    )?;
+    all_cases(view, room, out)?;
+    out.write_all(foot.as_bytes())?;
     Ok(())
 }
 
-fn headline(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
+fn foot(head: &ReportHead) -> String {
+    format!(
+        "<sub>{} · run {} · {} · holodeck {}</sub>\n",
+        inline(&head.agent_config_path),
+        inline(&head.run_id),
+        inline(&head.timestamp),
+        inline(&head.holodeck_version),
+    )
+}
+
+fn headline(head: &ReportHead, room: &mut Room, out: &mut dyn Write) -> std::io::Result<()> {
     let summary = &head.summary;
-    writeln!(
-        out,
-        "## {} {}: {}\n",
+    let mut text = format!(
+        "## {} {}: {}\n\n**{}**\n\n",
         mark(head),
         inline(&head.agent_name),
-        format::verdict(head)
-    )?;
-    writeln!(out, "**{}**\n", format::totals(summary))?;
+        format::verdict(head),
+        format::totals(summary)
+    );
     for line in head.provenance() {
-        writeln!(out, "{}\n", inline(&line))?;
+        text.push_str(&format!("{}\n\n", inline(&line)));
     }
     if let Some(loops) = format::loops(summary) {
-        writeln!(out, "{}\n", inline(&loops))?;
+        text.push_str(&format!("{}\n\n", inline(&loops)));
     }
     for doubt in format::doubts(summary) {
-        writeln!(out, "⚠️ {}\n", inline(&doubt))?;
+        text.push_str(&format!("⚠️ {}\n\n", inline(&doubt)));
     }
+    // What the run is, is never left out.
+    room.0 = room.0.saturating_sub(text.chars().count());
+    out.write_all(text.as_bytes())?;
+    let mut blocks = Blocks::new(room.part(HEAD_CHARS));
     for warning in &head.warnings {
-        writeln!(out, "⚠️ {}\n", inline(warning))?;
+        let warning = format::clip(warning, TEXT_CHARS);
+        blocks.write(&format!("⚠️ {}\n\n", inline(&warning)), out)?;
     }
+    if blocks.left_out > 0 {
+        writeln!(
+            out,
+            "⚠️ … and {}\n",
+            format::count(blocks.left_out, "more warning")
+        )?;
+    }
+    room.0 += blocks.end();
     let usage = format::usage(summary);
     if !usage.is_empty() {
         writeln!(out, "{}\n", inline(&usage))?;
@@ -78,40 +156,52 @@ fn mark(head: &ReportHead) -> &'static str {
     }
 }
 
-fn averages(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
+fn averages(head: &ReportHead, room: &mut Room, out: &mut dyn Write) -> std::io::Result<()> {
     let summary = &head.summary;
     if summary.average_scores.is_empty() {
         return Ok(());
     }
     writeln!(out, "| metric | average | cases |\n|---|--:|--:|")?;
+    let mut blocks = Blocks::new(room.part(HEAD_CHARS));
     for (metric, average) in &summary.average_scores {
         let cases = summary.metrics_evaluated.get(metric).copied().unwrap_or_default();
-        writeln!(out, "| {} | {average:.2} | {cases} |", inline(metric))?;
+        blocks.write(&format!("| {} | {average:.2} | {cases} |\n", inline(metric)), out)?;
     }
+    if blocks.left_out > 0 {
+        writeln!(out, "| … and {} more | | |", blocks.left_out)?;
+    }
+    room.0 += blocks.end();
     writeln!(out)
 }
 
-fn table_of_failures(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
+fn table_of_failures(view: &RunView<'_>, room: &mut Room, out: &mut dyn Write) -> Result<(), ReportError> {
     writeln!(out, "### Did not pass\n\n| case | state | why |\n|---|---|---|")?;
+    let mut blocks = Blocks::new(room.part(TABLE_CHARS));
     for case in view.cases() {
         let case = case?;
         if case.is_failure() {
             let why = explain_in_a_line(&case);
-            writeln!(
-                out,
-                "| {} | {} | {} |",
-                inline(&case.label()),
+            let row = format!(
+                "| {} | {} | {} |\n",
+                inline(&format::clip(&case.label(), REASON_CHARS)),
                 format::state(case.state()),
                 inline(&format::clip(&why, REASON_CHARS))
-            )?;
+            );
+            blocks.write(&row, out)?;
         }
     }
+    if blocks.left_out > 0 {
+        writeln!(out, "| … and {} more | | |", blocks.left_out)?;
+    }
+    room.0 += blocks.end();
     writeln!(out)?;
     Ok(())
 }
 
 /// One case, collapsed.
-fn details(case: &CaseReport, out: &mut dyn Write) -> std::io::Result<()> {
+fn details(case: &CaseReport) -> std::io::Result<String> {
+    let mut text = Vec::new();
+    let out = &mut text;
     writeln!(
         out,
         "<details><summary>{} ({}, {})</summary>\n",
@@ -157,10 +247,11 @@ fn details(case: &CaseReport, out: &mut dyn Write) -> std::io::Result<()> {
     for call in calls {
         writeln!(out, "- {}", inline(&format::call(&call)))?;
     }
-    writeln!(out, "\n</details>")
+    writeln!(out, "\n</details>")?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-fn all_cases(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
+fn all_cases(view: &RunView<'_>, room: Room, out: &mut dyn Write) -> Result<(), ReportError> {
     let total = format::planned(&view.head.summary);
     if total == 0 {
         return Ok(());
@@ -169,6 +260,7 @@ fn all_cases(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError>
         out,
         "<details><summary>Every case ({total})</summary>\n\n| case | state | time | tokens | cost | scores, failed tool calls |\n|---|---|--:|--:|--:|---|"
     )?;
+    let mut blocks = Blocks::new(room);
     for planned in view.planned() {
         let case = match planned? {
             PlannedResult::Finished(case) => case,
@@ -177,7 +269,8 @@ fn all_cases(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError>
                     inline(&missing.label()),
                     format::clip(&missing.reason, REASON_CHARS).into_owned(),
                 );
-                writeln!(out, "| {label} | not run | | | | {} |", inline(&reason))?;
+                let row = format!("| {label} | not run | | | | {} |\n", inline(&reason));
+                blocks.write(&row, out)?;
                 continue;
             }
         };
@@ -185,16 +278,19 @@ fn all_cases(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError>
             .spent()
             .tokens
             .map(|usage| format::tokens(usage.total_tokens));
-        writeln!(
-            out,
-            "| {} | {} | {} | {} | {} | {} |",
+        let row = format!(
+            "| {} | {} | {} | {} | {} | {} |\n",
             inline(&case.label()),
             format::case_state(&case),
             format::duration(case.elapsed_ms()),
             tokens.unwrap_or_default(),
             case.spent().cost_usd.map(format::cost).unwrap_or_default(),
-            inline(&remarks(&case)),
-        )?;
+            inline(&format::clip(&remarks(&case), TEXT_CHARS)),
+        );
+        blocks.write(&row, out)?;
+    }
+    if blocks.left_out > 0 {
+        writeln!(out, "| … and {} more | | | | | |", blocks.left_out)?;
     }
     writeln!(out, "\n</details>\n")?;
     Ok(())
@@ -296,6 +392,36 @@ mod tests {
             &samples::cases(),
             Some(samples::replayed())
         ));
+    }
+
+    #[test]
+    fn a_report_has_an_end_however_much_failed_and_counts_what_it_leaves_out() {
+        for (count, answer) in [(300, 10), (40, 3_000), (3_000, 10)] {
+            let mut cases = vec![samples::passed()];
+            for number in 0..count {
+                let mut case = samples::failed();
+                case.name = Some(format!("case {number}"));
+                case.index = number + 1;
+                case.unit.turns[0].result.response = "🙂`".repeat(answer);
+                cases.push(case);
+            }
+            let report = samples::report(Format::Markdown, &cases, None);
+            let length = report.chars().count();
+            assert!((20_000..=REPORT_CHARS).contains(&length), "{length}");
+            let (before, after) = report.split_once("<details>").unwrap();
+            let shown = before.matches("\n| case ").count() - 1;
+            let more = before.split("| … and ").nth(1).map_or(0, |rest| {
+                let number = rest.split(' ').next().unwrap();
+                number.parse::<usize>().unwrap()
+            });
+            assert_eq!(shown + more, count);
+            assert!(shown > 20, "{before}");
+            assert!(after.contains("more that did not pass; another format of report has them"));
+            assert_eq!(
+                report.matches("<details>").count(),
+                report.matches("</details>").count()
+            );
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::{
 const REASON_CHARS: usize = 600;
 const DIFF_LINES: usize = 12;
 const LINE_CHARS: usize = 400;
+const QUESTION_CHARS: usize = 300;
 
 /// The mark of a state, distinguishable without colour.
 pub(super) fn mark(state: CaseState) -> (&'static str, Style) {
@@ -100,6 +101,18 @@ fn details(case: &CaseReport, width: usize) -> String {
     text
 }
 
+/// The question of a case that did not pass; of a conversation with a simulated user nothing.
+fn question(case: &CaseReport, width: usize) -> String {
+    if !case.is_failure() || format::conversation_end(case).is_some() {
+        return String::new();
+    }
+    let question = one_line(&case.question());
+    Columns::of_case(case, width).row(
+        "question",
+        &format::clip(&question, QUESTION_CHARS).replace('\n', " "),
+    )
+}
+
 /// Renders equal reasons of consecutive cases only once: an endpoint that is down fails every case alike.
 #[derive(Debug, Default)]
 pub(super) struct RepeatedDetails(String);
@@ -111,7 +124,7 @@ impl RepeatedDetails {
             return format!("    {}\n", paint(DIM, "as above"));
         }
         self.0.clone_from(&details);
-        details
+        question(case, width) + &details
     }
 }
 

@@ -72,6 +72,10 @@ fn changes(comparison: &Comparison, kind: ChangeKind, width: usize) -> String {
             one_line(&change.case),
             paint(DIM, renamed)
         ));
+        let sides = [&change.after, &change.before];
+        if let Some(question) = sides.iter().find_map(|side| side.texts.question.as_deref()) {
+            text.push_str(&in_columns("question", &short(question), width));
+        }
         text.push_str(&side("A", &change.before, width));
         text.push_str(&side("B", &change.after, width));
     }
@@ -82,12 +86,14 @@ fn changes(comparison: &Comparison, kind: ChangeKind, width: usize) -> String {
     text
 }
 
+/// A text on one line, cut.
+fn short(text: &str) -> String {
+    let text = one_line(text);
+    format::clip(&text, TEXT_CHARS).replace('\n', " ")
+}
+
 /// State, reason and answer of one side.
 fn side(name: &str, side: &CaseSide, width: usize) -> String {
-    let short = |text: &str| {
-        let text = one_line(text);
-        format::clip(&text, TEXT_CHARS).replace('\n', " ")
-    };
     let mut text = format!("    {name} {}\n", describe_side(side));
     if let Some(reason) = &side.texts.reason {
         text.push_str(&in_columns("  reason", &short(reason), width));

@@ -430,6 +430,7 @@ fn metrics_with_long_names_are_aligned() {
         rows.join("\n")
     };
     insta::assert_snapshot!(rows(80), @"
+        question                    question
         fluency                     0.40, needs 0.70: It repeats itself.
         expected  Your order #12 is in transit
         got       I could not find order #12
@@ -438,6 +439,7 @@ fn metrics_with_long_names_are_aligned() {
                                     and the agent confirmed it in its last message.
     ");
     insta::assert_snapshot!(rows(48), @"
+        question                question
         fluency                 0.40, needs 0.70: It
                                 repeats itself.
         expected  Your order #12 is in transit
