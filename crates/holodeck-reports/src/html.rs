@@ -39,7 +39,7 @@ pub(super) fn report_with_links(
         charts.observe(&case?);
     }
     let summary = &view.head.summary;
-    write(&Head::new(view, &charts, links), out)?;
+    write(&Head::new(view, links), out)?;
     let mut open = MAX_OPEN;
     section("Did not pass", summary.failed + summary.errors, out, |section| {
         for case in view.cases() {
@@ -57,6 +57,7 @@ pub(super) fn report_with_links(
         }
         Ok(())
     })?;
+    write(&Overview::new(&charts), out)?;
     let rest = [
         (CaseState::Unchecked, summary.unchecked, "Unchecked"),
         (CaseState::Passed, summary.passed, "Passed"),
@@ -167,16 +168,32 @@ struct Head<'a> {
     share: Option<u32>,
     /// Each with its CSS class.
     notes: Vec<(&'static str, String)>,
-    metrics: Vec<MetricChart>,
-    more_metrics: usize,
-    rankings: Vec<Ranking>,
     links: Vec<PageLink>,
 }
 
-impl<'a> Head<'a> {
-    fn new(view: &RunView<'a>, charts: &Charts, links: &[PageLink]) -> Self {
-        let head = view.head;
+/// The scores of each metric, and the slowest and most expensive cases, below what did not pass.
+#[derive(Template)]
+#[template(path = "charts.html")]
+struct Overview {
+    metrics: Vec<MetricChart>,
+    more_metrics: usize,
+    rankings: Vec<Ranking>,
+}
+
+impl Overview {
+    fn new(charts: &Charts) -> Self {
         let (metrics, more_metrics) = charts.metrics();
+        Self {
+            metrics,
+            more_metrics,
+            rankings: charts.rankings(),
+        }
+    }
+}
+
+impl<'a> Head<'a> {
+    fn new(view: &RunView<'a>, links: &[PageLink]) -> Self {
+        let head = view.head;
         Self {
             agent: &head.agent_name,
             policy: policy(),
@@ -192,9 +209,6 @@ impl<'a> Head<'a> {
             facts: facts(view),
             share: format::share(&head.summary),
             notes: notes(head),
-            metrics,
-            more_metrics,
-            rankings: charts.rankings(),
             links: links.to_vec(),
         }
     }

@@ -7,6 +7,7 @@
 
 mod compare;
 mod difference;
+mod empty;
 mod explain;
 pub mod format;
 mod history;
@@ -32,6 +33,7 @@ pub use compare::{
     write_baseline, write_comparison_html, write_comparison_markdown,
 };
 pub use difference::{DiffLine, DiffSide, Difference};
+pub use empty::write_empty_report;
 pub use explain::{Explanation, Reason, explain, explain_in_a_line};
 pub use history::{
     HistoryEntry, HistoryQuery, HistoryRun, PageUse, history_policy, write_error_page, write_history,

@@ -196,6 +196,11 @@ pub(crate) fn run(args: &TestArgs, terminal: &mut Terminal) -> Result<ExitCode, 
             ));
         }
     }
+    if let (Err(Failure::Problem(problem)), true) = (&outcome, output.json) {
+        terminal.set_combination(None);
+        terminal.write_json(finish::failed_event(problem))?;
+        terminal.flush()?;
+    }
     outcome
 }
 

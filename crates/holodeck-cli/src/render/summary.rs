@@ -136,7 +136,11 @@ pub(crate) fn hints(run: &Summary<'_>, agent: &str) -> String {
         ));
     } else if did_not_pass > 0 {
         hints.push(format!(
-            "`holodeck test{agent} --failed` runs the {did_not_pass} that did not pass"
+            "`holodeck test{agent} --failed` runs {}",
+            match did_not_pass {
+                1 => "the case that did not pass".to_owned(),
+                several => format!("the {several} that did not pass"),
+            }
         ));
     }
     if run.highlights.judge_failed && run.head.replayed.is_none() {

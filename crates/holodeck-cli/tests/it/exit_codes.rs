@@ -3,7 +3,7 @@
 use std::fs;
 
 use holodeck_testkit::{ModelServer, Reply};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::project::{Project, TWO_CASES, agent, assert_output, correct_server, half_correct_server};
 
@@ -69,6 +69,64 @@ fn nothing_to_run_is_5_unless_that_is_fine() {
         .run(&["test", "--filter", "nope*", "--allow-empty"])
         .exits(0);
     project.run(&["test", "--filter", "nope*", "--dry-run"]).exits(5);
+    assert!(server.finish().is_empty());
+}
+
+#[test]
+fn json_ends_with_finished_and_its_exit_code_whatever_happened() {
+    let server = correct_server();
+    let yaml = agent(&server.url(), TWO_CASES);
+    let broken = yaml.replace("test_cases:", "tset_cases:");
+    let down = yaml.replace(&server.url(), "http://127.0.0.1:9");
+    for (yaml, flags, exit) in [
+        (&yaml, &[][..], 0),
+        (&broken, &[], 2),
+        (&down, &["-j", "1"], 3),
+        (&yaml, &["--filter", "nope*"], 5),
+        (&yaml, &["--filter", "nope*", "--allow-empty"], 0),
+        (&yaml, &["--report", "junit=."], 2),
+    ] {
+        let project = Project::with(yaml);
+        let ran = project.run(&[&["test", "--json"], flags].concat()).exits(exit);
+        let lines: Vec<Value> = ran
+            .stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let ends = lines.iter().filter(|line| line["event"] == "finished").count();
+        let last = lines.last().unwrap();
+        assert_eq!((ends, &last["event"]), (1, &json!("finished")), "{flags:?}");
+        assert_eq!(last["exit_code"], exit, "{flags:?}");
+        assert!(exit != 5 || last["error"]["message"].is_string(), "{last}");
+        for started in lines.iter().filter(|line| line["event"] == "started") {
+            assert_eq!(started["version"], env!("CARGO_PKG_VERSION"));
+        }
+    }
+    server.finish();
+}
+
+#[test]
+fn a_command_that_may_be_empty_writes_its_reports() {
+    let server = correct_server();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let files = ["r.json", "r.md", "r.xml", "r.html", "r.jsonl"];
+    let reports: Vec<String> = ["json", "markdown", "junit", "html", "jsonl"]
+        .iter()
+        .zip(files)
+        .map(|(format, file)| format!("--report={format}={file}"))
+        .collect();
+    let mut arguments = vec!["test", "--filter", "nope*"];
+    arguments.extend(reports.iter().map(String::as_str));
+    project.run(&arguments).exits(5);
+    assert!(files.iter().all(|file| !project.path(file).exists()));
+    arguments.extend(["--allow-empty", "--json"]);
+    let ran = project.run(&arguments).exits(0);
+    let last: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["reports"], json!(files));
+    for file in files {
+        let text = fs::read_to_string(project.path(file)).unwrap();
+        assert!(text.contains("support"), "{file}: {text}");
+    }
     assert!(server.finish().is_empty());
 }
 

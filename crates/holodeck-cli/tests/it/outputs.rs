@@ -146,22 +146,38 @@ fn outputs_are_files_or_the_standard_output() {
 }
 
 #[test]
-fn what_a_run_writes_is_for_its_user_only() {
+fn what_a_run_writes_is_for_its_user_only_but_a_report_that_the_user_names_follows_the_umask() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let server = crate::project::correct_server();
     let project = Project::with(&crate::project::agent(&server.url(), crate::project::TWO_CASES));
     project.write("named/x", "");
+    let ordinary = fs::metadata(project.path("named/x")).unwrap().permissions();
+    assert_ne!(ordinary.mode() & 0o777, 0o600);
+    project.write("named/kept.md", "");
+    fs::set_permissions(project.path("named/kept.md"), fs::Permissions::from_mode(0o640)).unwrap();
     let ran = project.run(&[
         "test",
         "--report=html=named/r.html",
         "--report=json=made/r.json",
+        "--report=markdown=named/kept.md",
         "--record=named/calls.jsonl",
     ]);
     ran.exits(0);
     let mode = |path: &str| fs::metadata(project.path(path)).unwrap().permissions().mode() & 0o777;
-    for file in ["named/r.html", "made/r.json", "named/calls.jsonl"] {
-        assert_eq!(mode(file), 0o600, "{file}");
+    for (file, expected) in [
+        ("named/r.html", ordinary.mode() & 0o777),
+        ("made/r.json", ordinary.mode() & 0o777),
+        ("named/kept.md", 0o640),
+        ("named/calls.jsonl", 0o600),
+    ] {
+        assert_eq!(mode(file), expected, "{file}");
+    }
+    let own = fs::read_dir(project.path("results/support")).unwrap();
+    for entry in own {
+        let path = entry.unwrap().path();
+        let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", path.display());
     }
     for folder in [".holodeck", ".holodeck/runs", "results", "results/support"] {
         assert_eq!(mode(folder), 0o700, "{folder}");

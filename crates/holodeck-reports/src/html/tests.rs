@@ -111,6 +111,17 @@ fn the_top_shows_the_agent_the_date_and_the_result() {
 }
 
 #[test]
+fn failures_are_above_the_figures_and_all_is_in_a_landmark() {
+    let page = page(&samples::cases());
+    let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
+    assert!(place("<h2>Did not pass</h2>") < place("<h2>Metrics</h2>"));
+    assert!(place("<h2>Metrics</h2>") < place("<h2>Passed</h2>"));
+    assert!(place("</header>\n<main>") < place("<form"));
+    assert!(page.contains("</main>\n<footer>"), "{page}");
+    assert!(!page.contains("<h4"));
+}
+
+#[test]
 fn failures_come_first_and_passes_are_closed() {
     let page = page(&samples::cases());
     let states: Vec<&str> = page
@@ -138,10 +149,10 @@ fn failures_come_first_and_passes_are_closed() {
 fn a_reason_is_shown_once_and_the_expected_text_beside_the_answer() {
     let page = page(&[samples::failed()]);
     assert_eq!(page.matches("does not contain &quot;30 days&quot;").count(), 1);
-    assert_eq!(page.matches("<h4>Expected</h4>").count(), 1);
-    assert_eq!(page.matches("<h4>Got</h4>").count(), 1);
+    assert_eq!(page.matches("<h3 class=\"part\">Expected</h3>").count(), 1);
+    assert_eq!(page.matches("<h3 class=\"part\">Got</h3>").count(), 1);
     let passed = samples::passed();
-    assert!(self::page(&[passed]).contains("<h4>Expected</h4>"));
+    assert!(self::page(&[passed]).contains("<h3 class=\"part\">Expected</h3>"));
 }
 
 #[test]

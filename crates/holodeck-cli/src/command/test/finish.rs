@@ -159,6 +159,52 @@ impl Ended {
     }
 }
 
+/// Ends a command that had nothing to run and is allowed to: a server that collects the reports finds them.
+pub(super) fn nothing_to_run(
+    agent: &str,
+    path: &Path,
+    flags: &OutputArgs,
+    reports: &Reports,
+    terminal: &mut Terminal,
+) -> Result<Finished, Failure> {
+    terminal.write_message("nothing to run\n");
+    let (written, problems) = reports.write_empty(agent, path);
+    let mut exit = ExitCode::Passed;
+    for problem in problems {
+        exit = exit.worse(problem.exit);
+        terminal.write_message(&render::problem(&problem));
+    }
+    if flags.json {
+        let reports = written.iter().map(|path| path.display().to_string());
+        terminal.write_json(json!({
+            "event": "finished",
+            "exit_code": exit.code(),
+            "report": null,
+            "run_file": null,
+            "reports": reports.collect::<Vec<_>>(),
+        }))?;
+        terminal.flush()?;
+    }
+    Ok(Finished { exit, head: None })
+}
+
+/// The last line of `--json` of a command that failed before it had a result.
+pub(super) fn failed_event(problem: &Problem) -> serde_json::Value {
+    json!({
+        "event": "finished",
+        "exit_code": problem.exit.code(),
+        "report": null,
+        "run_file": null,
+        "reports": [],
+        "error": {
+            // Without one, all is on standard error.
+            "message": (!problem.message.is_empty()).then_some(&problem.message),
+            "details": problem.details,
+            "hint": problem.hint,
+        },
+    })
+}
+
 /// Refuses the baseline of a run that lacks cases: they would have nothing to be compared with.
 pub(super) fn partial_baseline(partial: Partial) -> Problem {
     Problem::config(format!(

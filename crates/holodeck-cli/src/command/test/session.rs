@@ -13,7 +13,7 @@ use holodeck::{
 use tokio::runtime::Runtime;
 
 use super::{
-    finish::{Ended, Finished, partial_baseline},
+    finish::{Ended, Finished, nothing_to_run, partial_baseline},
     flags::OutputArgs,
     targets::{Overwrite, Reports, check_baseline, check_recording},
 };
@@ -175,6 +175,7 @@ impl<'a> Session<'a> {
         };
         let cases_file = agent.config.test_cases_file.as_ref();
         let cases_file = cases_file.map(|file| file.as_str().to_owned());
+        let agent_name = agent.config.name.clone();
         let mut own = None;
         let outcome = runtime.block_on(async {
             let interrupts = match interrupts {
@@ -223,11 +224,7 @@ impl<'a> Session<'a> {
         let outcome = match outcome {
             Err(Failure::Problem(problem)) if problem.exit == ExitCode::Nothing => {
                 if self.output.allow_empty {
-                    terminal.write_message("nothing to run\n");
-                    return Ok(Finished {
-                        exit: ExitCode::Passed,
-                        head: None,
-                    });
+                    return nothing_to_run(&agent_name, self.path, self.output, &self.reports, terminal);
                 }
                 let hint = match kind {
                     Kind::Run | Kind::Merge(_) => {

@@ -4,14 +4,14 @@ use std::{
     collections::BTreeSet,
     fs::{self, File, OpenOptions},
     io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write},
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
 use holodeck::{
     RunInputs, check_target, is_recording,
     model::Redactor,
-    reports::{Format, ReportError, is_baseline, other_baseline_owner, write_report},
+    reports::{Format, ReportError, is_baseline, other_baseline_owner, write_empty_report, write_report},
     runner::RunOutcome,
     runs::RunOwner,
     target_reason,
@@ -150,14 +150,32 @@ impl Reports {
 
     /// Writes all reports, also after one has failed. Returns the files that were written.
     pub(super) fn write(&self, outcome: &RunOutcome) -> (Vec<PathBuf>, Vec<Problem>) {
+        self.write_each(|format, out| outcome.with_view(|view| write_report(format, view, out)))
+    }
+
+    /// Writes all reports of an agent that had nothing to run.
+    pub(super) fn write_empty(&self, agent: &str, path: &Path) -> (Vec<PathBuf>, Vec<Problem>) {
+        let path = path.display().to_string();
+        self.write_each(|format, out| write_empty_report(format, agent, &path, out))
+    }
+
+    fn write_each(
+        &self,
+        render: impl Fn(Format, &mut dyn Write) -> Result<(), ReportError>,
+    ) -> (Vec<PathBuf>, Vec<Problem>) {
+        let write = |format: Format, out: &mut dyn Write| {
+            let mut out = BufWriter::with_capacity(1 << 16, out);
+            render(format, &mut out)?;
+            Ok::<_, ReportError>(out.flush()?)
+        };
         let mut files = Vec::new();
         let mut problems = Vec::new();
         for (format, target) in &self.targets {
             let (name, written) = match target {
-                Target::Stdout => ("-".into(), write(*format, outcome, io::stdout())),
+                Target::Stdout => ("-".into(), write(*format, &mut io::stdout())),
                 Target::Null => continue,
                 Target::File(path) => {
-                    let written = replace(path, |file| write(*format, outcome, file));
+                    let written = replace(path, |mut file| write(*format, &mut file));
                     (path.display().to_string(), written)
                 }
             };
@@ -210,7 +228,7 @@ pub(super) fn write_baseline(path: &Path, outcome: &RunOutcome) -> (Option<PathB
         ));
         return (None, Some(problem));
     }
-    let written = replace(path, |file| {
+    let written = replace_with(path, PRIVATE, |file| {
         let mut out = BufWriter::with_capacity(1 << 16, file);
         outcome.write_baseline(&mut out)?;
         Ok::<_, ReportError>(out.flush()?)
@@ -261,7 +279,7 @@ fn check_writable(path: &Path) -> io::Result<()> {
         fs::create_dir_all(parent)?;
     }
     let partial = partial(path);
-    drop(create_private(&partial)?);
+    drop(create(&partial, PRIVATE)?);
     fs::remove_file(&partial)
 }
 
@@ -281,14 +299,24 @@ fn looks_like(format: Format, path: &Path) -> bool {
     })
 }
 
-/// Writes to a temporary file and renames it, so that readers never see a partial file.
+/// Writes a file that the user named: the umask decides who can read it, or the mode of the file that is replaced. Readers never
+/// see a partial file: it is written beside it and renamed.
 pub(super) fn replace<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(File) -> Result<(), E>,
 ) -> Result<(), E> {
+    let mode = fs::metadata(path).map_or(0o666, |existing| existing.permissions().mode() & 0o777);
+    replace_with(path, mode, write)
+}
+
+fn replace_with<E: From<io::Error>>(
+    path: &Path,
+    mode: u32,
+    write: impl FnOnce(File) -> Result<(), E>,
+) -> Result<(), E> {
     let partial = partial(path);
     let written = (|| {
-        write(create_private(&partial)?)?;
+        write(create(&partial, mode)?)?;
         Ok(fs::rename(&partial, path)?)
     })();
     if written.is_err() {
@@ -298,16 +326,11 @@ pub(super) fn replace<E: From<io::Error>>(
     written
 }
 
-fn write(format: Format, outcome: &RunOutcome, out: impl Write) -> Result<(), ReportError> {
-    let mut out = BufWriter::with_capacity(1 << 16, out);
-    outcome.with_view(|view| write_report(format, view, &mut out))?;
-    out.flush()?;
-    Ok(())
-}
+/// A file that no other user can read.
+const PRIVATE: u32 = 0o600;
 
-/// Creates a file that no other user can read: a report holds questions and answers. A file left by a killed run is
-/// removed first, as it may have been replaced by a link.
-fn create_private(path: &Path) -> io::Result<File> {
+/// Creates a file. One that a killed run left is removed first, as it may have been replaced by a link.
+fn create(path: &Path, mode: u32) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -315,7 +338,7 @@ fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .create_new(true)
         .write(true)
-        .mode(0o600)
+        .mode(mode)
         .open(path)
 }
 

@@ -52,6 +52,7 @@ fn event_json(event: &RunEvent) -> Option<Value> {
             replayed,
         } => json!({
             "event": "started",
+            "version": env!("CARGO_PKG_VERSION"),
             "run_id": run_id,
             "agent_name": agent_name,
             "model": model,
