@@ -5,7 +5,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use holodeck_yaml::{ForeignError, ForeignNode, read_foreign, read_foreign_table};
+use holodeck_yaml::{ForeignError, ForeignNode, read_foreign, read_foreign_table, read_foreign_workbook};
 
 use crate::writer::{VARIABLE_END, VARIABLE_START};
 
@@ -13,6 +13,9 @@ use crate::writer::{VARIABLE_END, VARIABLE_START};
 pub trait SourceFiles {
     /// The text of a file.
     fn read(&self, path: &Path) -> io::Result<String>;
+
+    /// The bytes of a file that is not text.
+    fn read_bytes(&self, path: &Path) -> io::Result<Vec<u8>>;
 
     /// The files of a folder, sorted.
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
@@ -62,13 +65,7 @@ impl ImportError {
 
 /// The text of a file.
 pub(crate) fn read_text(files: &dyn SourceFiles, path: &Path) -> Result<String, ImportError> {
-    let text = files.read(path).map_err(|error| {
-        let reason = match error.kind() {
-            io::ErrorKind::NotFound => "there is no such file".to_owned(),
-            _ => error.to_string(),
-        };
-        ImportError::new(path, format!("cannot be read: {reason}"))
-    })?;
+    let text = files.read(path).map_err(|error| unreadable(path, &error))?;
     // The writer marks its own variables with these; a text that has them could pass for one.
     if text.contains([VARIABLE_START, VARIABLE_END]) {
         return Err(ImportError::new(
@@ -77,6 +74,38 @@ pub(crate) fn read_text(files: &dyn SourceFiles, path: &Path) -> Result<String, 
         ));
     }
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> ImportError {
+    let reason = match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        _ => error.to_string(),
+    };
+    ImportError::new(path, format!("cannot be read: {reason}"))
+}
+
+/// The first sheet of a workbook, and what of the workbook is not in it.
+pub(crate) fn read_workbook(
+    files: &dyn SourceFiles,
+    path: &Path,
+) -> Result<(Vec<ForeignNode>, Vec<String>), ImportError> {
+    let bytes = files.read_bytes(path).map_err(|error| unreadable(path, &error))?;
+    let (rows, notes) =
+        read_foreign_workbook(path, &bytes).map_err(|error| ImportError::foreign(path, error))?;
+    let texts = rows
+        .iter()
+        .flat_map(|row| row.entries())
+        .map(|(_, cell)| cell.to_json());
+    if texts
+        .filter_map(|text| Some(text.as_str()?.contains([VARIABLE_START, VARIABLE_END])))
+        .any(|is_marked| is_marked)
+    {
+        return Err(ImportError::new(
+            path,
+            "contains a character of Unicode's private use",
+        ));
+    }
+    Ok((rows, notes))
 }
 
 /// A file of YAML or JSON.

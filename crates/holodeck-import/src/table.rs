@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::{
     Import, ImportError, ImportedFile, SourceFiles,
     findings::Findings,
-    reader::{read_lines, read_node, read_rows},
+    reader::{read_lines, read_node, read_rows, read_workbook},
     writer::document,
 };
 
@@ -33,8 +33,14 @@ pub fn import_table(
         .unwrap_or_default()
         .to_string_lossy()
         .to_lowercase();
+    let mut notes = Vec::new();
     let rows = match extension.as_str() {
         "csv" => read_rows(files, source)?,
+        "xlsx" => {
+            let (rows, unread) = read_workbook(files, source)?;
+            notes = unread;
+            rows
+        }
         "jsonl" | "ndjson" => read_lines(files, source)?,
         "json" | "yaml" | "yml" => {
             let node = read_node(files, source)?;
@@ -45,7 +51,7 @@ pub fn import_table(
         other => {
             return Err(ImportError::new(
                 source,
-                format!("`.{other}` is not CSV, JSON, JSON Lines or YAML"),
+                format!("`.{other}` is not CSV, XLSX, JSON, JSON Lines or YAML"),
             ));
         }
     };
@@ -80,6 +86,9 @@ pub fn import_table(
         cases.extend(case(row, columns, &mut findings));
     }
     if let Some(first) = rows.first() {
+        for note in notes {
+            findings.ignored(first, note, "");
+        }
         for (name, _) in first.entries() {
             if !columns.iter().any(|(column, _)| column == name) {
                 findings.ignored(first, format!("the column `{name}`"), "`--columns` with it");

@@ -8,7 +8,7 @@ use holodeck_model::{Layer, Source};
 use serde_json::{Number, Value};
 
 use crate::{
-    load::CsvRows,
+    load::{CsvRows, read_foreign_sheet},
     yaml::{Core, NodeId, SourceFile, Tree, build, resolve},
 };
 
@@ -103,17 +103,44 @@ pub fn read_foreign_table(path: &Path, text: &str) -> Result<Vec<ForeignNode>, F
                 message: format!("the row has {} cells, the first row {}", cells.len(), names.len()),
             });
         }
-        let entries = names.iter().cloned().zip(cells).map(|(name, cell)| {
-            let cell = ForeignNode::new(path.clone(), line, ForeignValue::Text(cell));
-            (name, cell)
-        });
-        result.push(ForeignNode::new(
-            path.clone(),
-            line,
-            ForeignValue::Map(entries.collect()),
-        ));
+        result.push(named_row(&path, line, names, cells));
     }
     Ok(result)
+}
+
+/// Reads the first sheet of a workbook, as [`read_foreign_table`] does, and says what of the workbook is not in the rows.
+pub fn read_foreign_workbook(
+    path: &Path,
+    bytes: &[u8],
+) -> Result<(Vec<ForeignNode>, Vec<String>), ForeignError> {
+    let sheet = read_foreign_sheet(bytes).map_err(|(line, message)| ForeignError { line, message })?;
+    let path: Arc<Path> = path.into();
+    let mut rows = sheet.rows.into_iter();
+    let names = rows.next().map(|(_, names)| names).unwrap_or_default();
+    let names: Vec<String> = names.iter().map(|name| name.trim().to_owned()).collect();
+    let mut result = Vec::new();
+    for (line, mut cells) in rows {
+        let unnamed = cells.iter().enumerate().skip(names.len());
+        if let Some((column, _)) = unnamed.into_iter().find(|(_, text)| !text.trim().is_empty()) {
+            return Err(ForeignError {
+                line: Some(line),
+                message: format!("column {} has a text, but no name in the first row", column + 1),
+            });
+        }
+        // Cells that the sheet leaves out at the end are empty.
+        cells.resize(names.len(), String::new());
+        result.push(named_row(&path, line, &names, cells));
+    }
+    Ok((result, sheet.notes))
+}
+
+/// A row as a mapping by the names of the columns.
+fn named_row(path: &Arc<Path>, line: usize, names: &[String], cells: Vec<String>) -> ForeignNode {
+    let entries = names.iter().cloned().zip(cells).map(|(name, cell)| {
+        let cell = ForeignNode::new(Arc::clone(path), line, ForeignValue::Text(cell));
+        (name, cell)
+    });
+    ForeignNode::new(Arc::clone(path), line, ForeignValue::Map(entries.collect()))
 }
 
 fn newlines(text: &str, end: u32) -> usize {

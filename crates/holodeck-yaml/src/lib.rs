@@ -17,7 +17,9 @@ mod yaml;
 
 pub use agent_doc::load_agent_doc;
 pub use edit::{EditError, add_item, add_test_case, list_items, remove_item};
-pub use foreign::{ForeignError, ForeignNode, ForeignValue, read_foreign, read_foreign_table};
+pub use foreign::{
+    ForeignError, ForeignNode, ForeignValue, read_foreign, read_foreign_table, read_foreign_workbook,
+};
 pub use load::{
     Load, load_agent, load_answers, load_combination, load_labels, load_routing_cases, load_skill,
 };

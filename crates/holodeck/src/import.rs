@@ -170,6 +170,11 @@ struct DiskSources {
 
 impl SourceFiles for DiskSources {
     fn read(&self, path: &Path) -> io::Result<String> {
+        String::from_utf8(self.read_bytes(path)?)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+    }
+
+    fn read_bytes(&self, path: &Path) -> io::Result<Vec<u8>> {
         let metadata = fs::metadata(path)?;
         if !metadata.is_file() {
             return Err(io::Error::other("it is not a file"));
@@ -178,7 +183,7 @@ impl SourceFiles for DiskSources {
             return Err(io::Error::other("it has more than 64 MB"));
         }
         self.read.borrow_mut().extend(path.canonicalize());
-        fs::read_to_string(path)
+        fs::read(path)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {

@@ -29,7 +29,7 @@ enum ImportSource {
     Promptfoo(PromptfooArgs),
     /// Convert goldens of DeepEval (JSON, JSON Lines, CSV) to test cases.
     Deepeval(DeepevalArgs),
-    /// Convert a table (CSV, JSON, JSON Lines) to test cases.
+    /// Convert a table (CSV, XLSX, JSON, JSON Lines) to test cases.
     Table(TableArgs),
 }
 

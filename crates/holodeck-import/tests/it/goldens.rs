@@ -5,7 +5,7 @@ use std::path::Path;
 use holodeck_import::{import_deepeval, import_table};
 use serde_json::json;
 
-use crate::setup::{Memory, findings, written};
+use crate::setup::{Disk, Memory, findings, written};
 
 #[test]
 fn goldens_and_conversations_become_cases() {
@@ -72,4 +72,26 @@ fn columns_are_taken_by_name() {
             "{wrong:?}"
         );
     }
+}
+
+#[test]
+fn a_workbook_is_a_table_of_what_its_first_sheet_shows() {
+    let folder = Path::new("../../fixtures/yaml/files");
+    let columns = ["input", "ground_truth", "expected_tools"];
+    let columns = columns.map(|name| (name.to_owned(), name.to_owned()));
+    let import = import_table(&folder.join("cases.xlsx"), &columns, &Disk).unwrap();
+    assert_eq!(
+        written(&import, "cases.yaml"),
+        json!([
+            {"input": "Two\nlines", "ground_truth": "42"},
+            {"input": "With a tool", "ground_truth": "0.3", "expected_tools": ["a", "b"]},
+        ])
+    );
+    assert!(findings(&import).is_empty());
+    let error = import_table(&folder.join("cases-bad.xlsx"), &columns, &Disk).unwrap_err();
+    assert_eq!(error.line, Some(5), "{error}");
+    let missing = import_table(&folder.join("none.xlsx"), &columns, &Disk).unwrap_err();
+    assert!(missing.to_string().contains("no such file"), "{missing}");
+    let text = import_table(&folder.join("cases.csv.xlsx"), &columns, &Memory::new(&[])).unwrap_err();
+    assert!(text.to_string().contains("cases.csv.xlsx"), "{text}");
 }

@@ -32,6 +32,10 @@ impl SourceFiles for Memory {
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    fn read_bytes(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.read(path).map(String::into_bytes)
+    }
+
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
         Ok(self
             .0
@@ -48,6 +52,10 @@ pub(crate) struct Disk;
 impl SourceFiles for Disk {
     fn read(&self, path: &Path) -> io::Result<String> {
         fs::read_to_string(path)
+    }
+
+    fn read_bytes(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {

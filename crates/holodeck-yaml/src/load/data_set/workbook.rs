@@ -101,6 +101,52 @@ impl Loader<'_> {
     }
 }
 
+/// A sheet of another tool: its rows with the numbers of their lines, and what of the workbook is not in them.
+pub(crate) struct ForeignSheet {
+    pub(crate) rows: Vec<(usize, Vec<String>)>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Reads the first sheet of a workbook as texts. A cell whose text is unknown is an error with its row.
+pub(crate) fn read_foreign_sheet(bytes: &[u8]) -> Result<ForeignSheet, (Option<usize>, String)> {
+    if bytes.len() as u64 > MAX_WORKBOOK_BYTES {
+        return Err((None, "it is too large".to_owned()));
+    }
+    let first = read_first_sheet(bytes).map_err(|reason| (None, reason))?;
+    let text = &first.sheet.text;
+    let line_of = |at: u32| {
+        let before = text.get(..at as usize).unwrap_or_default();
+        1 + before.matches('\n').count()
+    };
+    if let Some((at, _, reason)) = first.sheet.unusable.first() {
+        return Err((Some(line_of(*at)), reason.clone()));
+    }
+    let rows = first.sheet.rows.iter().map(|cells| {
+        let line = cells.first().map_or(1, |cell| line_of(cell.start));
+        (
+            line,
+            cells.iter().map(|cell| cell.text(text).to_owned()).collect(),
+        )
+    });
+    let name = &first.name;
+    let mut notes = Vec::new();
+    if first.others > 0 {
+        notes.push(format!("sheets after the first, `{name}`: {}", first.others));
+    }
+    if first.is_hidden {
+        notes.push(format!("that the sheet `{name}` is hidden"));
+    }
+    match &first.hidden {
+        Ok(Some(lines)) => notes.push(format!("that the sheet `{name}` hides {lines}")),
+        Ok(None) => {}
+        Err(reason) => notes.push(format!("which rows of `{name}` are hidden: {reason}")),
+    }
+    Ok(ForeignSheet {
+        rows: rows.collect(),
+        notes,
+    })
+}
+
 /// The first sheet of a workbook.
 struct FirstSheet {
     sheet: Sheet,
