@@ -36,7 +36,7 @@ pub(crate) struct ViewArgs {
 pub(crate) fn run(args: &ViewArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     if let Some(to) = &args.export {
         let catalogue = Catalogue::new(&args.folder).map_err(|source| {
-            failed(ViewError::Folder {
+            failed(&ViewError::Folder {
                 path: args.folder.display().to_string(),
                 source,
             })
@@ -62,7 +62,9 @@ pub(crate) fn run(args: &ViewArgs, terminal: &mut Terminal) -> Result<ExitCode, 
     let runtime = runtime.map_err(|error| Problem::execution(format!("cannot start: {error}")))?;
     runtime.block_on(async {
         let mut interrupts = Interrupts::listen()?;
-        let view = View::open(&args.folder, args.port).await.map_err(failed)?;
+        let view = View::open(&args.folder, args.port)
+            .await
+            .map_err(|error| failed(&error))?;
         let link = view.link();
         if args.json {
             terminal.write_data(&format!("{}\n", serde_json::json!({ "url": link })))?;
@@ -87,7 +89,7 @@ pub(crate) fn run(args: &ViewArgs, terminal: &mut Terminal) -> Result<ExitCode, 
     })
 }
 
-fn failed(error: ViewError) -> Failure {
+fn failed(error: &ViewError) -> Failure {
     let message = error.to_string();
     match error {
         ViewError::Folder { .. } => Problem::config(message)
