@@ -94,7 +94,7 @@ pub(crate) fn read_workbook(
         read_foreign_workbook(path, &bytes).map_err(|error| ImportError::foreign(path, error))?;
     let texts = rows
         .iter()
-        .flat_map(|row| row.entries())
+        .flat_map(ForeignNode::entries)
         .map(|(_, cell)| cell.to_json());
     if texts
         .filter_map(|text| Some(text.as_str()?.contains([VARIABLE_START, VARIABLE_END])))

@@ -109,23 +109,25 @@ fn foot(head: &ReportHead) -> String {
 
 fn headline(head: &ReportHead, room: &mut Room, out: &mut dyn Write) -> std::io::Result<()> {
     let summary = &head.summary;
-    let mut text = format!(
-        "## {} {}: {}\n\n**{}**\n\n",
-        mark(head),
-        inline(&head.agent_name),
-        format::verdict(head),
-        format::totals(summary)
-    );
-    for line in head.provenance() {
-        text.push_str(&format!("{}\n\n", inline(&line)));
-    }
-    if let Some(loops) = format::loops(summary) {
-        text.push_str(&format!("{}\n\n", inline(&loops)));
-    }
-    for doubt in format::doubts(summary) {
-        text.push_str(&format!("⚠️ {}\n\n", inline(&doubt)));
-    }
-    // What the run is, is never left out.
+    let provenance = head.provenance().into_iter().map(|line| inline(&line));
+    let loops = format::loops(summary).map(|loops| inline(&loops));
+    let doubts = format::doubts(summary).map(|doubt| format!("⚠️ {}", inline(&doubt)));
+    let lines: Vec<String> = [
+        format!(
+            "## {} {}: {}",
+            mark(head),
+            inline(&head.agent_name),
+            format::verdict(head)
+        ),
+        format!("**{}**", format::totals(summary)),
+    ]
+    .into_iter()
+    .chain(provenance)
+    .chain(loops)
+    .chain(doubts)
+    .collect();
+    // These say which run it is, and are never left out.
+    let text = lines.join("\n\n") + "\n\n";
     room.0 = room.0.saturating_sub(text.chars().count());
     out.write_all(text.as_bytes())?;
     let mut blocks = Blocks::new(room.part(HEAD_CHARS));

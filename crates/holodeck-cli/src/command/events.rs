@@ -1,5 +1,7 @@
 //! `holodeck events`: the recorded events of conversations.
 
+mod answers;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -20,6 +22,7 @@ use holodeck::{
 use serde::Serialize;
 use serde_json::json;
 
+use self::answers::Answers;
 use super::{
     build_runtime,
     sessions::{SessionArg, StoreArgs, find, no_conversations, open_existing, read},
@@ -46,6 +49,9 @@ enum Action {
     Export {
         #[command(flatten)]
         session: SessionArg,
+        /// Write the answers instead: a row for each message, as `target: {type: answers}` reads them.
+        #[arg(long)]
+        answers: bool,
         /// The file to write, which must not exist; without it, stdout.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
@@ -73,7 +79,11 @@ enum Action {
 
 pub(crate) fn run(args: &EventsArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     match &args.action {
-        Action::Export { session, output } => export(args, session, output.as_deref(), terminal),
+        Action::Export {
+            session,
+            answers,
+            output,
+        } => export(args, session, *answers, output.as_deref(), terminal),
         Action::Tail { session, after } => tail(args, session, *after, terminal),
         Action::Stats { session } => stats(args, session, terminal),
         Action::Check { what } => {
@@ -98,13 +108,38 @@ fn stored_lines(args: &EventsArgs, session: &str) -> Result<String, Failure> {
     })
 }
 
+/// The answers of a conversation.
+fn stored_answers(args: &EventsArgs, session: &str) -> Result<Answers, Failure> {
+    build_runtime()?.block_on(async {
+        let store = open_existing(&args.place).await?;
+        let store = store.ok_or_else(|| no_conversations(&args.place))?;
+        let info = find(&*store, session).await?;
+        let events = read(&*store, &info).await?;
+        let events: Vec<AgentEvent> = events.iter().map(|event| event.event().clone()).collect();
+        Ok(Answers::of(&info.session_id, &events))
+    })
+}
+
 fn export(
     args: &EventsArgs,
     session: &SessionArg,
+    answers: bool,
     output: Option<&Path>,
     terminal: &mut Terminal,
 ) -> Result<ExitCode, Failure> {
-    let lines = stored_lines(args, &session.session)?;
+    let lines = if answers {
+        let answers = stored_answers(args, &session.session)?;
+        if answers.unanswered > 0 {
+            terminal.write_message(&format!(
+                "warning: {} without an answer has no row\n",
+                count(answers.unanswered, "message")
+            ));
+        }
+        let lines = answers.rows.iter().map(|row| format!("{row}\n"));
+        lines.collect()
+    } else {
+        stored_lines(args, &session.session)?
+    };
     match output {
         // JSON escapes control characters, and secrets were masked before they were stored.
         None => terminal.write_raw(&lines)?,

@@ -188,3 +188,76 @@ fn a_conversation_is_replayed_followed_and_counted() {
     signal(&child, "-INT");
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
+
+#[test]
+fn the_answers_of_a_conversation_are_tested_as_answers_that_exist() {
+    let server = ModelServer::answering(|request| {
+        let question = request.texts("user").last().unwrap().to_string();
+        match (question.as_str(), request.texts("tool").last()) {
+            ("fail", _) => Reply::error(400, &json!({"error": {"message": "no"}})),
+            ("tea?", None) => Reply::tool_call("call-1", "echo", &json!({"text": "tea"})),
+            ("tea?", Some(result)) => Reply::text(format!("It said {result}.")),
+            _ => Reply::text("Paris"),
+        }
+    });
+    let yaml = format!(
+        "{}tools:\n  - {{type: function, name: echo, description: Echoes., command: cat, parameters: {{text: {{type: \
+         string, description: What.}}}}}}\n",
+        agent(&server.url(), TWO_CASES)
+    );
+    let project = Project::with(&yaml);
+    for (question, exit) in [("tea?", 0), ("capital?", 0), ("fail", 3)] {
+        project
+            .run(&["chat", "--session", "talk", "--once", question])
+            .exits(exit);
+    }
+    server.finish();
+    project
+        .run(&["events", "export", "talk", "--answers", "-o", "rows.jsonl"])
+        .exits(0);
+    let rows: Vec<Value> = project
+        .read("rows.jsonl")
+        .lines()
+        .map(|row| serde_json::from_str(row).unwrap())
+        .collect();
+    assert_eq!(rows.len(), 3, "{rows:?}");
+    assert_eq!(rows[0]["tool_calls"][0]["arguments"], json!({"text": "tea"}));
+    assert_eq!(
+        (&rows[1]["tool_calls"], &rows[1]["session"]),
+        (&json!([]), &json!("talk"))
+    );
+    assert!(
+        rows[2]["text"].is_null() && rows[2]["error"].is_string(),
+        "{rows:?}"
+    );
+    // No agent is asked, and what the rows do not have is no evidence.
+    project.write(
+        "agent.yaml",
+        "name: talk\ntarget: {type: answers, file: rows.jsonl}\ntest_cases:\n- {name: called, input: tea?, ground_truth: It \
+         said, expected_tools: [echo]}\n- {name: quiet, input: capital?, ground_truth: Paris, expected_tools: []}\n- {name: \
+         wrong, input: capital?, ground_truth: Rome}\n- {name: failed, input: fail, ground_truth: x}\nevaluations:\n  metrics: [{type: standard, metric: \
+         contains}]\n",
+    );
+    project.run(&["test"]).exits(1);
+    let run = project.run_file();
+    let states: Vec<(&str, &str)> = run["report"]["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|case| {
+            (
+                case["test_name"].as_str().unwrap(),
+                case["state"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        states,
+        [
+            ("called", "passed"),
+            ("quiet", "passed"),
+            ("wrong", "failed"),
+            ("failed", "error")
+        ]
+    );
+}
