@@ -62,7 +62,12 @@ const COMMANDS: &[OtherCommand] = &[
         does: "compares two runs",
     },
     OtherCommand {
-        theirs: &["view", "show", "report", "results", "ui"],
+        theirs: &["show", "results", "ui"],
+        ours: "view",
+        does: "shows the stored runs in the browser",
+    },
+    OtherCommand {
+        theirs: &["report"],
         ours: "test --report html=report.html",
         does: "writes a page with every case",
     },
