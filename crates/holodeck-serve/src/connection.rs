@@ -65,24 +65,24 @@ impl Writing {
         written
     }
 
-    /// Waits until the client has taken nothing for too long: less time if others wait for memory. Polled after the writes
-    /// themselves, it blames no client for a server that was busy.
+    /// Waits until the client has taken nothing for too long: less time if others wait for memory. Only times in which this
+    /// server looked count, so that it blames no client for being busy itself.
     pub(crate) async fn too_slow(&self, app: &App) {
         let limit = app.options().slow_consumer;
+        let look = (limit / 8).clamp(Duration::from_millis(1), PRESSED / 4);
         loop {
             let Some(stalled_at) = self.stalled_at() else {
                 self.0.stalled.notified().await;
                 continue;
             };
-            let left = limit.saturating_sub(stalled_at.elapsed());
-            sleep(left.min(PRESSED)).await;
-            if self.stalled_at() != Some(stalled_at) {
-                continue;
-            }
-            let idle = stalled_at.elapsed();
-            if idle >= limit || idle >= PRESSED && app.reader_bytes().is_short() {
-                app.count_slow_consumer();
-                return;
+            let mut idle = Duration::ZERO;
+            while self.stalled_at() == Some(stalled_at) {
+                if idle >= limit || idle >= PRESSED && app.reader_bytes().is_short() {
+                    app.count_slow_consumer();
+                    return;
+                }
+                sleep(look).await;
+                idle += look;
             }
         }
     }
