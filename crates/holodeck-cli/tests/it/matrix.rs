@@ -243,6 +243,93 @@ fn each_line_of_json_says_which_combination_it_is_about() {
     assert_eq!(codes, [0, 1, 0]);
 }
 
+/// The last line of `--json`.
+fn last_line(ran: &CommandOutput) -> Value {
+    serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn the_last_line_of_json_has_the_exit_code_of_the_command() {
+    let server = server();
+    let models = "matrix:\n  model.name: [good, bad, down]\n";
+    for (flags, exit, event) in [
+        (&["--matrix", "model.name=good"][..], 0, "finished"),
+        (&["--matrix", "model.name=bad"], 1, "finished"),
+        (&["--matrix", "model.name=down"], 3, "finished"),
+        (
+            &["--matrix", "model.name=good", "--filter", "nope*"],
+            5,
+            "finished",
+        ),
+        (
+            &[
+                "--matrix",
+                "model.name=good",
+                "--filter",
+                "nope*",
+                "--allow-empty",
+            ],
+            0,
+            "finished",
+        ),
+        (&["--matrix", "model.name=none"], 2, "finished"),
+        (&["--filter", "nope*"], 5, "matrix_finished"),
+        (&[], 1, "matrix_finished"),
+    ] {
+        let project = project(&server, models);
+        let ran = project.run(&[&["test", "--json"], flags].concat()).exits(exit);
+        let last = last_line(&ran);
+        assert_eq!(
+            (&last["event"], &last["exit_code"]),
+            (&event.into(), &exit.into()),
+            "{flags:?}"
+        );
+    }
+}
+
+#[test]
+fn every_combination_that_could_not_run_has_a_last_line_of_its_own() {
+    let server = server();
+    let project = project(&server, MODELS);
+    let ran = project.run(&["test", "--json", "--filter", "nope*"]).exits(5);
+    let lines = ran
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let finished: Vec<Value> = lines.filter(|line| line["event"] == "finished").collect();
+    let names: Vec<_> = finished
+        .iter()
+        .map(|line| &line["combination"]["model.name"])
+        .collect();
+    assert_eq!(names, ["good", "bad", "other"]);
+    for line in finished {
+        assert_eq!((&line["exit_code"], &line["report"]), (&5.into(), &Value::Null));
+        assert_eq!(line["error"]["message"], "no test case to run");
+    }
+}
+
+#[tokio::test]
+async fn the_last_line_of_a_resumed_combination_does_not_hide_that_another_one_was_not_run() {
+    let gate = Gate::new();
+    let (server, arrived) = gated(&gate);
+    let project = project(&server, THREE);
+    stop_in_the_second(&arrived, &project, "-KILL").await;
+    gate.open();
+    let ran = project.run(&["test", "resume", "--json"]).exits(3);
+    let last = last_line(&ran);
+    assert_eq!(
+        (&last["event"], &last["exit_code"]),
+        (&"matrix_finished".into(), &3.into())
+    );
+    let codes: Vec<_> = last["combinations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| &run["exit_code"])
+        .collect();
+    assert_eq!(codes, [0]);
+}
+
 #[test]
 fn a_dry_run_shows_each_estimate_and_their_sum() {
     let server = server();

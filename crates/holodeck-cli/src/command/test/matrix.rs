@@ -13,7 +13,7 @@ use holodeck::{
 use serde_json::json;
 
 use super::{
-    finish::Finished,
+    finish::{Finished, failed_event},
     session::{Kind, Session},
 };
 use crate::{
@@ -125,7 +125,8 @@ pub(super) fn run(
     if dry_run {
         return show_plans(base, &jobs, &plans, terminal);
     }
-    run_jobs(base, &options, &jobs, &[], terminal)
+    let ran = run_jobs(base, &options, &jobs, &[], terminal)?;
+    ran.show(base, terminal)
 }
 
 /// Names the combination that an error is about.
@@ -187,14 +188,20 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Runs all jobs and shows their results side by side. `missing` are combinations that should have been among them.
+/// The runs of a command, one for each combination, and what they mean together.
+struct Ran {
+    rows: Vec<MatrixRow>,
+    exit: ExitCode,
+}
+
+/// Runs all jobs. `missing` are combinations that should have been among them.
 fn run_jobs(
     base: &Session<'_>,
     options: &TestOptions,
     jobs: &[Job],
     missing: &[Combination],
     terminal: &mut Terminal,
-) -> Result<ExitCode, Failure> {
+) -> Result<Ran, Failure> {
     let runtime = build_runtime()?;
     let mut interrupts = Interrupts::listen()?;
     let mut rows = Vec::new();
@@ -271,6 +278,11 @@ fn run_jobs(
                     stopped = Some("an earlier combination did not pass (`--fail-fast`)".to_owned());
                 }
                 terminal.write_message(&render::problem(&problem));
+                if base.output.json {
+                    terminal.set_combination(Some(&job.combination));
+                    let written = terminal.write_json(failed_event(&problem));
+                    unless_closed(written.and_then(|()| terminal.flush()))?;
+                }
             }
             // A reader that closes the pipe does not change the verdict.
             Err(Failure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
@@ -294,11 +306,14 @@ fn run_jobs(
     if stopped.is_some() && rows.iter().any(|row| row.head.is_none()) {
         exit = exit.worse(ExitCode::Execution);
     }
-    terminal.set_combination(None);
-    let written = show(base, &rows, exit, terminal);
+    Ok(Ran { rows, exit })
+}
+
+/// A reader that closes the pipe does not change the verdict.
+fn unless_closed(written: std::io::Result<()>) -> std::io::Result<()> {
     match written {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(exit),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
     }
 }
 
@@ -310,43 +325,52 @@ fn exit_of(request: StopRequest) -> ExitCode {
     request.problem().exit
 }
 
-fn show(
-    base: &Session<'_>,
-    rows: &[MatrixRow],
-    exit: ExitCode,
-    terminal: &mut Terminal,
-) -> std::io::Result<()> {
-    if rows.len() == 1 {
-        return Ok(());
+impl Ran {
+    /// Shows the runs side by side, and returns the exit code of the command.
+    fn show(&self, base: &Session<'_>, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+        terminal.set_combination(None);
+        unless_closed(self.write(base, terminal))?;
+        Ok(self.exit)
     }
-    if base.output.json {
-        terminal.write_json(json!({
-            "event": "matrix_finished",
-            "exit_code": exit.code(),
-            "combinations": rows.iter().map(MatrixRow::json).collect::<Vec<_>>(),
-        }))?;
-    } else {
-        terminal.write_data(&render::matrix(rows))?;
+
+    /// Whether the last line of the only run has the exit code of the command. Another run of the matrix may decide it.
+    fn is_said_by_its_run(&self) -> bool {
+        matches!(self.rows.as_slice(), [only] if only.exit == Some(self.exit))
     }
-    terminal.flush()?;
-    if terminal.verbosity() > Verbosity::Quiet && !base.output.json {
-        let mut runs = rows.iter().filter_map(|row| row.head.as_ref());
-        if let (Some(one), Some(other)) = (runs.next(), runs.next()) {
-            terminal.write_message(&render::hint(&format!(
-                "`holodeck test compare {} {}{}` compares two of them case by case",
-                one.run_id, other.run_id, base.subject.argument
-            )));
+
+    fn write(&self, base: &Session<'_>, terminal: &mut Terminal) -> std::io::Result<()> {
+        let Self { rows, exit } = self;
+        if base.output.json {
+            if !self.is_said_by_its_run() {
+                terminal.write_json(json!({
+                    "event": "matrix_finished",
+                    "exit_code": exit.code(),
+                    "combinations": rows.iter().map(MatrixRow::json).collect::<Vec<_>>(),
+                }))?;
+            }
+        } else if rows.len() > 1 {
+            terminal.write_data(&render::matrix(rows))?;
         }
-        let mut not_run = rows.iter().filter(|row| row.head.is_none() && !row.is_idle);
-        if let Some(first) = not_run.next().filter(|_| exit != ExitCode::Passed) {
-            terminal.write_message(&render::hint(&format!(
-                "`holodeck test{}{}` runs a combination that was not run",
-                base.subject.argument,
-                selecting(&first.combination)
-            )));
+        terminal.flush()?;
+        if rows.len() > 1 && terminal.verbosity() > Verbosity::Quiet && !base.output.json {
+            let mut runs = rows.iter().filter_map(|row| row.head.as_ref());
+            if let (Some(one), Some(other)) = (runs.next(), runs.next()) {
+                terminal.write_message(&render::hint(&format!(
+                    "`holodeck test compare {} {}{}` compares two of them case by case",
+                    one.run_id, other.run_id, base.subject.argument
+                )));
+            }
+            let mut not_run = rows.iter().filter(|row| row.head.is_none() && !row.is_idle);
+            if let Some(first) = not_run.next().filter(|_| *exit != ExitCode::Passed) {
+                terminal.write_message(&render::hint(&format!(
+                    "`holodeck test{}{}` runs a combination that was not run",
+                    base.subject.argument,
+                    selecting(&first.combination)
+                )));
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The flags that select a combination, with a leading space.
@@ -462,9 +486,9 @@ pub(super) fn resume(
             terminal.write_message(&format!("resuming combination {}\n", job.combination));
         }
     }
-    let mut exit = run_jobs(base, &base.options, &jobs, &[], terminal)?;
+    let mut ran = run_jobs(base, &base.options, &jobs, &[], terminal)?;
     let Some(stored) = runs.iter().find_map(|run| run.combination.as_ref()) else {
-        return Ok(exit);
+        return ran.show(base, terminal);
     };
     let siblings = siblings(&base.runs(), stored)
         .map_err(|error| Problem::execution(format!("cannot read the other runs of the matrix: {error}")))?;
@@ -493,11 +517,11 @@ pub(super) fn resume(
                 format!("`holodeck test regrade {run_id}{argument}` grades its answers again"),
             ),
         };
-        exit = exit.worse(own);
+        ran.exit = ran.exit.worse(own);
         let problem = Problem::new(own, format!("combination {} {what}", sibling.values)).with_hint(hint);
         terminal.write_message(&render::problem(&problem));
     }
-    Ok(exit)
+    ran.show(base, terminal)
 }
 
 /// Merges shards of a matrix, each combination by itself. `None` if they are not of a matrix.
@@ -527,5 +551,6 @@ pub(super) fn merge(
         let combinations = jobs.iter().map(|job| &job.combination);
         base.output.check_several(&base.options, combinations)?;
     }
-    run_jobs(base, &base.options, &jobs, &missing, terminal).map(Some)
+    let ran = run_jobs(base, &base.options, &jobs, &missing, terminal)?;
+    ran.show(base, terminal).map(Some)
 }
