@@ -6,6 +6,7 @@
 //! Start reading at [`compare`], then `pairing::pair` and `statistics`.
 
 mod baseline;
+mod files;
 mod gate;
 mod html;
 mod markdown;
@@ -15,6 +16,7 @@ mod pairs;
 mod phrases;
 mod read;
 mod run;
+mod since;
 mod statistics;
 #[cfg(test)]
 mod tests;
@@ -22,10 +24,11 @@ mod tests;
 use std::collections::BTreeSet;
 
 use holodeck_model::Difference;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use baseline::write_baseline;
 pub use baseline::{DEFAULT_NAME, check_baseline_name, is_baseline, other_owner};
+pub use files::{compare_files, read_compared};
 pub use gate::{Gate, GateReason, GateReasonKind, GateResult};
 pub use html::write_comparison_html;
 pub use markdown::write_comparison_markdown;
@@ -36,10 +39,10 @@ pub(crate) use read::journal_report;
 pub use read::{CaseTexts, ReadRunError, RunReader};
 use run::state_word;
 pub use run::{ComparedRun, RunInfo, RunKind, ScoreSource, TrialTally};
+pub use since::RunChanges;
 pub use statistics::{MetricTest, Outcome, TestMethod, VerdictTest};
 
 use crate::format;
-use holodeck_runs::changed_parts;
 
 /// Version of the JSON object of a comparison.
 pub const COMPARISON_VERSION: u32 = 1;
@@ -175,7 +178,7 @@ pub enum ChangeKind {
 }
 
 /// A check or a rule about which something else decides now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ChangedDecider {
     /// The difference.
@@ -251,7 +254,7 @@ pub fn compare(
         verdicts,
         metrics,
         changed: pairs.changed(),
-        agent_changes: agent_changes(&before.info, &after.info),
+        agent_changes: since::agent_changes(&before.info, &after.info).unwrap_or_default(),
         gate: Gate::default(),
     };
     comparison.notes = phrases::notes(&comparison);
@@ -262,14 +265,6 @@ pub fn compare(
     }));
     comparison.gate = Gate::decide(&comparison, options, pairs.losses(&pairing, options));
     Ok(comparison)
-}
-
-/// The parts of the agent that differ; none if one of the files does not record them.
-fn agent_changes(before: &RunInfo, after: &RunInfo) -> Vec<String> {
-    if before.agent_parts.is_empty() || after.agent_parts.is_empty() {
-        return Vec::new();
-    }
-    changed_parts(&before.agent_parts, &after.agent_parts)
 }
 
 fn unpaired(run: &ComparedRun, places: &[usize]) -> Vec<UnpairedCase> {

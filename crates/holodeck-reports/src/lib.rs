@@ -27,10 +27,11 @@ mod write;
 pub use compare::{
     COMPARISON_VERSION, CaseSide, CaseTexts, Change, ChangeKind, ChangedDecider, ComparedRun, Comparison,
     Counts, DEFAULT_NAME as DEFAULT_BASELINE, Gate, GateOptions, GateReason, GateReasonKind, GateResult,
-    MetricTest, Outcome, ReadRunError, RunInfo, RunKind, RunReader, ScoreSource, TestMethod, TrialTally,
-    UnpairedCase, VerdictTest, check_baseline_name, compare, comparison_json, describe_metric, describe_run,
-    describe_side, describe_verdicts, headline, is_baseline, other_owner as other_baseline_owner,
-    write_baseline, write_comparison_html, write_comparison_markdown,
+    MetricTest, Outcome, ReadRunError, RunChanges, RunInfo, RunKind, RunReader, ScoreSource, TestMethod,
+    TrialTally, UnpairedCase, VerdictTest, check_baseline_name, compare, compare_files, comparison_json,
+    describe_metric, describe_run, describe_side, describe_verdicts, headline, is_baseline,
+    other_owner as other_baseline_owner, read_compared, write_baseline, write_comparison_html,
+    write_comparison_markdown,
 };
 pub use difference::{DiffLine, DiffSide, Difference};
 pub use empty::write_empty_report;
@@ -40,7 +41,7 @@ pub use history::{
 };
 pub use html::policy as report_policy;
 pub use json::{Totals, run_file, test_result};
-pub use stored::{StoredRun, compare_files, read_run_file};
+pub use stored::{StoredRun, read_run_file};
 pub use summary::SummaryFold;
 pub use view::{Format, PageLink, PlannedResult, ReportError, Results, RunView};
 pub use write::write_report;

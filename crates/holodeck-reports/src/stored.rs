@@ -1,18 +1,15 @@
 //! A stored run for its report, read from its journal alone, and what a list of runs shows of it. It must not need the
 //! agent file, which may have changed or be gone.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    io::Write,
-    path::Path,
-};
+use std::{collections::BTreeMap, io::Write, path::Path};
 
-use holodeck_model::{LoopUse, NotRun, REPORT_SCHEMA_VERSION, Redactor, ReportHead, case_label};
-use holodeck_runs::{AgentRuns, CaseReport, Journal, JournalError, RunOwner, RunStore};
+use holodeck_model::{LoopUse, NotRun, REPORT_SCHEMA_VERSION, ReportHead, case_label};
+use holodeck_runs::{CaseReport, Journal, JournalError};
 
 use crate::{
-    PageLink, PlannedResult, ReadRunError, ReportError, Results, RunReader, RunView, SummaryFold,
-    compare::journal_report, html,
+    PageLink, PlannedResult, ReadRunError, ReportError, Results, RunView, SummaryFold,
+    compare::{journal_report, read_compared},
+    html,
 };
 
 /// A run that is stored in a journal. What it expected is in the agent file and not in the journal, so it is not known.
@@ -122,9 +119,7 @@ impl StoredRun {
 
 /// Reads what a list shows of a run file, of this version or of 0.7.1, or of a baseline.
 pub fn read_run_file(path: &Path) -> Result<(ReportHead, Option<String>), ReadRunError> {
-    let runs = path_reader();
-    let redactor = Redactor::default();
-    let run = RunReader::new(&runs, &redactor, HashMap::new()).read(&path.display().to_string(), &[])?;
+    let run = read_compared(path)?;
     let info = run.info();
     let head = ReportHead {
         agent_name: info.agent_name.clone(),
@@ -155,19 +150,4 @@ pub fn read_run_file(path: &Path) -> Result<(ReportHead, Option<String>), ReadRu
         agent_parts: BTreeMap::new(),
     };
     Ok((head, info.model.clone()))
-}
-
-/// Compares the runs in two files, each a journal, a run file or a baseline.
-pub fn compare_files(before: &Path, after: &Path) -> Result<crate::Comparison, ReadRunError> {
-    let runs = path_reader();
-    let redactor = Redactor::default();
-    let reader = RunReader::new(&runs, &redactor, HashMap::new());
-    let before = reader.read(&before.display().to_string(), &[])?;
-    let after = reader.read(&after.display().to_string(), &[])?;
-    crate::compare(&reader, &before, &after, &crate::GateOptions::default())
-}
-
-/// Runs that are named by their paths: those of no agent in particular.
-fn path_reader() -> AgentRuns {
-    AgentRuns::new(RunStore::new("."), RunOwner::new(Path::new(""), None))
 }

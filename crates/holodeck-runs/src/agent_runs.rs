@@ -12,7 +12,8 @@ use std::{
 use holodeck_model::{Combination, ResolvedAgent};
 
 use crate::{
-    JOURNAL_VERSION, Journal, RunOwner, RunStore, StoreError, StoredCombination, journal::fits_as_first,
+    JOURNAL_VERSION, Journal, RunOwner, RunSeries, RunStore, StoreError, StoredCombination, StoredShard,
+    journal::fits_as_first,
 };
 
 /// The name that means the newest run.
@@ -55,6 +56,18 @@ pub struct FoundRun {
     pub combination: Option<StoredCombination>,
 }
 
+/// A run of an agent, as a list of its runs has it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ListedRun {
+    /// Its id.
+    pub run_id: String,
+    /// Its journal.
+    pub journal: PathBuf,
+    /// The runs to which it belongs.
+    pub series: RunSeries,
+}
+
 /// The parts of a journal's first line that are needed to find it.
 #[derive(serde::Deserialize)]
 struct RunHead {
@@ -69,6 +82,8 @@ struct RunHead {
     agent_file: String,
     #[serde(default)]
     combination: Option<StoredCombination>,
+    #[serde(default)]
+    shard: Option<StoredShard>,
     #[serde(default)]
     regrades: Option<String>,
     #[serde(default)]
@@ -116,6 +131,10 @@ impl RunHead {
             RunUse::Regrade => self.regrades.is_none(),
             RunUse::Read => true,
         }
+    }
+
+    fn series(&self) -> RunSeries {
+        RunSeries::new(self.owner(), self.combination.as_ref(), self.shard.as_ref())
     }
 
     fn values(&self) -> Option<&Combination> {
@@ -200,6 +219,19 @@ impl AgentRuns {
             unfinished.push(self.found(newest, &id));
         }
         Ok(unfinished)
+    }
+
+    /// The runs of this agent, newest first. A journal whose first line cannot be read is an error in its place: it may be
+    /// one of them.
+    pub fn list(&self) -> Result<Vec<Result<ListedRun, StoreError>>, StoreError> {
+        let runs = self.own()?.map(|run| {
+            run.map(|run| ListedRun {
+                journal: self.store.journal_path(&run.id),
+                series: run.head.series(),
+                run_id: run.id,
+            })
+        });
+        Ok(runs.collect())
     }
 
     /// The journals of the runs with this combination, newest first; without one, of those that are not of a matrix.

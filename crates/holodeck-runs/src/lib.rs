@@ -18,6 +18,7 @@ mod record;
 mod run_end;
 mod run_flags;
 mod run_owner;
+mod series;
 mod store;
 mod trials;
 
@@ -36,5 +37,6 @@ pub use record::{Grade, LoopRecord, TurnGrade, UnitRecord, UserRecord, worse_sta
 pub use run_end::{RunEnd, RunEndKind};
 pub use run_flags::RunFlags;
 pub use run_owner::RunOwner;
+pub use series::RunSeries;
 pub use store::{RunStore, StoreError, new_run_id};
 pub use trials::{CaseTrials, MAX_TRIALS, Trials};

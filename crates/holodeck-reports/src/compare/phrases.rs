@@ -38,12 +38,7 @@ pub(super) fn notes(comparison: &Comparison) -> Vec<String> {
             format::count(counts.other_question, "case")
         ));
     }
-    if !comparison.agent_changes.is_empty() {
-        notes.push(format!(
-            "the agent changed: {}",
-            comparison.agent_changes.join(", ")
-        ));
-    }
+    notes.extend(describe_agent_changes(&comparison.agent_changes));
     for changed in &comparison.changed {
         notes.push(describe_changed(changed));
     }
@@ -67,6 +62,11 @@ pub(super) fn notes(comparison: &Comparison) -> Vec<String> {
         notes.extend(metric_notes(metric));
     }
     notes
+}
+
+/// `the agent changed: instructions, model`.
+pub(super) fn describe_agent_changes(parts: &[String]) -> Option<String> {
+    (!parts.is_empty()).then(|| format!("the agent changed: {}", parts.join(", ")))
 }
 
 /// `the expectation "contains" changed in 3 cases`.

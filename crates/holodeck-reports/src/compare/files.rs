@@ -1,0 +1,29 @@
+//! Reads and compares runs by the paths of their files, without an agent file.
+
+use std::{collections::HashMap, path::Path};
+
+use holodeck_model::Redactor;
+use holodeck_runs::{AgentRuns, RunOwner, RunStore};
+
+use super::{ComparedRun, Comparison, GateOptions, ReadRunError, RunReader, compare};
+
+/// Reads the run in a file: a journal, a run file or a baseline.
+pub fn read_compared(path: &Path) -> Result<ComparedRun, ReadRunError> {
+    with_reader(|reader| reader.read(&path.display().to_string(), &[]))
+}
+
+/// Compares the runs in two files, each a journal, a run file or a baseline.
+pub fn compare_files(before: &Path, after: &Path) -> Result<Comparison, ReadRunError> {
+    with_reader(|reader| {
+        let before = reader.read(&before.display().to_string(), &[])?;
+        let after = reader.read(&after.display().to_string(), &[])?;
+        compare(reader, &before, &after, &GateOptions::default())
+    })
+}
+
+/// A reader for runs that are named by their paths: those of no agent in particular.
+fn with_reader<T>(read: impl FnOnce(&RunReader<'_>) -> T) -> T {
+    let runs = AgentRuns::new(RunStore::new("."), RunOwner::new(Path::new(""), None));
+    let redactor = Redactor::default();
+    read(&RunReader::new(&runs, &redactor, HashMap::new()))
+}
