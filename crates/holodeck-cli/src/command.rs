@@ -16,6 +16,7 @@ pub(crate) mod index;
 pub(crate) mod init;
 pub(crate) mod internal;
 pub(crate) mod mcp;
+mod places;
 pub(crate) mod quality;
 mod questions;
 pub(crate) mod run;

@@ -32,7 +32,7 @@ pub(crate) use agents::{agent, agent_list, ranking, route, routing_report, routi
 pub(crate) use calibration::calibration;
 pub(crate) use comparison::comparison;
 pub(crate) use conversation::{call_arguments, conversation, whole_arguments};
-pub(crate) use diagnostics::{DiagnosticFilter, diagnostics, diagnostics_json};
+pub(crate) use diagnostics::{DiagnosticFilter, count_diagnostics, diagnostics, diagnostics_json};
 pub(crate) use doctor::{doctor, doctor_json};
 pub(crate) use dry_run::{dry_run, dry_run_json};
 pub(crate) use fields::{event_page, explain_field, explain_metric, field_page, metric_page, run_file_page};

@@ -9,6 +9,7 @@ mod compare;
 mod difference;
 mod empty;
 mod explain;
+mod findings;
 pub mod format;
 mod history;
 mod html;
@@ -36,6 +37,7 @@ pub use compare::{
 pub use difference::{DiffLine, DiffSide, Difference};
 pub use empty::write_empty_report;
 pub use explain::{Explanation, Reason, explain, explain_in_a_line};
+pub use findings::{CasePlaces, Finding, FindingForm, FindingPlace, FindingSubject, write_findings};
 pub use history::{
     HistoryEntry, HistoryQuery, HistoryRun, PageUse, history_policy, write_error_page, write_history,
 };

@@ -14,6 +14,15 @@ impl Format {
                 begin.starts_with("## ") && end.contains("· holodeck ") && end.trim_end().ends_with("</sub>")
             }
             Self::Junit => begin.contains("<testsuites ") && begin.contains("\"holodeck_version\""),
+            Self::Github => begin.starts_with("::") && end.contains("::notice title=holodeck "),
+            // A list of nothing is one of another tool as well: it holds nothing that could be lost.
+            Self::Gitlab => {
+                let has_ours = begin.contains("\"check_name\":\"holodeck/");
+                begin.trim() == "[]" || (begin.starts_with('[') && has_ours)
+            }
+            Self::Sarif => {
+                begin.starts_with('{') && begin.contains("\"automationDetails\":{\"id\":\"holodeck/")
+            }
             Self::Html => begin.starts_with("<!DOCTYPE html>") && end.contains("· holodeck "),
         }
     }

@@ -1,10 +1,12 @@
 //! A finished run for reports, and the formats of a report.
 
-use std::path::Path;
+use std::{path::Path, rc::Rc};
 
 use holodeck_model::{NotRun, ReportHead, RunMetadata};
 
 use holodeck_runs::{CaseReport, JournalError};
+
+use crate::CasePlaces;
 
 /// A finished run, for reports: the totals, and the cases one at a time.
 pub struct RunView<'a> {
@@ -14,6 +16,8 @@ pub struct RunView<'a> {
     pub metadata: &'a RunMetadata,
     /// Provider and model, for display.
     pub model: &'a str,
+    /// Where its cases are written, if that is known.
+    pub(crate) places: Option<Rc<CasePlaces>>,
     results: &'a dyn Fn() -> Results<'a>,
 }
 
@@ -42,7 +46,20 @@ impl<'a> RunView<'a> {
             head,
             metadata,
             model,
+            places: None,
             results,
+        }
+    }
+
+    /// The same run, with the places of its cases.
+    #[must_use]
+    pub fn with_places(&self, places: &Rc<CasePlaces>) -> Self {
+        Self {
+            places: Some(Rc::clone(places)),
+            head: self.head,
+            metadata: self.metadata,
+            model: self.model,
+            results: self.results,
         }
     }
 
@@ -95,11 +112,26 @@ pub enum Format {
     Html,
     /// One line for the run, then one per case.
     Jsonl,
+    /// Annotations of GitHub Actions.
+    Github,
+    /// GitLab's report of code quality.
+    Gitlab,
+    /// SARIF, for code scanning.
+    Sarif,
 }
 
 impl Format {
     /// Every format, by name.
-    pub const ALL: [Self; 5] = [Self::Json, Self::Markdown, Self::Junit, Self::Html, Self::Jsonl];
+    pub const ALL: [Self; 8] = [
+        Self::Json,
+        Self::Markdown,
+        Self::Junit,
+        Self::Html,
+        Self::Jsonl,
+        Self::Github,
+        Self::Gitlab,
+        Self::Sarif,
+    ];
 
     /// The name on the command line.
     pub fn as_str(self) -> &'static str {
@@ -109,7 +141,15 @@ impl Format {
             Self::Junit => "junit",
             Self::Html => "html",
             Self::Jsonl => "jsonl",
+            Self::Github => "github",
+            Self::Gitlab => "gitlab",
+            Self::Sarif => "sarif",
         }
+    }
+
+    /// Whether it shows the places of cases.
+    pub fn has_places(self) -> bool {
+        matches!(self, Self::Github | Self::Gitlab | Self::Sarif)
     }
 
     /// The format for a file's extension: JSON without one, `None` for an unknown one.
@@ -123,6 +163,7 @@ impl Format {
             "xml" => Some(Self::Junit),
             "html" | "htm" => Some(Self::Html),
             "jsonl" | "ndjson" => Some(Self::Jsonl),
+            "sarif" => Some(Self::Sarif),
             _ => None,
         }
     }

@@ -87,6 +87,12 @@ fn totals(diagnostics: &[&Diagnostic], agent: &Path) -> String {
     lines.collect()
 }
 
+/// `2 errors, 1 warning`, without colours.
+pub(crate) fn count_diagnostics(load: &Load) -> String {
+    let all: Vec<&Diagnostic> = load.diagnostics.iter().collect();
+    anstream::adapter::strip_str(&numbers(&all)).to_string()
+}
+
 fn numbers(diagnostics: &[&Diagnostic]) -> String {
     let count_of = |severity| {
         let matches = diagnostics

@@ -166,3 +166,38 @@ fn test_cases_that_ask_the_same_are_warned_of_with_both_places() {
     ));
     crate::project::assert_output!(project.run(&["validate"]).exits(0));
 }
+
+#[test]
+fn each_form_of_the_problems_has_all_of_them_with_their_places() {
+    let all = Project::with(WRONG).run(&["validate", "--json"]).exits(2).json();
+    let expected = all["diagnostics"].as_array().unwrap();
+    for form in ["concise", "github", "gitlab", "sarif"] {
+        let ran = Project::with(WRONG).run(&["validate", "--format", form]).exits(2);
+        for diagnostic in expected {
+            let code = diagnostic["code"].as_str().unwrap();
+            let line = diagnostic["line"].as_u64().unwrap();
+            let (code, place) = match form {
+                "concise" => (format!("error[{code}]"), format!("agent.yaml:{line}:")),
+                "github" => (format!("title={code}::"), format!("file=agent.yaml,line={line},")),
+                "gitlab" => (format!("holodeck/{code}"), format!("\"begin\":{line}")),
+                _ => (format!("\"ruleId\":\"{code}\""), format!("\"startLine\":{line}")),
+            };
+            let mut lines = ran.stdout.lines();
+            assert!(
+                lines.any(|line| line.contains(&code) && line.contains(&place)),
+                "{form} {code} {place}: {}",
+                ran.stdout
+            );
+        }
+    }
+    let json = Project::with(WRONG)
+        .run(&["validate", "--format", "json"])
+        .exits(2)
+        .json();
+    assert_eq!(json, all);
+    insta::assert_snapshot!(
+        Project::with(WRONG)
+            .run(&["validate", "--format", "concise"])
+            .stdout
+    );
+}

@@ -2,13 +2,14 @@
 
 use std::{
     path::{Path, PathBuf},
+    rc::Rc,
     sync::Arc,
     time::Instant,
 };
 
 use holodeck::{
     model::{Partial, ReportHead},
-    reports::format,
+    reports::{CasePlaces, format},
     runner::RunOutcome,
     runs::ExitCode,
 };
@@ -42,6 +43,8 @@ pub(super) struct Ended {
     pub(super) baseline: Option<PathBuf>,
     /// Whether a run that lacks cases gives no baseline.
     pub(super) refuses_partial: bool,
+    /// Where the cases are written, if a report shows it.
+    pub(super) places: Option<Rc<CasePlaces>>,
     /// The recording, if there is one.
     pub(super) record: Option<PathBuf>,
 }
@@ -62,9 +65,10 @@ impl Ended {
             style,
             baseline,
             refuses_partial,
+            places,
             record,
         } = self;
-        let (written, problems) = reports.write(&outcome);
+        let (written, problems) = reports.write(&outcome, places.as_ref());
         let run_file_problem = outcome.run_file_error.as_ref().map(|error| {
             let path = shown_path(&outcome.run_file);
             Problem::execution(format!("cannot write the run file `{}`: {error}", path.display()))

@@ -285,7 +285,7 @@ impl OutputArgs {
                 "`--output {}`: no format has the extension `.{extension}`",
                 path.display()
             ))
-            .with_hint("name the format with `--format json`, `markdown`, `junit`, `html` or `jsonl`")
+            .with_hint("name the format with `--format`: json, markdown, junit, html, jsonl, github, gitlab or sarif")
         })
     }
 
@@ -311,6 +311,12 @@ enum FormatName {
     Html,
     /// One line for the run, then one for each case.
     Jsonl,
+    /// Annotations of GitHub Actions.
+    Github,
+    /// Code quality of GitLab.
+    Gitlab,
+    /// For code scanning.
+    Sarif,
 }
 
 impl From<FormatName> for Format {
@@ -321,6 +327,9 @@ impl From<FormatName> for Format {
             FormatName::Junit => Self::Junit,
             FormatName::Html => Self::Html,
             FormatName::Jsonl => Self::Jsonl,
+            FormatName::Github => Self::Github,
+            FormatName::Gitlab => Self::Gitlab,
+            FormatName::Sarif => Self::Sarif,
         }
     }
 }

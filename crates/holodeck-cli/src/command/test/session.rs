@@ -134,13 +134,15 @@ impl<'a> Session<'a> {
 
     /// Runs the tests. The command of several runs passes the `interrupts` of all of them.
     pub(super) fn execute_in(
-        self,
+        mut self,
         kind: Kind<'_>,
         runtime: &Runtime,
         interrupts: Option<&mut Interrupts>,
         terminal: &mut Terminal,
     ) -> Result<Finished, Failure> {
         self.check_targets()?;
+        self.reports.add_step_summary(&self.env);
+        let places = self.reports.case_places(&self.agent, self.path, &self.env);
         terminal.set_combination(self.agent.combination.as_ref());
         let baseline = self.output.baseline(&self.agent.dir)?;
         let refuses_partial = baseline.is_some() && self.output.overwrite() != Overwrite::Anything;
@@ -247,6 +249,7 @@ impl<'a> Session<'a> {
             style,
             baseline,
             refuses_partial,
+            places,
             record: options.open.record,
         };
         ended.finish(self.path, self.output, &self.reports, terminal)

@@ -6,18 +6,26 @@ use std::{
     io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 use holodeck::{
     RunInputs, check_target, is_recording,
-    model::Redactor,
-    reports::{Format, ReportError, is_baseline, other_baseline_owner, write_empty_report, write_report},
+    model::{Env, Redactor},
+    reports::{
+        CasePlaces, Format, ReportError, is_baseline, other_baseline_owner, write_empty_report, write_report,
+    },
     runner::RunOutcome,
     runs::RunOwner,
     target_reason,
+    yaml::LoadedAgent,
 };
 
-use crate::{failure::Problem, render::shown_path};
+use crate::{
+    command::places::{file_name, finding_place, user_variable},
+    failure::Problem,
+    render::shown_path,
+};
 
 /// Bytes read from the beginning and the end of a file to recognise it.
 const SAMPLE_LEN: u64 = 4096;
@@ -38,6 +46,8 @@ pub(super) enum Overwrite {
 #[derive(Debug)]
 pub(super) struct Reports {
     targets: Vec<(Format, Target)>,
+    /// A file of the CI server to which a summary is added.
+    step_summary: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -46,6 +56,9 @@ pub(super) enum Target {
     Null,
     File(PathBuf),
 }
+
+/// GitHub shows this file at the page of the job.
+const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 
 impl Target {
     pub(super) fn of(path: PathBuf) -> Self {
@@ -60,7 +73,10 @@ impl Target {
 impl Reports {
     pub(super) fn new(targets: impl Iterator<Item = (Format, PathBuf)>) -> Result<Self, Problem> {
         let targets: Vec<_> = targets.map(|(format, path)| (format, Target::of(path))).collect();
-        let reports = Self { targets };
+        let reports = Self {
+            targets,
+            step_summary: None,
+        };
         let mut paths = BTreeSet::new();
         for path in reports.paths() {
             if !paths.insert(normalize(&path)) {
@@ -95,7 +111,8 @@ impl Reports {
             }
             path.with_file_name(file)
         };
-        let targets = self.targets.into_iter().map(|(format, target)| {
+        let targets = self.targets;
+        let targets = targets.into_iter().map(|(format, target)| {
             let target = match target {
                 Target::File(path) => Target::File(rename(path)),
                 other => other,
@@ -104,6 +121,7 @@ impl Reports {
         });
         Self {
             targets: targets.collect(),
+            ..self
         }
     }
 
@@ -122,6 +140,30 @@ impl Reports {
             Target::File(path) if path.is_file() && looks_like(*format, path) => Some(path.as_path()),
             Target::File(_) | Target::Stdout | Target::Null => None,
         })
+    }
+
+    /// Adds the summary of a step of GitHub Actions, if a report for it is requested and there is a place for one.
+    pub(super) fn add_step_summary(&mut self, env: &Env) {
+        let for_github = self.targets.iter().any(|(format, _)| *format == Format::Github);
+        if let Some(path) = user_variable(env, STEP_SUMMARY).filter(|_| for_github) {
+            self.step_summary = Some(PathBuf::from(path));
+        }
+    }
+
+    /// The places of the cases of an agent, if a report shows them.
+    pub(super) fn case_places(&self, agent: &LoadedAgent, file: &Path, env: &Env) -> Option<Rc<CasePlaces>> {
+        if !self.targets.iter().any(|(format, _)| format.has_places()) {
+            return None;
+        }
+        let places = agent.places.clone();
+        let names = env.clone();
+        Some(Rc::new(CasePlaces {
+            agent: file_name(env, file),
+            of_case: Box::new(move |index| {
+                let place = places.locate(&format!("test_cases.{index}"))?;
+                Some(finding_place(&names, &place))
+            }),
+        }))
     }
 
     /// Whether a report replaces the summary on stdout.
@@ -149,8 +191,17 @@ impl Reports {
     }
 
     /// Writes all reports, also after one has failed. Returns the files that were written.
-    pub(super) fn write(&self, outcome: &RunOutcome) -> (Vec<PathBuf>, Vec<Problem>) {
-        self.write_each(|format, out| outcome.with_view(|view| write_report(format, view, out)))
+    pub(super) fn write(
+        &self,
+        outcome: &RunOutcome,
+        places: Option<&Rc<CasePlaces>>,
+    ) -> (Vec<PathBuf>, Vec<Problem>) {
+        self.write_each(|format, out| {
+            outcome.with_view(|view| match places {
+                Some(places) => write_report(format, &view.with_places(places), out),
+                None => write_report(format, view, out),
+            })
+        })
     }
 
     /// Writes all reports of an agent that had nothing to run.
@@ -185,6 +236,15 @@ impl Reports {
                 (Err(error), _) => problems.push(Problem::execution(format!(
                     "cannot write the report `{name}`: {error}"
                 ))),
+            }
+        }
+        if let Some(path) = &self.step_summary {
+            let file = File::options().append(true).create(true).open(path);
+            let file = file.map_err(ReportError::from);
+            if let Err(error) = file.and_then(|mut file| write(Format::Markdown, &mut file)) {
+                let path = path.display();
+                let problem = format!("cannot add to the step summary `{path}`: {error}");
+                problems.push(Problem::execution(problem));
             }
         }
         (files, problems)
