@@ -216,7 +216,8 @@ fn the_files_have_what_the_tools_require() {
             check(&samples::report(report, &cases, Some(samples::replayed()))),
             7
         );
-        assert_eq!(check(&samples::stopped_report(report, &cases)), 9);
+        // Five cases without a pass, two that were not run, and the run that is not complete.
+        assert_eq!(check(&samples::stopped_report(report, &cases)), 8);
     }
     let findings = || vec![unknown_field("ü {b}.yaml", 6), unknown_field("./b.yaml", 7)];
     assert_eq!(check_gitlab(&written(FindingForm::Gitlab, findings())), 2);
