@@ -8,6 +8,7 @@
 mod baseline;
 mod files;
 mod gate;
+mod grid;
 mod html;
 mod markdown;
 mod options;
@@ -30,6 +31,7 @@ pub use baseline::write_baseline;
 pub use baseline::{DEFAULT_NAME, check_baseline_name, is_baseline, other_owner};
 pub use files::{compare_files, read_compared};
 pub use gate::{Gate, GateReason, GateReasonKind, GateResult};
+pub use grid::{GridPage, GridRun, write_grid};
 pub use html::write_comparison_html;
 pub use markdown::write_comparison_markdown;
 pub use options::GateOptions;
@@ -37,9 +39,10 @@ use pairs::Pairs;
 pub use phrases::{describe_metric, describe_run, describe_side, describe_verdicts, headline};
 pub(crate) use read::journal_report;
 pub use read::{CaseTexts, ReadRunError, RunReader};
+pub(crate) use run::answers_of;
 use run::state_word;
 pub use run::{ComparedRun, RunInfo, RunKind, ScoreSource, TrialTally};
-pub use since::RunChanges;
+pub use since::{RunChanges, changed_places};
 pub use statistics::{MetricTest, Outcome, TestMethod, VerdictTest};
 
 use crate::format;

@@ -143,6 +143,27 @@ impl Difference<'_> {
     }
 }
 
+/// The words of both texts in their order, with the space between them; words of one side together.
+pub(crate) fn words(difference: &Difference<'_>) -> Vec<(DiffSide, String)> {
+    let texts = [&*difference.expected, difference.actual]
+        .map(|text| format::printable(&format::clip(text.trim_end(), COMPARED_CHARS)).into_owned());
+    let [expected, actual] = &texts;
+    let mut parts: Vec<(DiffSide, String)> = Vec::new();
+    for change in TextDiff::from_words(expected.as_str(), actual.as_str()).iter_all_changes() {
+        let side = match change.tag() {
+            ChangeTag::Delete => DiffSide::Expected,
+            ChangeTag::Insert => DiffSide::Got,
+            ChangeTag::Equal => DiffSide::Both,
+        };
+        let text = change.to_string_lossy();
+        match parts.last_mut() {
+            Some((last, part)) if *last == side => part.push_str(&text),
+            _ => parts.push((side, text.into_owned())),
+        }
+    }
+    parts
+}
+
 /// The number of unchanged lines shown around a changed one.
 const CONTEXT: usize = 2;
 

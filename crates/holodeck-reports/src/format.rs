@@ -331,6 +331,14 @@ pub fn duration(millis: u64) -> String {
     }
 }
 
+/// `3 Feb 2026, 14:05 UTC`; a text that is not a time as it is.
+pub fn date(at: &str) -> String {
+    at.parse::<jiff::Timestamp>().map_or_else(
+        |_| at.to_owned(),
+        |at| at.strftime("%-d %b %Y, %H:%M UTC").to_string(),
+    )
+}
+
 /// Tokens without the word: `812`, `9.4k`, `3.1M`.
 pub fn tokens(count: u64) -> String {
     match count {

@@ -1,4 +1,5 @@
-//! Writes the page that lists stored runs: a row per run, and the trend of each agent's pass rate.
+//! Writes the page that lists stored runs: a row per run with what changed since the one before, and the trends of each
+//! agent.
 
 use std::io::Write;
 
@@ -6,13 +7,16 @@ use askama::Template;
 use holodeck_model::ReportHead;
 use holodeck_runs::pass_rate_interval;
 
+mod trend;
+
+use self::trend::{Trend, trends};
 use crate::{
     PageLink, ReportError, format,
     format::Tone,
     html::{SCRIPT, STYLE, page_policy},
 };
 
-const HISTORY_STYLE: &str = include_str!("../templates/history.css");
+pub(crate) const HISTORY_STYLE: &str = include_str!("../templates/history.css");
 
 /// A run in the list.
 #[derive(Clone, Debug)]
@@ -38,6 +42,10 @@ pub struct HistoryRun {
     pub model: Option<String>,
     /// Whether a command is writing it now.
     pub is_running: bool,
+    /// The folder of its agent, below that of the list.
+    pub folder: String,
+    /// Each difference to the run before of the same agent; absent if there is none before.
+    pub changes: Option<Vec<String>>,
 }
 
 /// A reader's choice of rows and their order.
@@ -87,7 +95,8 @@ struct Row<'a> {
     state: String,
     agent: &'a str,
     run: &'a str,
-    at: &'a str,
+    at: String,
+    changes: Changes<'a>,
     totals: String,
     interval: String,
     cost: String,
@@ -98,17 +107,12 @@ struct Row<'a> {
     millis: u64,
 }
 
-struct Trend {
-    agent: String,
-    about: String,
-    points: String,
-    dots: Vec<Dot>,
-}
-
-struct Dot {
-    x: String,
-    y: String,
-    text: String,
+/// The differences to the run before.
+enum Changes<'a> {
+    /// There is none before, or it cannot be read.
+    Unknown,
+    None,
+    Some(&'a [String]),
 }
 
 const RUNNING: &str = "running";
@@ -209,7 +213,8 @@ impl<'a> Row<'a> {
                     state: DAMAGED.to_owned(),
                     agent: "",
                     run: "",
-                    at: "",
+                    at: String::new(),
+                    changes: Changes::Unknown,
                     totals: String::new(),
                     interval: String::new(),
                     cost: String::new(),
@@ -237,7 +242,12 @@ impl<'a> Row<'a> {
             },
             agent: &head.agent_name,
             run: &head.run_id,
-            at: &head.timestamp,
+            at: format::date(&head.timestamp),
+            changes: match run.changes.as_deref() {
+                None => Changes::Unknown,
+                Some([]) => Changes::None,
+                Some(changes) => Changes::Some(changes),
+            },
             totals: format::totals(summary),
             interval: interval.map_or_else(String::new, |(low, high)| format!("{low:.2}–{high:.2}")),
             cost: summary.cost_usd.map(format::cost).unwrap_or_default(),
@@ -272,13 +282,18 @@ impl<'a> Row<'a> {
         let fields = [
             self.agent,
             self.run,
-            self.at,
+            &self.at,
             self.model,
             self.file,
             &self.state,
             &self.totals,
         ];
-        let fields = fields.into_iter().chain(self.notes.iter().map(String::as_str));
+        let changes = match self.changes {
+            Changes::Some(changes) => changes,
+            Changes::None | Changes::Unknown => &[],
+        };
+        let notes = self.notes.iter().chain(changes).map(String::as_str);
+        let fields = fields.into_iter().chain(notes);
         fields.collect::<Vec<_>>().join("\n").to_lowercase()
     }
 }
@@ -289,52 +304,4 @@ fn class(head: &ReportHead) -> &'static str {
         Tone::Bad => "failed",
         Tone::Doubtful => "error",
     }
-}
-
-/// Size of a trend, and its room at the edges.
-const WIDTH: f64 = 300.0;
-const HEIGHT: f64 = 60.0;
-const EDGE: f64 = 5.0;
-
-/// The pass rates of each agent that has two or more, oldest first. A run without one, or that has not ended, has no
-/// point.
-fn trends(entries: &[HistoryEntry]) -> Vec<Trend> {
-    let mut agents: Vec<(&str, Vec<(&ReportHead, f64)>)> = Vec::new();
-    for run in entries.iter().filter_map(|entry| entry.run.as_ref().ok()) {
-        let head = &run.head;
-        let Some(rate) = head.summary.pass_rate.filter(|_| head.ended == "completed") else {
-            continue;
-        };
-        match agents.iter_mut().find(|(agent, _)| *agent == head.agent_name) {
-            Some((_, rates)) => rates.push((head, rate)),
-            None => agents.push((&head.agent_name, vec![(head, rate)])),
-        }
-    }
-    agents.retain(|(_, rates)| rates.len() > 1);
-    let trends = agents.into_iter().map(|(agent, rates)| {
-        let last = (rates.len() - 1) as f64;
-        let dots: Vec<Dot> = rates
-            .iter()
-            .enumerate()
-            .map(|(place, (head, rate))| Dot {
-                x: format!("{:.1}", EDGE + (WIDTH - 2.0 * EDGE) * place as f64 / last),
-                y: format!("{:.1}", EDGE + (HEIGHT - 2.0 * EDGE) * (1.0 - rate / 100.0)),
-                text: format!("{}: {}", head.timestamp, format::totals(&head.summary)),
-            })
-            .collect();
-        let points: Vec<String> = dots.iter().map(|dot| format!("{},{}", dot.x, dot.y)).collect();
-        let ends = [rates.first(), rates.last()].map(|rate| rate.map_or(0.0, |(_, rate)| *rate));
-        Trend {
-            agent: agent.to_owned(),
-            about: format!(
-                "pass rate of {}, from {:.0} % to {:.0} %",
-                format::count(rates.len(), "run"),
-                ends[0],
-                ends[1]
-            ),
-            points: points.join(" "),
-            dots,
-        }
-    });
-    trends.collect()
 }

@@ -3,19 +3,21 @@
 mod case;
 mod charts;
 
-use std::{fmt, io::Write};
+use std::{collections::BTreeSet, fmt, io::Write};
 
 use askama::Template;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holodeck_model::{CaseState, ReportHead};
-use jiff::{Timestamp, tz::TimeZone};
 use sha2::{Digest as _, Sha256};
 
-use self::{
-    case::Case,
-    charts::{Charts, MetricChart, Ranking, StatePart, states},
+pub(crate) use self::case::Case;
+use self::charts::{Charts, MetricChart, Ranking, StatePart, states};
+use crate::{
+    CaseQuery, PageLink, ReportError, RunView,
+    case_filter::{CaseFilter, CaseValues, STATES},
+    format,
+    format::Tone,
 };
-use crate::{PageLink, ReportError, RunView, format, format::Tone};
 
 pub(crate) const STYLE: &str = include_str!("../templates/page.css");
 pub(crate) const SCRIPT: &str = include_str!("../templates/page.js");
@@ -23,29 +25,58 @@ pub(crate) const SCRIPT: &str = include_str!("../templates/page.js");
 /// Only the first failures are open, because a browser must lay out every open case.
 const MAX_OPEN: usize = 100;
 
-/// One self-contained page.
-pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
-    report_with_links(view, &[], out)
+/// The surroundings of the page of a run.
+#[derive(Default)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct RunPage<'a> {
+    /// The links above it.
+    pub links: &'a [PageLink],
+    /// Set if a server answers its form: the choice of cases, and the places of those that differ from the run before, if
+    /// there is one.
+    pub choice: Option<(&'a CaseQuery, Option<BTreeSet<usize>>)>,
+    /// The address of the page of the case at a place, if it has one.
+    pub case_page: Option<&'a dyn Fn(usize) -> String>,
 }
 
-/// One page with these links above it.
-pub(super) fn report_with_links(
+/// One self-contained page.
+pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
+    report_in(view, &RunPage::default(), out)
+}
+
+/// One page with these surroundings.
+pub(super) fn report_in(
     view: &RunView<'_>,
-    links: &[PageLink],
+    page: &RunPage<'_>,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
+    let (filter, has_before) = match &page.choice {
+        None => (CaseFilter::default(), false),
+        Some((query, changed)) => {
+            let filter = CaseFilter::new(query, changed.clone()).map_err(ReportError::Query)?;
+            (filter, changed.is_some())
+        }
+    };
     let mut charts = Charts::default();
+    let mut values = CaseValues::default();
     for case in view.cases() {
-        charts.observe(&case?);
+        let case = case?;
+        charts.observe(&case);
+        if filter.query.is_some() {
+            values.observe(&case, &filter);
+        }
     }
+    let href = |place: usize| page.case_page.map(|href| href(place));
     let summary = &view.head.summary;
-    write(&Head::new(view, links), out)?;
+    write(&Head::new(view, page), out)?;
+    if let Some(query) = filter.query {
+        write(&Choose::new(query, &values, has_before), out)?;
+    }
     let mut open = MAX_OPEN;
     section("Did not pass", summary.failed + summary.errors, out, |section| {
         for case in view.cases() {
             let case = case?;
-            if case.is_failure() {
-                section.case(&Case::new(&case, open > 0))?;
+            if case.is_failure() && filter.fits(&case) {
+                section.case(&Case::new(&case, open > 0, href(case.index)))?;
                 open = open.saturating_sub(1);
             }
         }
@@ -53,7 +84,10 @@ pub(super) fn report_with_links(
     })?;
     section("Not run", summary.not_run, out, |section| {
         for case in view.not_run() {
-            section.case(&Case::not_run(&case?))?;
+            let case = case?;
+            if filter.fits_not_run(case.index) {
+                section.case(&Case::not_run(&case))?;
+            }
         }
         Ok(())
     })?;
@@ -66,8 +100,8 @@ pub(super) fn report_with_links(
         section(title, count, out, |section| {
             for case in view.cases() {
                 let case = case?;
-                if case.state() == state {
-                    section.case(&Case::new(&case, false))?;
+                if case.state() == state && filter.fits(&case) {
+                    section.case(&Case::new(&case, false, href(case.index)))?;
                 }
             }
             Ok(())
@@ -138,7 +172,7 @@ fn write(template: &impl Template, out: &mut dyn Write) -> Result<(), ReportErro
 
 /// The content security policy: the page may use only its own style and script, identified by their hashes. Content in
 /// an answer of a model is never loaded or executed.
-pub fn policy() -> String {
+pub(crate) fn policy() -> String {
     page_policy(&[STYLE], SCRIPT, false)
 }
 
@@ -169,6 +203,44 @@ struct Head<'a> {
     /// Each with its CSS class.
     notes: Vec<(&'static str, String)>,
     links: Vec<PageLink>,
+    is_served: bool,
+}
+
+/// The form that chooses cases.
+#[derive(Template)]
+#[template(path = "choose.html")]
+struct Choose<'a> {
+    query: &'a CaseQuery,
+    values: &'a CaseValues,
+    states: &'static [&'static str],
+    /// The name of each list, its title, its values and the chosen one.
+    lists: Vec<(&'static str, &'static str, &'a BTreeSet<String>, &'a String)>,
+    has_before: bool,
+}
+
+impl<'a> Choose<'a> {
+    fn new(query: &'a CaseQuery, values: &'a CaseValues, has_before: bool) -> Self {
+        let lists = [
+            (
+                "metric",
+                "Check that did not pass",
+                &values.metrics,
+                &query.metric,
+            ),
+            ("tag", "Tag", &values.tags, &query.tag),
+            ("tool", "Tool", &values.tools, &query.tool),
+        ];
+        Self {
+            query,
+            values,
+            states: &STATES,
+            lists: lists
+                .into_iter()
+                .filter(|(.., values, chosen)| !values.is_empty() || !chosen.is_empty())
+                .collect(),
+            has_before,
+        }
+    }
 }
 
 /// The scores of each metric, and the slowest and most expensive cases, below what did not pass.
@@ -192,12 +264,13 @@ impl Overview {
 }
 
 impl<'a> Head<'a> {
-    fn new(view: &RunView<'a>, links: &[PageLink]) -> Self {
+    fn new(view: &RunView<'a>, page: &RunPage<'_>) -> Self {
         let head = view.head;
         Self {
             agent: &head.agent_name,
-            policy: policy(),
+            policy: page_policy(&[STYLE], SCRIPT, page.choice.is_some()),
             style: STYLE,
+            is_served: page.choice.is_some(),
             tone: match format::tone(head) {
                 Tone::Good => "passed",
                 Tone::Bad => "failed",
@@ -209,20 +282,14 @@ impl<'a> Head<'a> {
             facts: facts(view),
             share: format::share(&head.summary),
             notes: notes(head),
-            links: links.to_vec(),
+            links: page.links.to_vec(),
         }
     }
 }
 
 fn facts(view: &RunView<'_>) -> Vec<(&'static str, String)> {
     let summary = &view.head.summary;
-    let date = match view.head.timestamp.parse::<Timestamp>() {
-        Ok(at) => at
-            .to_zoned(TimeZone::UTC)
-            .strftime("%-d %b %Y, %H:%M UTC")
-            .to_string(),
-        Err(_) => view.head.timestamp.clone(),
-    };
+    let date = format::date(&view.head.timestamp);
     let tokens = summary
         .token_usage
         .map(|usage| format::tokens(usage.total_tokens));

@@ -5,6 +5,8 @@
 //!
 //! Start reading at [`write_report`] and [`compare`].
 
+mod case_filter;
+mod case_page;
 mod compare;
 mod difference;
 mod empty;
@@ -25,14 +27,16 @@ mod summary;
 mod view;
 mod write;
 
+pub use case_filter::CaseQuery;
+pub use case_page::{CaseOutcome, CaseSurroundings};
 pub use compare::{
     COMPARISON_VERSION, CaseSide, CaseTexts, Change, ChangeKind, ChangedDecider, ComparedRun, Comparison,
     Counts, DEFAULT_NAME as DEFAULT_BASELINE, Gate, GateOptions, GateReason, GateReasonKind, GateResult,
-    MetricTest, Outcome, ReadRunError, RunChanges, RunInfo, RunKind, RunReader, ScoreSource, TestMethod,
-    TrialTally, UnpairedCase, VerdictTest, check_baseline_name, compare, compare_files, comparison_json,
-    describe_metric, describe_run, describe_side, describe_verdicts, headline, is_baseline,
-    other_owner as other_baseline_owner, read_compared, write_baseline, write_comparison_html,
-    write_comparison_markdown,
+    GridPage, GridRun, MetricTest, Outcome, ReadRunError, RunChanges, RunInfo, RunKind, RunReader,
+    ScoreSource, TestMethod, TrialTally, UnpairedCase, VerdictTest, changed_places, check_baseline_name,
+    compare, compare_files, comparison_json, describe_metric, describe_run, describe_side, describe_verdicts,
+    headline, is_baseline, other_owner as other_baseline_owner, read_compared, write_baseline,
+    write_comparison_html, write_comparison_markdown, write_grid,
 };
 pub use difference::{DiffLine, DiffSide, Difference};
 pub use empty::write_empty_report;
@@ -41,7 +45,7 @@ pub use findings::{CasePlaces, Finding, FindingForm, FindingPlace, FindingSubjec
 pub use history::{
     HistoryEntry, HistoryQuery, HistoryRun, PageUse, history_policy, write_error_page, write_history,
 };
-pub use html::policy as report_policy;
+pub use html::RunPage;
 pub use json::{Totals, run_file, test_result};
 pub use stored::{StoredRun, read_run_file};
 pub use summary::SummaryFold;

@@ -58,6 +58,7 @@ pub(crate) fn case(index: usize, state: CaseState, metrics: &[(&str, Option<f64>
             score: None,
             score_failure: None,
             judging: None,
+            expected: None,
         },
         trials: None,
     }

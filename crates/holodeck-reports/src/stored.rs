@@ -4,15 +4,15 @@
 use std::{collections::BTreeMap, io::Write, path::Path};
 
 use holodeck_model::{LoopUse, NotRun, REPORT_SCHEMA_VERSION, ReportHead, case_label};
-use holodeck_runs::{CaseReport, Journal, JournalError};
+use holodeck_runs::{CaseReport, Journal, JournalError, RunSeries};
 
 use crate::{
-    PageLink, PlannedResult, ReadRunError, ReportError, Results, RunView, SummaryFold,
+    PlannedResult, ReadRunError, ReportError, Results, RunPage, RunView, SummaryFold,
     compare::{journal_report, read_compared},
     html,
 };
 
-/// A run that is stored in a journal. What it expected is in the agent file and not in the journal, so it is not known.
+/// A run that is stored in a journal.
 #[derive(Debug)]
 pub struct StoredRun {
     journal: Journal,
@@ -75,6 +75,10 @@ impl StoredRun {
         Ok(Self { journal, head })
     }
 
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
     /// Everything except the cases.
     pub fn head(&self) -> &ReportHead {
         &self.head
@@ -85,20 +89,25 @@ impl StoredRun {
         &self.journal.header().model
     }
 
+    /// The runs to which it belongs.
+    pub fn series(&self) -> RunSeries {
+        RunSeries::of_run(self.journal.header())
+    }
+
     /// Whether its journal has an end.
     pub fn is_ended(&self) -> bool {
         self.journal.ended().is_some()
     }
 
-    /// Writes the page of the run, with these links above it.
-    pub fn write_page(&self, links: &[PageLink], out: &mut dyn Write) -> Result<(), ReportError> {
+    /// Writes the page of the run.
+    pub fn write_page(&self, page: &RunPage<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
         let results = || -> Results<'_> {
             let places = 0..self.journal.plan().len();
             Box::new(places.map(|place| self.planned(place)))
         };
         let header = self.journal.header();
         let view = RunView::new(&self.head, &header.metadata, &header.model, &results);
-        html::report_with_links(&view, links, out)
+        html::report_in(&view, page, out)
     }
 
     fn planned(&self, place: usize) -> Result<PlannedResult, JournalError> {

@@ -179,4 +179,7 @@ pub enum ReportError {
     /// The journal cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The choice of cases is not valid.
+    #[error("{0}")]
+    Query(String),
 }

@@ -1,4 +1,4 @@
-const form = document.querySelector("form");
+const form = document.querySelector("form[hidden]");
 const cases = [...document.querySelectorAll(".case")];
 const shown = document.querySelector("output");
 function filter() {
@@ -16,9 +16,11 @@ function openTarget() {
   const target = document.getElementById(location.hash.slice(1));
   if (target) { target.hidden = false; target.open = true; target.scrollIntoView(); }
 }
-form.hidden = false;
-form.addEventListener("input", filter);
-form.addEventListener("submit", (event) => event.preventDefault());
+if (form) {
+  form.hidden = false;
+  form.addEventListener("input", filter);
+  form.addEventListener("submit", (event) => event.preventDefault());
+}
 addEventListener("hashchange", openTarget);
 openTarget();
 let closed = [];

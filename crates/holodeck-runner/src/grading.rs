@@ -21,7 +21,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::grade::{CannotKeep, Graders, Renew};
-use holodeck_runs::{Grade, UnitRecord};
+use holodeck_runs::{CaseExpected, Grade, UnitRecord};
 
 /// A unit and its grade; `None` if this run stopped the grading.
 pub(crate) type GradedUnit = (Box<UnitRecord>, Option<Grade>);
@@ -156,6 +156,8 @@ impl GradingStage {
         let mut grade = self.graders.conclude(&unit, &case, checks.as_ref(), outcomes);
         self.name_judges(&case, &mut grade);
         grade.judging = judge.usage();
+        let expected = CaseExpected::of(&self.agent, &case, unit.turns.len(), &self.redactor);
+        grade.expected = Some(Box::new(expected));
         grade.mask(&self.redactor);
         (unit, Some(grade))
     }

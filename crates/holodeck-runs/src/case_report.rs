@@ -7,16 +7,15 @@ use std::{
 
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_model::{
-    ApprovalDetail, CaseDeciders, CaseState, Decimal, Digest, ExecutionState, ExecutorRecord,
-    ExpectedApproval, ExpectedTool, Failure, LoopSummary, MetricConfig, MetricResult, MissingVote, OneOrMany,
-    Redactor, ResolvedAgent, Spent, case_label,
+    ApprovalDetail, CaseDeciders, CaseState, Decimal, Digest, ExecutionState, ExecutorRecord, Failure,
+    LoopSummary, MetricResult, MissingVote, Redactor, ResolvedAgent, Spent, case_label,
 };
 use holodeck_turn::TurnRecord;
-use serde_json::Value;
 
 use crate::{
     ExitCode,
-    expectations::{Expectations, expectations, of_conversation},
+    expectations::of_conversation,
+    expected::{CaseExpected, Expected},
     record::{Grade, TurnGrade, UnitRecord, UserRecord},
     trials::Trials,
 };
@@ -42,21 +41,6 @@ pub struct CaseReport {
     pub grade: Grade,
     /// Its trials; absent for a case that ran once.
     pub trials: Option<Box<Trials>>,
-}
-
-/// The expectations of the file about a case, or about a turn.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Expected {
-    /// The expected answer.
-    pub ground_truth: Option<String>,
-    /// Tools that must be called, as written in the YAML.
-    pub tools: Option<Value>,
-    /// Tools that must not be called.
-    pub forbidden_tools: Vec<String>,
-    /// The expected decisions about tool calls.
-    pub approvals: Vec<ExpectedApproval>,
-    /// Enabled metrics that compare the answer with texts of their own: place, name and texts.
-    pub values: Vec<(usize, String, Vec<String>)>,
 }
 
 /// One turn of a case. A case without `turns` has exactly one.
@@ -92,32 +76,24 @@ impl CaseReport {
     ) -> Option<Self> {
         let case = agent.config.test_cases.get(index)?;
         let case = &*case;
-        let shared = agent.config.evaluations.as_ref();
-        let shared = shared.map_or(&[][..], |evaluations| &evaluations.metrics);
-        let expected_turns = expectations(case, unit.turns.len()).into_iter();
-        let mut expected_turns: Vec<Expected> = expected_turns
-            .map(|expected| Expected::new(expected, shared, redactor))
-            .collect();
-        let (input, expected) = if let Some((user, expected)) = of_conversation(case) {
-            let input = case.input.as_ref().unwrap_or(&user.goal);
-            (input.clone(), Expected::new(expected, &[], redactor))
+        let CaseExpected {
+            tags: _,
+            case: expected,
+            turns: expected_turns,
+        } = CaseExpected::of(agent, case, unit.turns.len(), redactor);
+        let input = if let Some((user, _)) = of_conversation(case) {
+            case.input.as_ref().unwrap_or(&user.goal).clone()
         } else if case.turns.is_empty() {
-            let expected = expected_turns.pop().unwrap_or_default();
-            (case.input.clone().unwrap_or_default(), expected)
+            case.input.clone().unwrap_or_default()
         } else {
             let inputs: Vec<&str> = case.turns.iter().map(|turn| turn.input.as_str()).collect();
-            let expected = Expected {
-                ground_truth: case.ground_truth.as_deref().map(|text| mask(text, redactor)),
-                tools: tools_to_value(case.expected_tools.as_deref(), redactor),
-                ..Expected::default()
-            };
-            (inputs.join(BETWEEN_TURNS), expected)
+            inputs.join(BETWEEN_TURNS)
         };
         Some(Self {
             index,
             name: case.name.clone(),
             tags: case.tags.clone(),
-            input: mask(&input, redactor),
+            input: redactor.text(&input).into_owned(),
             expected,
             expected_turns,
             unit,
@@ -415,43 +391,6 @@ impl<'a> CallReport<'a> {
     }
 }
 
-impl Expected {
-    fn new(expected: Expectations<'_>, shared: &[MetricConfig], redactor: &Redactor) -> Self {
-        let configs = match expected.evaluations {
-            [] => shared,
-            own => own,
-        };
-        let enabled = configs.iter().filter(|config| config.enabled()).enumerate();
-        let values = enabled.filter_map(|(place, config)| {
-            let MetricConfig::Standard(metric) = config else {
-                return None;
-            };
-            let texts = match metric.value.as_ref() {
-                // A text that must not be in the answer is not an expected text.
-                _ if metric.negate => Vec::new(),
-                None => return None,
-                Some(OneOrMany::One(text)) => vec![mask(text, redactor)],
-                Some(OneOrMany::Many(texts)) => texts.iter().map(|text| mask(text, redactor)).collect(),
-            };
-            Some((place, metric.metric.as_str().to_owned(), texts))
-        });
-        Self {
-            ground_truth: expected.ground_truth.map(|text| mask(text, redactor)),
-            tools: tools_to_value(expected.expected_tools, redactor),
-            forbidden_tools: expected.forbidden_tools.to_vec(),
-            approvals: expected.expected_approvals.to_vec(),
-            values: values.collect(),
-        }
-    }
-
-    /// The metric's own texts that it compares the answer with.
-    pub fn values_of(&self, place: usize, metric: &str) -> Option<&[String]> {
-        let mut values = self.values.iter();
-        let value = values.find(|(other, name, _)| *other == place && name == metric);
-        value.map(|(_, _, texts)| texts.as_slice())
-    }
-}
-
 /// The mean of each metric over the turns that computed it. The n-th metrics of the same name belong together: a name
 /// may appear twice with different options.
 fn mean_metrics<'a>(turns: impl Iterator<Item = TurnReport<'a>>) -> Vec<MetricResult> {
@@ -508,14 +447,4 @@ fn mean(group: &[&MetricResult]) -> Option<MetricResult> {
     result.model_used = (!judges.is_empty()).then(|| judges.join(", "));
     result.skipped = group.iter().all(|metric| metric.skipped);
     Some(result)
-}
-
-fn tools_to_value(tools: Option<&[ExpectedTool]>, redactor: &Redactor) -> Option<Value> {
-    let mut tools = serde_json::to_value(tools?).ok()?;
-    redactor.mask_value(&mut tools);
-    Some(tools)
-}
-
-fn mask(text: &str, redactor: &Redactor) -> String {
-    redactor.text(text).into_owned()
 }

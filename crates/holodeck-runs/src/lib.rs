@@ -10,6 +10,7 @@ mod agent_runs;
 mod case_report;
 mod exit;
 mod expectations;
+mod expected;
 mod journal;
 mod lock;
 mod matrix;
@@ -23,9 +24,10 @@ mod store;
 mod trials;
 
 pub use agent_runs::{AgentRuns, FoundRun, LATEST, Member, RunUse, is_path};
-pub use case_report::{CallReport, CaseReport, Expected, TurnReport};
+pub use case_report::{CallReport, CaseReport, TurnReport};
 pub use exit::ExitCode;
 pub use expectations::{Expectations, expectations, of_conversation, of_turns};
+pub use expected::{CaseExpected, Expected};
 pub use journal::{
     Break, JOURNAL_VERSION, Journal, JournalError, JournalHeader, RecordLine, Sample, StoredCombination,
     StoredSelection, StoredShard, changed_parts,

@@ -9,6 +9,8 @@ use holodeck_model::{
 use holodeck_turn::TurnRecord;
 use serde::{Deserialize, Serialize};
 
+use crate::expected::CaseExpected;
+
 mod mask;
 
 /// One execution of one case. A case without `turns` has exactly one turn.
@@ -129,6 +131,9 @@ pub struct Grade {
     /// The usage of the judge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judging: Option<Spent>,
+    /// The expectations of the file when it was given; absent in journals of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Box<CaseExpected>>,
 }
 
 /// The verdict on one turn.
@@ -266,6 +271,7 @@ impl Grade {
             score: None,
             score_failure: None,
             judging: None,
+            expected: None,
         }
     }
 

@@ -4,10 +4,12 @@ use std::path::Path;
 
 use holodeck_model::{Redactor, ResolvedAgent};
 
+use serde::{Deserialize, Serialize};
+
 use crate::JournalHeader;
 
 /// Whose run it is: an agent is the name of its file and its own name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunOwner {
     pub(crate) file: String,
     /// Absent if the agent file cannot be read.

@@ -1,12 +1,13 @@
 //! Which runs are one series, so that a later one is compared with the one before.
 
 use holodeck_model::{Combination, ShardPart};
+use serde::{Deserialize, Serialize};
 
 use crate::{JournalHeader, RunOwner, StoredCombination, StoredShard};
 
 /// The runs of one agent that follow each other: those of a combination of a matrix, or of a shard, are a series of their
 /// own. A run whose answers were graded again or merged follows the others.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSeries {
     owner: RunOwner,
     combination: Option<Combination>,

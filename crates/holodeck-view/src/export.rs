@@ -7,7 +7,7 @@ use std::{
 };
 
 use holodeck_model::io_reason;
-use holodeck_reports::{HistoryQuery, PageLink, PageUse, ReportError, StoredRun, write_history};
+use holodeck_reports::{HistoryQuery, PageLink, PageUse, ReportError, RunPage, StoredRun, write_history};
 
 use crate::Catalogue;
 
@@ -64,13 +64,22 @@ pub fn export(catalogue: &Catalogue, to: &Path) -> Result<usize, ExportError> {
         let path = to.join(page);
         let run = StoredRun::open(&run.path).map_err(ReportError::from)?;
         let mut file = BufWriter::new(fs::File::create_new(&path).map_err(failed(&path))?);
-        run.write_page(std::slice::from_ref(&back), &mut file)?;
+        let page = RunPage {
+            links: std::slice::from_ref(&back),
+            ..RunPage::default()
+        };
+        run.write_page(&page, &mut file)?;
         file.flush().map_err(failed(&path))?;
         pages += 1;
     }
     let path = to.join("index.html");
     let mut file = BufWriter::new(fs::File::create_new(&path).map_err(failed(&path))?);
-    let folder = catalogue.folder().display().to_string();
+    // Where the folder lies concerns no reader of the files.
+    let folder = catalogue
+        .folder()
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
     write_history(
         &folder,
         &entries,

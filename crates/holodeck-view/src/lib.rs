@@ -12,6 +12,7 @@ mod export;
 mod guard;
 mod routes;
 mod server;
+mod summaries;
 
 pub use catalogue::Catalogue;
 pub use export::{ExportError, export};

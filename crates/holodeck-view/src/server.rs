@@ -50,9 +50,9 @@ const MAX_CONNECTIONS: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 impl View {
-    /// Listens on this port, or on a free one for 0.
-    pub async fn open(folder: &Path, port: u16) -> Result<Self, ViewError> {
-        let catalogue = Catalogue::new(folder).map_err(|source| ViewError::Folder {
+    /// Listens on this port, or on a free one for 0. If it is only read, nothing is written below the folder.
+    pub async fn open(folder: &Path, port: u16, is_read_only: bool) -> Result<Self, ViewError> {
+        let catalogue = Catalogue::new(folder, is_read_only).map_err(|source| ViewError::Folder {
             path: folder.display().to_string(),
             source,
         })?;

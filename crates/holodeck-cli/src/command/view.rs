@@ -27,6 +27,9 @@ pub(crate) struct ViewArgs {
     /// Write the pages as files into this folder, which must be empty, and end.
     #[arg(long, value_name = "DIR", conflicts_with = "port")]
     export: Option<PathBuf>,
+    /// Write nothing below the folder, also no summaries of runs.
+    #[arg(long)]
+    read_only: bool,
     /// Write the link, or what was exported, as a line of JSON.
     #[arg(long)]
     json: bool,
@@ -35,7 +38,7 @@ pub(crate) struct ViewArgs {
 /// Serves until a signal arrives.
 pub(crate) fn run(args: &ViewArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     if let Some(to) = &args.export {
-        let catalogue = Catalogue::new(&args.folder).map_err(|source| {
+        let catalogue = Catalogue::new(&args.folder, args.read_only).map_err(|source| {
             failed(&ViewError::Folder {
                 path: args.folder.display().to_string(),
                 source,
@@ -62,7 +65,7 @@ pub(crate) fn run(args: &ViewArgs, terminal: &mut Terminal) -> Result<ExitCode, 
     let runtime = runtime.map_err(|error| Problem::execution(format!("cannot start: {error}")))?;
     runtime.block_on(async {
         let mut interrupts = Interrupts::listen()?;
-        let view = View::open(&args.folder, args.port)
+        let view = View::open(&args.folder, args.port, args.read_only)
             .await
             .map_err(|error| failed(&error))?;
         let link = view.link();

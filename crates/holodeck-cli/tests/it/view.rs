@@ -224,7 +224,7 @@ fn two_runs_are_compared_and_one_is_not() {
     assert!(list.contains("class=\"trend\""), "{list}");
     let one = view.ask("GET", &format!("/compare?run={}", ids[0]), &head);
     assert_eq!(status(&one), "400");
-    assert!(one.contains("choose two runs; 1 were chosen"), "{one}");
+    assert!(one.contains("choose two to 6 runs; 1 were chosen"), "{one}");
 }
 
 #[test]
@@ -347,4 +347,261 @@ fn a_folder_that_does_not_exist_is_named() {
         .run(&["view", "missing"])
         .exits(2)
         .says("missing");
+}
+
+#[test]
+fn a_row_names_what_changed_since_the_run_before() {
+    let server = half_correct_server();
+    let project = with_run(&server);
+    project.run(&["test"]);
+    let changed = project
+        .read("agent.yaml")
+        .replacen("Answer briefly.", "Be brief.", 1);
+    project.write("agent.yaml", changed.replacen("Paris", "Par", 1));
+    project.run(&["test"]);
+    let view = View::start(&project);
+    let list = view.ask("GET", "/", &view.log_in());
+    let rows: Vec<&str> = list.split("<tr>").skip(2).collect();
+    assert_eq!(rows.len(), 3, "{list}");
+    let changes = "the agent changed: instructions</p><p>the expectation `contains` changed in 1 case</p>";
+    assert!(rows[0].contains(changes), "{}", rows[0]);
+    assert!(rows[1].contains(">nothing changed<"), "{}", rows[1]);
+    assert!(!rows[2].contains("changed"), "{}", rows[2]);
+    // The charts mark the third run.
+    let marks = list.matches("the agent changed: instructions; the exp").count();
+    assert_eq!(marks, list.matches("<polyline").count(), "{list}");
+}
+
+/// The path of the summary beside the only journal.
+fn summary_of(project: &Project) -> std::path::PathBuf {
+    project.journals().remove(0).with_extension("summary")
+}
+
+#[test]
+fn a_summary_never_makes_a_run_pass() {
+    let passed = with_run(&correct_server());
+    let failed = with_run(&half_correct_server());
+    for project in [&passed, &failed] {
+        fs::remove_dir_all(project.path("results")).unwrap();
+        let view = View::start(project);
+        view.ask("GET", "/", &view.log_in());
+    }
+    let own = fs::read_to_string(summary_of(&failed)).unwrap();
+    let foreign = fs::read_to_string(summary_of(&passed)).unwrap();
+    assert!(own.contains("\"passed\":1,\"failed\":1"), "{own}");
+    let is_failed = |project: &Project| {
+        let view = View::start(project);
+        let head = view.log_in();
+        view.ask("GET", "/?state=failed", &head).contains("1 run</p>")
+            && view
+                .ask("GET", "/?state=passed", &head)
+                .contains("No run to show.")
+    };
+    let forged = own.replace("\"passed\":1,\"failed\":1", "\"passed\":2,\"failed\":0");
+    for forged in [forged.as_str(), &foreign, "", "\n", "{}", &own[..own.len() / 2]] {
+        fs::write(summary_of(&failed), forged).unwrap();
+        assert!(is_failed(&failed), "{forged}");
+        assert_eq!(
+            fs::read_to_string(summary_of(&failed)).unwrap(),
+            own,
+            "built again"
+        );
+    }
+    // A link is not followed, and not written through.
+    let outside = passed.path("outside");
+    fs::write(&outside, &foreign).unwrap();
+    fs::remove_file(summary_of(&failed)).unwrap();
+    symlink(&outside, summary_of(&failed)).unwrap();
+    assert!(is_failed(&failed));
+    assert_eq!(fs::read_to_string(&outside).unwrap(), foreign);
+}
+
+#[test]
+fn a_journal_that_changed_after_its_summary_is_read_again() {
+    let project = with_run(&correct_server());
+    fs::remove_dir_all(project.path("results")).unwrap();
+    let is_damaged = |project: &Project| {
+        let view = View::start(project);
+        view.ask("GET", "/", &view.log_in())
+            .contains("cannot be read</span>")
+    };
+    assert!(!is_damaged(&project) && summary_of(&project).is_file());
+    // Of the same length, and with the time of before.
+    let journal = project.journals().remove(0);
+    let before = fs::metadata(&journal).unwrap().modified().unwrap();
+    let text = fs::read_to_string(&journal).unwrap();
+    let changed = text.replacen("\"graded\":", "\"grabed\":", 1);
+    assert_eq!(text.len(), changed.len());
+    fs::write(&journal, changed).unwrap();
+    File::options()
+        .write(true)
+        .open(&journal)
+        .unwrap()
+        .set_modified(before)
+        .unwrap();
+    assert!(is_damaged(&project));
+}
+
+#[test]
+fn a_view_that_only_reads_writes_nothing() {
+    let project = with_run(&correct_server());
+    project
+        .run(&["view", "--export", "pages", "--read-only"])
+        .exits(0);
+    assert!(!summary_of(&project).exists());
+    project.run(&["view", "--export", "more"]).exits(0);
+    assert!(summary_of(&project).is_file());
+}
+
+#[test]
+fn a_case_has_its_own_page_with_expectation_trials_and_other_runs() {
+    let server = half_correct_server();
+    let project = with_run(&server);
+    project.run(&["test", "--trials", "2"]);
+    let view = View::start(&project);
+    let head = view.log_in();
+    let list = view.ask("GET", "/", &head);
+    let run = pages(&list)[0];
+    let page = view.ask("GET", run, &head);
+    let address = format!("{run}/case/2");
+    assert!(page.contains(&format!("<a href=\"{address}\">")), "{page}");
+    let case = view.ask("GET", &address, &head);
+    assert_eq!(status(&case), "200");
+    for part in [
+        "<h1>sum <span class=\"badge failed\">",
+        "<pre>Answer briefly.</pre>",
+        "<del>12</del>",
+        "<ins>It is 13.</ins>",
+        "holodeck test agent.yaml --filter=sum</pre>",
+        "Trial 2 <span class=\"badge failed\">",
+        "(this run)",
+    ] {
+        assert!(case.contains(part), "{part} in {case}");
+    }
+    // The run before, which leads to the same case there.
+    let older = format!("{}/case/2", pages(&list)[1]);
+    assert!(case.contains(&format!("<a href=\"{older}\">")), "{case}");
+    assert!(!view.ask("GET", &older, &head).contains("Trial 2"));
+    for no_case in ["0", "3", "-1", "x", "..%2f1", "1%00", "18446744073709551616"] {
+        let answer = view.ask("GET", &format!("{run}/case/{no_case}"), &head);
+        assert_eq!(status(&answer), "404", "{no_case}");
+    }
+    assert_eq!(
+        status(&view.ask("GET", &address, &format!("host: {}\r\n", view.host))),
+        "403"
+    );
+}
+
+#[test]
+fn the_name_of_a_case_is_text_on_its_page_and_one_word_in_its_command() {
+    let server = half_correct_server();
+    let cases = "  - name: \"<script>alert(1)</script> '; touch owned; '*\"\n    input: 7 + 5?\n    \
+                 ground_truth: \"<img src=x onerror=alert(2)> \\u202E12\"\n  - input: 7 + 5?\n    ground_truth: \"12\"\n";
+    let project = Project::with(&agent(&server.url(), cases));
+    project.run(&["test"]);
+    let view = View::start(&project);
+    let head = view.log_in();
+    let list = view.ask("GET", "/", &head);
+    let page = view.ask("GET", &format!("{}/case/1", pages(&list)[0]), &head);
+    for raw in ["<script>alert", "<img src", "\u{202e}"] {
+        assert!(!page.contains(raw), "{raw:?} in {page}");
+    }
+    let command = "--filter=&#39;&lt;script&gt;alert(1)&lt;/script&gt; &#39;\\&#39;&#39;; touch owned; &#39;\\&#39;&#39;[*]&#39;";
+    assert!(page.contains(command), "{page}");
+    let page = view.ask("GET", &format!("{}/case/2", pages(&list)[0]), &head);
+    assert!(page.contains("The case has no name"), "{page}");
+}
+
+#[test]
+fn the_cases_of_a_run_are_chosen_by_the_server() {
+    let server = half_correct_server();
+    let project = with_run(&server);
+    let changed = project.read("agent.yaml").replacen("7 + 5?", "7 + 5? Hint", 1);
+    project.write(
+        "agent.yaml",
+        changed.replacen("  - name: sum\n", "  - name: sum\n    tags: [slow]\n", 1),
+    );
+    project.run(&["test"]);
+    let view = View::start(&project);
+    let head = view.log_in();
+    let list = view.ask("GET", "/", &head);
+    let run = pages(&list)[0];
+    let shown = |query: &str| {
+        let page = view.ask("GET", &format!("{run}?{query}"), &head);
+        assert_eq!(status(&page), "200", "{query}");
+        ["capital", "sum"].map(|name| page.contains(&format!("<b>{name}</b> <span class=\"numbers\">")))
+    };
+    for (query, expected) in [
+        ("", [true, true]),
+        ("state=failed", [false, true]),
+        ("state=passed", [true, false]),
+        ("state=error", [false, false]),
+        ("metric=contains", [false, true]),
+        ("metric=other", [false, false]),
+        ("tag=slow", [false, true]),
+        ("tool=any", [false, false]),
+        ("q=FRANCE", [true, false]),
+        ("re=%5E7+%5C%2B", [false, false]),
+        ("re=(%3Fm)%5E7%20%5C%2B", [false, true]),
+        ("changed=1", [false, true]),
+        ("changed=1&state=passed", [false, false]),
+    ] {
+        assert_eq!(shown(query), expected, "{query}");
+    }
+    let page = view.ask("GET", &format!("{run}?re=("), &head);
+    assert_eq!(status(&page), "400");
+    assert!(page.contains("not a regular expression"), "{page}");
+    // The first run has none before it.
+    let first = view.ask("GET", pages(&list)[1], &head);
+    assert!(!first.contains("name=\"changed\""), "{first}");
+}
+
+#[test]
+fn several_runs_stand_side_by_side_with_a_test_for_every_two() {
+    let server = half_correct_server();
+    let project = with_run(&server);
+    let agent = project.read("agent.yaml");
+    project.write("agent.yaml", agent.replacen("\"12\"", "\"13\"", 1));
+    project.run(&["test"]);
+    project.write("agent.yaml", agent.replacen("Answer briefly.", "Be brief.", 1));
+    project.run(&["test", "--filter", "capital"]);
+    let view = View::start(&project);
+    let head = view.log_in();
+    let list = view.ask("GET", "/", &head);
+    let ids: Vec<String> = pages(&list)
+        .into_iter()
+        .map(|page| format!("run={}", page.rsplit('/').next().unwrap()))
+        .collect();
+    let address = format!("/compare?{}&table=1", ids.join("&"));
+    let table = view.ask("GET", &address, &head);
+    assert_eq!(status(&table), "200", "{table}");
+    let rows: Vec<&str> = table.split("<tr class=").skip(1).collect();
+    assert!(
+        rows[0].starts_with("\"same\"") && rows[0].contains("capital"),
+        "{}",
+        rows[0]
+    );
+    assert!(
+        rows[1].starts_with("\"differs\"") && rows[1].contains("sum"),
+        "{}",
+        rows[1]
+    );
+    // The oldest run is the first column.
+    let states: Vec<&str> = rows[1]
+        .split("<span class=\"badge ")
+        .skip(1)
+        .filter_map(|badge| badge.split(['>', '<']).nth(1))
+        .collect();
+    assert_eq!(states, ["failed", "passed", "not in this run"]);
+    assert!(rows[1].contains("another expectation"), "{}", rows[1]);
+    for pair in ["A → B", "A → C", "B → C"] {
+        assert!(table.contains(pair), "{table}");
+    }
+    let different = view.ask("GET", &format!("{address}&different=1"), &head);
+    assert!(!different.contains("capital"), "{different}");
+    let many = [ids[0].as_str(); 7].join("&");
+    assert_eq!(
+        status(&view.ask("GET", &format!("/compare?{many}"), &head)),
+        "400"
+    );
 }

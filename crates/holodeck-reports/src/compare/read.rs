@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{explain_in_a_line, format};
 use holodeck_runs::{
-    AgentRuns, CaseReport, Expected, Journal, JournalError, LATEST, Member, RunEndKind, RunOwner, RunUse,
-    StoreError, fold_case,
+    AgentRuns, CaseReport, Journal, JournalError, LATEST, Member, RunEndKind, RunOwner, RunUse, StoreError,
+    fold_case,
 };
 
 /// Why a run cannot be read.
@@ -258,16 +258,17 @@ fn baseline_name(name: &str) -> Option<&str> {
     }
 }
 
-/// The case at a place of the plan, without the expectations, which the journal does not record.
+/// The case at a place of the plan. A journal of an earlier version does not record what was expected of it.
 pub(crate) fn journal_report(journal: &Journal, place: usize) -> Result<Option<CaseReport>, JournalError> {
     fold_case(journal, place, &[], |unit, grade| {
+        let expected = grade.expected.as_deref().cloned().unwrap_or_default();
         Some(CaseReport {
             index: place,
             name: unit.name.clone(),
-            tags: Vec::new(),
+            tags: expected.tags,
             input: String::new(),
-            expected: Expected::default(),
-            expected_turns: Vec::new(),
+            expected: expected.case,
+            expected_turns: expected.turns,
             unit,
             grade,
             trials: None,

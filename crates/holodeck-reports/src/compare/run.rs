@@ -378,7 +378,7 @@ pub(super) fn answer_digest<'a>(
 }
 
 /// The digest of what the agent did in a case of a journal.
-pub(super) fn answers_of(report: &CaseReport) -> Option<String> {
+pub(crate) fn answers_of(report: &CaseReport) -> Option<String> {
     let calls: Vec<_> = report.calls().collect();
     answer_digest(
         report.turns().map(|turn| turn.answer()),

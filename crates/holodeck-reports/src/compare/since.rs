@@ -1,6 +1,8 @@
 //! The differences between a run and an earlier one that are not answers: the agent, the cases, and everything that decides
 //! verdicts, each by name.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -73,6 +75,18 @@ impl RunChanges {
         }
         phrases
     }
+}
+
+/// The places of the cases of `after` that differ from `before` in question, state or answer, or that are new.
+pub fn changed_places(before: &ComparedRun, after: &ComparedRun) -> BTreeSet<usize> {
+    let pairing = pairing::pair(&before.cases, &after.cases);
+    let pairs = Pairs::new(before, after, &pairing);
+    let changed = pairs.iter().filter(|pair| {
+        let (before, after) = (pair.before, pair.after);
+        (before.state, &before.answer, before.content) != (after.state, &after.answer, after.content)
+    });
+    let changed = changed.map(|pair| pair.places.1);
+    changed.chain(pairing.only_after.iter().copied()).collect()
 }
 
 /// The parts of the agent that differ; absent if one of the files does not record them.

@@ -14,8 +14,10 @@ const TEXT_CHARS: usize = 20_000;
 
 #[derive(Template)]
 #[template(path = "case.html")]
-pub(super) struct Case<'a> {
+pub(crate) struct Case<'a> {
     number: usize,
+    /// The page of the case alone.
+    href: Option<String>,
     class: &'static str,
     state: Cow<'static, str>,
     label: String,
@@ -89,7 +91,12 @@ struct Metric<'a> {
 }
 
 impl<'a> Case<'a> {
-    pub(super) fn new(case: &'a CaseReport, open: bool) -> Self {
+    /// The case on a page of its own.
+    pub(crate) fn alone(case: &'a CaseReport) -> Self {
+        Self::new(case, true, None)
+    }
+
+    pub(super) fn new(case: &'a CaseReport, open: bool, href: Option<String>) -> Self {
         let explanations = explain(case);
         let difference = |turn: &TurnReport<'_>| {
             let mut of_turn = explanations.iter().filter(|other| other.turn == turn.number);
@@ -116,6 +123,7 @@ impl<'a> Case<'a> {
         ];
         Self {
             number: case.index + 1,
+            href,
             class: format::class(case.state()),
             state: format::case_state(case),
             label: case.label(),
@@ -144,6 +152,7 @@ impl<'a> Case<'a> {
     pub(super) fn not_run(case: &NotRun) -> Self {
         Self {
             number: case.index + 1,
+            href: None,
             class: "skipped",
             state: "not run".into(),
             label: case.label(),

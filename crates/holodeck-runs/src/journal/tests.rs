@@ -90,6 +90,7 @@ fn grade(state: CaseState) -> Grade {
         score: None,
         score_failure: None,
         judging: None,
+        expected: None,
     }
 }
 

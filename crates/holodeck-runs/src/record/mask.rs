@@ -81,6 +81,8 @@ impl Grade {
             score: _,
             score_failure,
             judging: _,
+            // It is made of masked texts.
+            expected: _,
         } = self;
         for turn in turns.iter_mut().chain(conversation.as_deref_mut()) {
             mask_grade(redactor, turn);

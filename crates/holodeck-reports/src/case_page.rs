@@ -1,0 +1,402 @@
+//! Writes the page of one case of a stored run: its transcript, verdicts and trials, the same case in other runs, and the
+//! command that runs it again.
+
+use std::{io::Write, path::Path};
+
+use askama::Template;
+use holodeck_model::{CaseId, MetricResult};
+use holodeck_runs::{CaseReport, Grade, Journal, JournalError, TurnReport, UnitRecord};
+use serde_json::Value;
+
+use crate::{
+    DiffSide, PageLink, ReportError, StoredRun,
+    compare::{answers_of, journal_report},
+    difference::words,
+    explain::explain,
+    format,
+    history::HISTORY_STYLE,
+    html::{Case, SCRIPT, STYLE, page_policy},
+};
+
+/// The parts of the page that are not in the run.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct CaseSurroundings<'a> {
+    /// The links above it.
+    pub links: &'a [PageLink],
+    /// The same case in the runs of the agent, newest first, each with the address of its page.
+    pub runs: &'a [(String, CaseOutcome)],
+}
+
+/// The outcome of a case in a run, as a list of the runs has it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CaseOutcome {
+    /// The run.
+    pub run_id: String,
+    /// Its place in the run, from 0.
+    pub place: usize,
+    at: String,
+    class: &'static str,
+    state: String,
+    scores: Vec<(String, String)>,
+    time: String,
+    cost: String,
+    answer: Option<String>,
+}
+
+impl CaseOutcome {
+    /// The outcome of a case in the run with this journal; `None` if it is not in its plan.
+    pub fn read(journal: &Path, case: CaseId) -> Result<Option<Self>, JournalError> {
+        let journal = Journal::open(journal)?;
+        journal.check_whole()?;
+        let Some(place) = journal.plan().iter().position(|planned| planned.id == case) else {
+            return Ok(None);
+        };
+        let report = journal_report(&journal, place)?;
+        let header = journal.header();
+        let report = report.as_ref();
+        Ok(Some(Self {
+            run_id: header.run_id.clone(),
+            place,
+            at: format::date(&header.started_at),
+            class: report.map_or("unchecked", |report| format::class(report.state())),
+            state: report.map_or_else(
+                || "not run".to_owned(),
+                |report| format::case_state(report).into_owned(),
+            ),
+            scores: report.map_or_else(Vec::new, |report| scores(&report.metrics())),
+            time: report.map_or_else(String::new, |report| format::duration(report.elapsed_ms())),
+            cost: report
+                .and_then(|report| report.spent().cost_usd)
+                .map(format::cost)
+                .unwrap_or_default(),
+            answer: report.and_then(answers_of),
+        }))
+    }
+}
+
+#[derive(Template)]
+#[template(path = "case_page.html")]
+struct Page<'a> {
+    policy: String,
+    style: &'static str,
+    own_style: &'static str,
+    links: &'a [PageLink],
+    title: String,
+    class: &'static str,
+    state: String,
+    facts: Vec<(&'static str, String)>,
+    tags: &'a [String],
+    command: Result<String, &'static str>,
+    instructions: Option<(&'static str, &'a str)>,
+    /// The case as the page of its run shows it.
+    shown: String,
+    differences: Vec<Words>,
+    verdicts: Vec<Verdict<'a>>,
+    events: Vec<String>,
+    trials: Vec<Trial>,
+    runs: Vec<Row<'a>>,
+}
+
+/// An answer word by word: what only the expected text has, what only the answer has, and what both have.
+struct Words {
+    turn: Option<usize>,
+    parts: Vec<(&'static str, String)>,
+}
+
+struct Verdict<'a> {
+    turn: Option<usize>,
+    name: String,
+    score: String,
+    needs: String,
+    class: &'static str,
+    word: &'static str,
+    judge: String,
+    jurors: Vec<String>,
+    reason: &'a str,
+    details: Option<String>,
+}
+
+struct Trial {
+    number: usize,
+    class: &'static str,
+    state: &'static str,
+    answer: String,
+    reasons: Vec<String>,
+    scores: Vec<(String, String)>,
+}
+
+struct Row<'a> {
+    href: &'a str,
+    outcome: &'a CaseOutcome,
+    answer: &'static str,
+    is_this: bool,
+}
+
+/// Limits each text of the page.
+const TEXT_CHARS: usize = 200_000;
+
+impl StoredRun {
+    /// The identity of the case at a place of the run.
+    pub fn case_id(&self, place: usize) -> Option<CaseId> {
+        Some(self.journal().plan().get(place)?.id)
+    }
+
+    /// Writes the page of the case at this place, which has a result; `false` if it has none.
+    pub fn write_case(
+        &self,
+        place: usize,
+        around: CaseSurroundings<'_>,
+        out: &mut dyn Write,
+    ) -> Result<bool, ReportError> {
+        let journal = self.journal();
+        let Some(case) = journal_report(journal, place)? else {
+            return Ok(false);
+        };
+        let mut shown = Vec::new();
+        Template::write_into(&Case::alone(&case), &mut shown)?;
+        let header = journal.header();
+        let usage = case.spent().tokens;
+        let facts = [
+            ("Run", Some(header.run_id.clone())),
+            ("Date", Some(format::date(&header.started_at))),
+            (
+                "Model",
+                Some(header.model.clone()).filter(|model| !model.is_empty()),
+            ),
+            ("Time", Some(format::duration(case.elapsed_ms()))),
+            ("Tokens", usage.map(|usage| format::tokens(usage.total_tokens))),
+            ("Cost", case.spent().cost_usd.map(format::cost)),
+        ];
+        let expected = case.grade.expected.as_deref();
+        let events = case.turns().flat_map(|turn| events(&turn)).collect();
+        let page = Page {
+            policy: page_policy(&[STYLE, HISTORY_STYLE], SCRIPT, true),
+            style: STYLE,
+            own_style: HISTORY_STYLE,
+            links: around.links,
+            title: case.label(),
+            class: format::class(case.state()),
+            state: format::case_state(&case).into_owned(),
+            facts: facts
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, value?)))
+                .collect(),
+            tags: expected.map_or(&[], |expected| &expected.tags),
+            command: command(header, case.name.as_deref()),
+            instructions: instructions(&header.metadata.agent_config),
+            shown: String::from_utf8_lossy(&shown).into_owned(),
+            differences: differences(&case),
+            verdicts: verdicts(&case),
+            events,
+            trials: self.trials(place)?,
+            runs: rows(around.runs, &header.run_id),
+        };
+        page.write_into(out)?;
+        Ok(true)
+    }
+
+    /// Every trial of a case that ran more than once.
+    fn trials(&self, place: usize) -> Result<Vec<Trial>, JournalError> {
+        let journal = self.journal();
+        let units = journal.units_of(place);
+        if units.len() < 2 {
+            return Ok(Vec::new());
+        }
+        let mut trials = Vec::new();
+        for (number, unit) in units.enumerate() {
+            let record = journal.unit(unit).transpose()?;
+            let verdict = journal.verdict(unit).transpose()?;
+            if let (Some(record), Some(grade)) = (record, verdict) {
+                trials.push(Trial::new(number + 1, &record, &grade));
+            }
+        }
+        Ok(trials)
+    }
+}
+
+impl Trial {
+    fn new(number: usize, unit: &UnitRecord, grade: &Grade) -> Self {
+        let answer = unit.turns.iter().rev().find_map(|turn| turn.answer());
+        let failures = unit
+            .own_failures()
+            .chain(grade.turns.iter().flat_map(|turn| &turn.failures));
+        let metrics: Vec<MetricResult> = grade.metrics().cloned().collect();
+        let missed = metrics.iter().filter(|metric| metric.passed == Some(false));
+        let missed = missed.filter_map(|metric| {
+            let reason = metric.reasoning.as_deref()?;
+            Some(format!("{}: {reason}", metric.label()))
+        });
+        Self {
+            number,
+            class: format::class(grade.state),
+            state: format::state(grade.state),
+            answer: format::clip(answer.unwrap_or("(no answer)"), TEXT_CHARS).into_owned(),
+            reasons: failures
+                .map(holodeck_model::Failure::line)
+                .chain(missed)
+                .collect(),
+            scores: scores(&metrics),
+        }
+    }
+}
+
+fn scores(metrics: &[MetricResult]) -> Vec<(String, String)> {
+    let scores = metrics.iter().map(|metric| {
+        let score = metric
+            .score
+            .map_or_else(|| "–".to_owned(), |score| format!("{score:.2}"));
+        (metric.label().into_owned(), score)
+    });
+    scores.collect()
+}
+
+/// The runs, each with whether the agent did the same as in the run before it.
+fn rows<'a>(runs: &'a [(String, CaseOutcome)], own: &str) -> Vec<Row<'a>> {
+    let before = runs.iter().skip(1).map(|(_, outcome)| outcome.answer.as_ref());
+    let rows = runs.iter().zip(before.map(Some).chain([None]));
+    let rows = rows.map(|((href, outcome), before)| Row {
+        href,
+        answer: match (outcome.answer.as_ref(), before) {
+            (_, None) => "",
+            (Some(now), Some(Some(before))) if now == before => "same answer",
+            (Some(_), Some(Some(_))) => "another answer",
+            (_, Some(_)) => "not known",
+        },
+        is_this: outcome.run_id == own,
+        outcome,
+    });
+    rows.collect()
+}
+
+fn differences(case: &CaseReport) -> Vec<Words> {
+    let explanations = explain(case).into_iter();
+    let words = explanations.filter_map(|explanation| {
+        let difference = explanation.difference?;
+        let parts = words(&difference).into_iter().map(|(side, text)| {
+            let class = match side {
+                DiffSide::Expected => "expected",
+                DiffSide::Got => "got",
+                DiffSide::Both => "",
+            };
+            (class, text)
+        });
+        Some(Words {
+            turn: explanation.turn,
+            parts: parts.collect(),
+        })
+    });
+    words.collect()
+}
+
+fn verdicts(case: &CaseReport) -> Vec<Verdict<'_>> {
+    let turns = case.turns().flat_map(|turn| {
+        let metrics = turn.grade.metrics.iter();
+        metrics.map(move |metric| Verdict::new(turn.number, metric))
+    });
+    let conversation = case.conversation_metrics().iter();
+    turns
+        .chain(conversation.map(|metric| Verdict::new(None, metric)))
+        .collect()
+}
+
+impl<'a> Verdict<'a> {
+    fn new(turn: Option<usize>, metric: &'a MetricResult) -> Self {
+        let (class, word) = match (metric.passed, &metric.error) {
+            (_, Some(_)) => ("error", "error"),
+            (Some(true), None) => ("passed", "passed"),
+            (Some(false), None) => ("failed", "failed"),
+            (None, None) if metric.skipped => ("unchecked", format::SKIPPED),
+            (None, None) => ("unchecked", "not gated"),
+        };
+        let (score, needs) = match metric.score {
+            None => ("–".to_owned(), None),
+            Some(score) => format::score(score, metric.threshold),
+        };
+        let jurors = metric
+            .jurors
+            .iter()
+            .filter_map(|juror| serde_json::to_string(juror).ok());
+        let details = metric.details.as_ref();
+        Self {
+            turn,
+            name: metric.label().into_owned(),
+            score,
+            needs: needs.map_or_else(String::new, |needs| format!("needs {needs}")),
+            class,
+            word,
+            judge: metric.model_used.clone().unwrap_or_default(),
+            jurors: jurors.collect(),
+            reason: metric
+                .error
+                .as_deref()
+                .or(metric.reasoning.as_deref())
+                .unwrap_or_default(),
+            details: details.and_then(|details| serde_json::to_string_pretty(details).ok()),
+        }
+    }
+}
+
+/// Decisions about calls, calls of nested agents and notices.
+fn events(turn: &TurnReport<'_>) -> Vec<String> {
+    let steps = serde_json::to_value(&turn.record.trajectory).unwrap_or_default();
+    let steps = steps.as_array().cloned().unwrap_or_default();
+    let steps = steps
+        .iter()
+        .filter_map(|step| serde_json::to_string_pretty(step).ok());
+    steps
+        .map(|step| format::clip(&step, TEXT_CHARS).into_owned())
+        .collect()
+}
+
+/// The instructions of the agent as it ran, with what they are.
+fn instructions(agent: &Value) -> Option<(&'static str, &str)> {
+    let instructions = agent.get("instructions")?;
+    let text = |field: &str| instructions.get(field).and_then(Value::as_str);
+    let inline = text("inline").map(|text| ("Instructions", text));
+    inline.or_else(|| text("file").map(|file| ("Instructions in the file", file)))
+}
+
+/// The command that runs the case again; else why there is none.
+fn command(header: &holodeck_runs::JournalHeader, name: Option<&str>) -> Result<String, &'static str> {
+    let name = name.ok_or("The case has no name, so that `--filter` cannot select it.")?;
+    if [name, &header.agent_path]
+        .iter()
+        .any(|text| text.chars().any(char::is_control))
+    {
+        return Err("The name of the case has control characters, which are not safe in a command.");
+    }
+    let pattern: String = name
+        .chars()
+        .map(|c| match c {
+            '*' | '?' | '[' | ']' | '{' | '}' | '!' => format!("[{c}]"),
+            '\\' => "\\\\".to_owned(),
+            other => other.to_string(),
+        })
+        .collect();
+    let mut command = format!(
+        "holodeck test {} --filter={}",
+        quote(&header.agent_path),
+        quote(&pattern)
+    );
+    for (path, value) in header
+        .combination
+        .iter()
+        .flat_map(|stored| stored.values.values())
+    {
+        let value = holodeck_model::axis_value(value);
+        command.push_str(" --matrix=");
+        command.push_str(&quote(&format!("{path}={value}")));
+    }
+    Ok(command)
+}
+
+/// A word of a shell: nothing in it is expanded.
+fn quote(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=".contains(c);
+    if !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
