@@ -6,6 +6,7 @@ use std::{io::Write, path::Path};
 use askama::Template;
 use holodeck_model::{CaseId, MetricResult};
 use holodeck_runs::{CaseReport, Grade, Journal, JournalError, TurnReport, UnitRecord};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
@@ -24,8 +25,56 @@ use crate::{
 pub struct CaseSurroundings<'a> {
     /// The links above it.
     pub links: &'a [PageLink],
+    /// The form for what a person says about the answer; absent if nothing may be written.
+    pub label: Option<LabelForm<'a>>,
     /// The same case in the runs of the agent, newest first, each with the address of its page.
     pub runs: &'a [(String, CaseOutcome)],
+}
+
+/// The form for what a person says about an answer.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct LabelForm<'a> {
+    /// Where it is sent.
+    pub action: &'a str,
+    /// The token that it must carry.
+    pub token: &'a str,
+    /// The last that was said.
+    pub now: &'a AnswerLabel,
+    /// The address of the table of all labelled answers.
+    pub table: &'a str,
+}
+
+/// The words of a person about an answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct AnswerLabel {
+    /// Whether it should pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed: Option<bool>,
+    /// A score from 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    /// A word of their own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
+    /// A comment.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub comment: String,
+}
+
+/// The shown answer to a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredAnswer {
+    /// The name of the case.
+    pub name: Option<String>,
+    /// The question.
+    pub question: String,
+    /// The answer; empty if there is none.
+    pub response: String,
+    /// Whether the case has several turns.
+    pub is_conversation: bool,
 }
 
 /// The outcome of a case in a run, as a list of the runs has it.
@@ -97,6 +146,7 @@ struct Page<'a> {
     events: Vec<String>,
     trials: Vec<Trial>,
     runs: Vec<Row<'a>>,
+    label: Option<LabelForm<'a>>,
 }
 
 /// An answer word by word: what only the expected text has, what only the answer has, and what both have.
@@ -141,6 +191,21 @@ impl StoredRun {
     /// The identity of the case at a place of the run.
     pub fn case_id(&self, place: usize) -> Option<CaseId> {
         Some(self.journal().plan().get(place)?.id)
+    }
+
+    /// The shown answer to a case; `None` without a result.
+    pub fn answer(&self, case: CaseId) -> Result<Option<StoredAnswer>, JournalError> {
+        let mut planned = self.journal().plan().iter();
+        let Some(place) = planned.position(|planned| planned.id == case) else {
+            return Ok(None);
+        };
+        let report = journal_report(self.journal(), place)?;
+        Ok(report.map(|report| StoredAnswer {
+            name: report.name.clone(),
+            question: report.question().into_owned(),
+            response: report.answer().unwrap_or_default().to_owned(),
+            is_conversation: report.unit.conversation,
+        }))
     }
 
     /// Writes the page of the case at this place, which has a result; `false` if it has none.
@@ -192,6 +257,7 @@ impl StoredRun {
             events,
             trials: self.trials(place)?,
             runs: rows(around.runs, &header.run_id),
+            label: around.label,
         };
         page.write_into(out)?;
         Ok(true)

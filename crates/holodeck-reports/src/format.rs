@@ -331,6 +331,11 @@ pub fn duration(millis: u64) -> String {
     }
 }
 
+/// The time now, RFC 3339.
+pub fn now() -> String {
+    jiff::Timestamp::now().to_string()
+}
+
 /// `3 Feb 2026, 14:05 UTC`; a text that is not a time as it is.
 pub fn date(at: &str) -> String {
     at.parse::<jiff::Timestamp>().map_or_else(

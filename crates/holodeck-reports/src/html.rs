@@ -3,11 +3,16 @@
 mod case;
 mod charts;
 
-use std::{collections::BTreeSet, fmt, io::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    io::Write,
+};
 
 use askama::Template;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holodeck_model::{CaseState, ReportHead};
+use holodeck_runs::CaseReport;
 use sha2::{Digest as _, Sha256};
 
 pub(crate) use self::case::Case;
@@ -15,7 +20,7 @@ use self::charts::{Charts, MetricChart, Ranking, StatePart, states};
 use crate::{
     CaseQuery, PageLink, ReportError, RunView,
     case_filter::{CaseFilter, CaseValues, STATES},
-    format,
+    explain_in_a_line, format,
     format::Tone,
 };
 
@@ -58,9 +63,13 @@ pub(super) fn report_in(
     };
     let mut charts = Charts::default();
     let mut values = CaseValues::default();
+    let mut causes = Causes::default();
     for case in view.cases() {
         let case = case?;
         charts.observe(&case);
+        if case.is_failure() && filter.fits(&case) {
+            causes.observe(&case);
+        }
         if filter.query.is_some() {
             values.observe(&case, &filter);
         }
@@ -73,12 +82,26 @@ pub(super) fn report_in(
     }
     let mut open = MAX_OPEN;
     section("Did not pass", summary.failed + summary.errors, out, |section| {
-        for case in view.cases() {
+        let mut failures = view.cases().filter(|case| {
+            case.as_ref()
+                .map_or(true, |case| case.is_failure() && filter.fits(case))
+        });
+        for case in &mut failures {
             let case = case?;
-            if case.is_failure() && filter.fits(&case) {
-                section.case(&Case::new(&case, open > 0, href(case.index)))?;
-                open = open.saturating_sub(1);
+            let is_first = causes.first_of(&case);
+            let shown = Case::new(&case, open > 0 && is_first != Some(false), href(case.index));
+            open = open.saturating_sub(usize::from(is_first != Some(false)));
+            match is_first.and_then(|_| causes.group_of(&case)) {
+                Some(html) => write(&shown, html)?,
+                None => section.case(&shown)?,
             }
+        }
+        section.end()?;
+        section.written = 0;
+        for group in causes.into_groups() {
+            section.title()?;
+            write(&group, section.out)?;
+            section.out.write_all(&group.html)?;
         }
         Ok(())
     })?;
@@ -116,8 +139,74 @@ pub(super) fn report_in(
     )
 }
 
+/// The failures that have the same cause, which stand together.
+#[derive(Default)]
+struct Causes {
+    counts: BTreeMap<String, usize>,
+    total: usize,
+    groups: Vec<Cause>,
+}
+
+/// Several cases that did not pass for the same cause.
+#[derive(Template)]
+#[template(path = "cause.html")]
+struct Cause {
+    key: String,
+    text: String,
+    count: usize,
+    html: Vec<u8>,
+}
+
+/// More failures stay in the order of the file: a group is held in memory.
+const MAX_GROUPED: usize = 1_000;
+
+/// Longer causes are cut in a heading.
+const CAUSE_CHARS: usize = 300;
+
+impl Causes {
+    fn observe(&mut self, case: &CaseReport) {
+        self.total += 1;
+        if self.total <= MAX_GROUPED {
+            *self.counts.entry(explain_in_a_line(case)).or_default() += 1;
+        } else {
+            self.counts.clear();
+        }
+    }
+
+    /// Whether it is the first one of its cause; `None` if no other case has it.
+    fn first_of(&self, case: &CaseReport) -> Option<bool> {
+        let key = explain_in_a_line(case);
+        let count = self.counts.get(&key).filter(|count| **count > 1)?;
+        let is_known = self.groups.iter().any(|group| group.key == key);
+        (*count > 1).then_some(!is_known)
+    }
+
+    fn group_of(&mut self, case: &CaseReport) -> Option<&mut Vec<u8>> {
+        let key = explain_in_a_line(case);
+        let place = self.groups.iter().position(|group| group.key == key);
+        let place = place.unwrap_or_else(|| {
+            self.groups.push(Cause {
+                text: format::one_line(&key, CAUSE_CHARS),
+                count: self.counts.get(&key).copied().unwrap_or_default(),
+                key,
+                html: Vec::new(),
+            });
+            self.groups.len() - 1
+        });
+        Some(&mut self.groups.get_mut(place)?.html)
+    }
+
+    /// The groups, the largest first.
+    fn into_groups(mut self) -> Vec<Cause> {
+        self.groups.sort_by_key(|group| std::cmp::Reverse(group.count));
+        self.groups
+    }
+}
+
 /// Cases under one title, in groups that a browser lays out only when they become visible.
 struct Section<'o> {
+    title: &'static str,
+    has_title: bool,
     out: &'o mut dyn Write,
     count: usize,
     written: usize,
@@ -126,11 +215,22 @@ struct Section<'o> {
 const GROUP_SIZE: usize = 100;
 
 impl Section<'_> {
+    /// Writes the title, which a section without cases does not have.
+    fn title(&mut self) -> Result<(), ReportError> {
+        if !self.has_title {
+            writeln!(self.out, "<h2>{}</h2>", self.title)?;
+            self.has_title = true;
+        }
+        Ok(())
+    }
+
     fn case(&mut self, case: &Case<'_>) -> Result<(), ReportError> {
+        self.title()?;
+        let done = self.written;
         if self.written.is_multiple_of(GROUP_SIZE) {
             self.end()?;
             // The style gives a group the estimated height of a full one.
-            let is_full = self.count.saturating_sub(self.written) >= GROUP_SIZE;
+            let is_full = self.count.saturating_sub(done) >= GROUP_SIZE;
             let class = if is_full { "group" } else { "rest" };
             writeln!(self.out, "<div class=\"{class}\">")?;
         }
@@ -148,7 +248,7 @@ impl Section<'_> {
 
 /// Writes a section if it has cases.
 fn section(
-    title: &str,
+    title: &'static str,
     count: usize,
     out: &mut dyn Write,
     cases: impl FnOnce(&mut Section<'_>) -> Result<(), ReportError>,
@@ -156,8 +256,9 @@ fn section(
     if count == 0 {
         return Ok(());
     }
-    writeln!(out, "<h2>{title}</h2>")?;
     let mut section = Section {
+        title,
+        has_title: false,
         out,
         count,
         written: 0,

@@ -28,7 +28,7 @@ mod view;
 mod write;
 
 pub use case_filter::CaseQuery;
-pub use case_page::{CaseOutcome, CaseSurroundings};
+pub use case_page::{AnswerLabel, CaseOutcome, CaseSurroundings, LabelForm, StoredAnswer};
 pub use compare::{
     COMPARISON_VERSION, CaseSide, CaseTexts, Change, ChangeKind, ChangedDecider, ComparedRun, Comparison,
     Counts, DEFAULT_NAME as DEFAULT_BASELINE, Gate, GateOptions, GateReason, GateReasonKind, GateResult,

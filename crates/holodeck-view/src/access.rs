@@ -12,6 +12,8 @@ pub(crate) struct Access {
     /// The token of the printed link, until it is used.
     token: Mutex<Option<String>>,
     cookie: String,
+    /// The token that each form carries.
+    form: String,
 }
 
 impl Access {
@@ -20,6 +22,7 @@ impl Access {
             port,
             token: Mutex::new(Some(new_secret())),
             cookie: new_secret(),
+            form: new_secret(),
         }
     }
 
@@ -57,6 +60,15 @@ impl Access {
             .filter_map(|pair| pair.trim().split_once('='));
         let name = self.cookie_name();
         pairs.any(|(own, value)| own == name && is_same(value, &self.cookie))
+    }
+
+    /// The token that each form carries.
+    pub(crate) fn form_token(&self) -> &str {
+        &self.form
+    }
+
+    pub(crate) fn is_form_token(&self, given: &str) -> bool {
+        is_same(given, &self.form)
     }
 
     /// The cookie, as a response sets it.

@@ -70,6 +70,10 @@ impl Catalogue {
         })
     }
 
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -11,7 +11,7 @@ use crate::{access::Access, app::App};
 
 /// Refuses what does not come from the person who started the view.
 pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
-    let mut response = match check(app.access(), &request) {
+    let mut response = match check(app.access(), app.catalogue().is_read_only(), &request) {
         Ok(()) => next.run(request).await,
         Err(response) => *response,
     };
@@ -33,7 +33,7 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     response
 }
 
-fn check(access: &Access, request: &Request) -> Result<(), Box<Response>> {
+fn check(access: &Access, is_read_only: bool, request: &Request) -> Result<(), Box<Response>> {
     let refuse = |status: StatusCode, text: &'static str| Box::new((status, text).into_response());
     let headers = request.headers();
     let mut hosts = headers.get_all(header::HOST).iter();
@@ -58,8 +58,16 @@ fn check(access: &Access, request: &Request) -> Result<(), Box<Response>> {
             "the request comes from another page\n",
         ));
     }
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+    let is_change = *request.method() == Method::POST && !is_read_only;
+    if !is_change && !matches!(*request.method(), Method::GET | Method::HEAD) {
         return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "the view only reads\n"));
+    }
+    // A browser sends it with every form.
+    if is_change && !headers.contains_key(header::ORIGIN) {
+        return Err(refuse(
+            StatusCode::FORBIDDEN,
+            "the request does not say from which page it comes\n",
+        ));
     }
     let query = request.uri().query().unwrap_or_default();
     let token = query.split('&').find_map(|pair| pair.strip_prefix("once="));

@@ -6,6 +6,7 @@
 //! Start reading at [`View`], then [`Catalogue`].
 
 mod access;
+mod annotations;
 mod app;
 mod catalogue;
 mod export;

@@ -2,15 +2,17 @@
 
 use axum::{
     Router,
-    extract::{Path, Query, RawQuery, State},
+    extract::{Path, Query, RawQuery, Request, State},
     middleware,
     response::{Html, IntoResponse as _, Response},
     routing::get,
 };
+use holodeck_model::CaseId;
 use holodeck_reports::{
-    CaseOutcome, CaseQuery, CaseSurroundings, GridPage, GridRun, HistoryQuery, PageLink, PageUse,
-    ReadRunError, ReportError, RunPage, StoredRun, changed_places, compare_files, format, history_policy,
-    read_compared, write_comparison_html, write_error_page, write_grid, write_history,
+    AnswerLabel, CaseOutcome, CaseQuery, CaseSurroundings, GridPage, GridRun, HistoryQuery, LabelForm,
+    PageLink, PageUse, ReadRunError, ReportError, RunPage, StoredAnswer, StoredRun, changed_places,
+    compare_files, format, history_policy, read_compared, write_comparison_html, write_error_page,
+    write_grid, write_history,
 };
 use http::{HeaderValue, StatusCode, header};
 use std::{
@@ -18,13 +20,14 @@ use std::{
     path::{Path as FilePath, PathBuf},
 };
 
-use crate::{Catalogue, app::App, guard};
+use crate::{Catalogue, annotations, app::App, guard};
 
 pub(crate) fn router(app: &App) -> Router {
     Router::new()
         .route("/", get(list))
         .route("/run/{id}", get(run))
-        .route("/run/{id}/case/{number}", get(case))
+        .route("/run/{id}/case/{number}", get(case).post(label))
+        .route("/run/{id}/labels.csv", get(labels))
         .route("/compare", get(compare))
         .fallback(unknown)
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
@@ -139,18 +142,10 @@ fn open(catalogue: &Catalogue, id: &str) -> Result<(PathBuf, StoredRun), Problem
 const MAX_RUNS_OF_CASE: usize = 30;
 
 async fn case(State(app): State<App>, Path((id, number)): Path<(String, String)>) -> Response {
+    let token = app.access().form_token().to_owned();
     answer(app, move |catalogue| {
-        let (_, run) = open(catalogue, &id)?;
-        let no_case = || {
-            let text = format!("run `{id}` has no case `{number}` with a result");
-            Problem::new(StatusCode::NOT_FOUND, text)
-        };
-        let place = number
-            .parse::<usize>()
-            .ok()
-            .and_then(|number| number.checked_sub(1));
-        let place = place.ok_or_else(no_case)?;
-        let case = run.case_id(place).ok_or_else(no_case)?;
+        let (path, run) = open(catalogue, &id)?;
+        let (place, case, said) = find_case(&run, &id, &number)?;
         let mut runs = Vec::new();
         for other in catalogue.series_of(&id).runs.into_iter().take(MAX_RUNS_OF_CASE) {
             // A damaged run says so in the list.
@@ -165,18 +160,119 @@ async fn case(State(app): State<App>, Path((id, number)): Path<(String, String)>
                 text: "The run".to_owned(),
             },
         ];
+        let labels = annotations::read(&path);
+        let now = annotations::label_of(&labels, &run.head().run_id, case, &said);
+        let form = LabelForm {
+            action: &case_address(&id, place),
+            token: &token,
+            now: &now,
+            table: &format!("/run/{id}/labels.csv"),
+        };
         let around = CaseSurroundings {
             links: &links,
+            label: (!catalogue.is_read_only()).then_some(form),
             runs: &runs,
         };
         let mut page = Vec::new();
-        if run.write_case(place, around, &mut page)? {
-            Ok(page)
-        } else {
-            Err(no_case())
-        }
+        run.write_case(place, around, &mut page)?;
+        Ok(page)
     })
     .await
+}
+
+fn case_address(id: &str, place: usize) -> String {
+    format!("/run/{id}/case/{}", place + 1)
+}
+
+/// The case with this number in a run, and its answer.
+fn find_case(run: &StoredRun, id: &str, number: &str) -> Result<(usize, CaseId, StoredAnswer), Problem> {
+    let no_case = || {
+        let text = format!("run `{id}` has no case `{number}` with a result");
+        Problem::new(StatusCode::NOT_FOUND, text)
+    };
+    let number = number.parse::<usize>().ok();
+    let place = number
+        .and_then(|number| number.checked_sub(1))
+        .ok_or_else(no_case)?;
+    let case = run.case_id(place).ok_or_else(no_case)?;
+    let said = run.answer(case).map_err(ReportError::from)?;
+    Ok((place, case, said.ok_or_else(no_case)?))
+}
+
+/// A larger form is refused.
+const MAX_FORM: usize = 64 << 10;
+
+/// Keeps what a person says about an answer.
+async fn label(
+    State(app): State<App>,
+    Path((id, number)): Path<(String, String)>,
+    request: Request,
+) -> Response {
+    let refuse = |text: &'static str| (StatusCode::FORBIDDEN, text).into_response();
+    let Ok(body) = axum::body::to_bytes(request.into_body(), MAX_FORM).await else {
+        return (StatusCode::PAYLOAD_TOO_LARGE, "the form is too large\n").into_response();
+    };
+    // A form is written as a query is.
+    let fields = std::str::from_utf8(&body)
+        .ok()
+        .and_then(|body| format!("/?{body}").parse().ok())
+        .and_then(|uri| Query::<HashMap<String, String>>::try_from_uri(&uri).ok());
+    let Some(Query(fields)) = fields else {
+        return refuse("not a form\n");
+    };
+    let take = |name: &str| fields.get(name).map_or("", String::as_str);
+    if !app.access().is_form_token(take("token")) {
+        return refuse("the form is not one of this view: load the page again\n");
+    }
+    let said = AnswerLabel {
+        passed: match take("passed") {
+            "yes" => Some(true),
+            "no" => Some(false),
+            _ => None,
+        },
+        // What is not a number is out of the range, and refused with it.
+        score: (!take("score").is_empty()).then(|| take("score").parse().unwrap_or(f64::NAN)),
+        label: take("label").to_owned(),
+        comment: take("comment").to_owned(),
+    };
+    let response = answer(app.clone(), {
+        let (id, number) = (id.clone(), number.clone());
+        move |catalogue| {
+            let (path, run) = open(catalogue, &id)?;
+            let (_, case, answer) = find_case(&run, &id, &number)?;
+            annotations::append(&path, &run.head().run_id, case, &answer, said).map_err(|error| {
+                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("not saved: {error}"))
+            })?;
+            Ok(Vec::new())
+        }
+    })
+    .await;
+    let to = HeaderValue::try_from(format!("/run/{id}/case/{number}")).ok();
+    match to.filter(|_| response.status() == StatusCode::OK) {
+        Some(to) => (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response(),
+        None => response,
+    }
+}
+
+/// The labelled answers of the runs of an agent, as a table.
+async fn labels(State(app): State<App>, Path(id): Path<String>) -> Response {
+    let mut response = answer(app, move |catalogue| {
+        let (_, _) = open(catalogue, &id)?;
+        let runs = catalogue.series_of(&id).runs.into_iter();
+        let journals: Vec<PathBuf> = runs.map(|run| run.path).collect();
+        Ok(annotations::to_csv(&journals).into_bytes())
+    })
+    .await;
+    if response.status() == StatusCode::OK {
+        let headers = response.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/csv; charset=utf-8"),
+        );
+        let name = HeaderValue::from_static("attachment; filename=\"labels.csv\"");
+        headers.insert(header::CONTENT_DISPOSITION, name);
+    }
+    response
 }
 
 async fn compare(State(app): State<App>, RawQuery(query): RawQuery) -> Response {

@@ -27,7 +27,7 @@ pub(crate) struct ViewArgs {
     /// Write the pages as files into this folder, which must be empty, and end.
     #[arg(long, value_name = "DIR", conflicts_with = "port")]
     export: Option<PathBuf>,
-    /// Write nothing below the folder, also no summaries of runs.
+    /// Write nothing below the folder: no labels, and no summaries of runs.
     #[arg(long)]
     read_only: bool,
     /// Write the link, or what was exported, as a line of JSON.

@@ -1,0 +1,177 @@
+//! The words of people about answers: `.holodeck/annotations.jsonl` beside the runs, to which lines are only appended.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use holodeck_model::CaseId;
+use holodeck_reports::{AnswerLabel, StoredAnswer, StoredRun};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// A line of the file.
+#[derive(Serialize, Deserialize)]
+struct Annotation {
+    /// The format.
+    annotation: u32,
+    at: String,
+    run: String,
+    case: CaseId,
+    /// A digest of the answer that the person saw.
+    answer: String,
+    #[serde(flatten)]
+    label: AnswerLabel,
+}
+
+const VERSION: u32 = 1;
+
+/// Longer texts are refused.
+const MAX_CHARS: usize = 4_000;
+
+/// A longer line is not an annotation.
+const MAX_LINE: u64 = 64 << 10;
+
+/// The labels of the answers of a run, by its id and the case.
+pub(crate) type Labels = BTreeMap<(String, CaseId), (String, AnswerLabel)>;
+
+/// The file of the runs in the folder of this journal.
+fn file_of(journal: &Path) -> io::Result<PathBuf> {
+    let folder = journal.parent().and_then(Path::parent);
+    let folder = folder.ok_or(io::ErrorKind::NotFound)?;
+    let path = folder.join("annotations.jsonl");
+    match fs::symlink_metadata(&path) {
+        Ok(metadata) if !metadata.is_file() => Err(io::Error::other("it is a link or not a file")),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(path),
+    }
+}
+
+/// Every label; of an answer with several, the last one. A line that is not one counts for nothing.
+pub(crate) fn read(journal: &Path) -> Labels {
+    let mut labels = Labels::new();
+    let Ok(file) = file_of(journal).and_then(File::open) else {
+        return labels;
+    };
+    let mut lines = BufReader::new(file);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match (&mut lines).take(MAX_LINE).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return labels,
+            Ok(_) => {}
+        }
+        if let Ok(own) = serde_json::from_slice::<Annotation>(&line)
+            && own.annotation == VERSION
+        {
+            labels.insert((own.run, own.case), (own.answer, own.label));
+        }
+    }
+}
+
+/// The label of the answer of a case, if it is of the answer that is shown.
+pub(crate) fn label_of(labels: &Labels, run: &str, case: CaseId, answer: &StoredAnswer) -> AnswerLabel {
+    let label = labels.get(&(run.to_owned(), case));
+    let label = label.filter(|(digest, _)| *digest == digest_of(answer));
+    label.map(|(_, label)| label.clone()).unwrap_or_default()
+}
+
+/// Appends a label.
+pub(crate) fn append(
+    journal: &Path,
+    run: &str,
+    case: CaseId,
+    answer: &StoredAnswer,
+    label: AnswerLabel,
+) -> io::Result<()> {
+    let is_long = |text: &str| text.chars().count() > MAX_CHARS;
+    if is_long(&label.comment) || is_long(&label.label) {
+        return Err(io::Error::other(format!(
+            "a text has more than {MAX_CHARS} characters"
+        )));
+    }
+    if label.score.is_some_and(|score| !(0.0..=1.0).contains(&score)) {
+        return Err(io::Error::other("a score is a number from 0 to 1"));
+    }
+    let mut line = serde_json::to_string(&Annotation {
+        annotation: VERSION,
+        at: holodeck_reports::format::now(),
+        run: run.to_owned(),
+        case,
+        answer: digest_of(answer),
+        label,
+    })?;
+    line.push('\n');
+    let mut file = OpenOptions::new()
+        .create(true)
+        .read(true)
+        .append(true)
+        .mode(0o600)
+        .open(file_of(journal)?)?;
+    // Another view may append at the same time.
+    file.lock()?;
+    if file.metadata()?.len() > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        let mut last = [0];
+        file.read_exact(&mut last)?;
+        // The end of a line that was cut.
+        if last != [b'\n'] {
+            line.insert(0, '\n');
+        }
+    }
+    file.write_all(line.as_bytes())?;
+    file.sync_data()
+}
+
+fn digest_of(answer: &StoredAnswer) -> String {
+    let digest: [u8; 32] = Sha256::digest(&answer.response).into();
+    let (half, _) = digest.as_chunks::<16>();
+    format!(
+        "{:032x}",
+        u128::from_be_bytes(half.first().copied().unwrap_or_default())
+    )
+}
+
+/// The labelled answers of these runs as the table that `holodeck test calibrate --labels` reads: those with a decision, and
+/// not of conversations. Of two equal answers to a case, the one of the newest run, which is given first.
+pub(crate) fn to_csv(journals: &[PathBuf]) -> String {
+    let mut text = "case,input,response,passed\r\n".to_owned();
+    let mut seen = std::collections::BTreeSet::new();
+    let Some(labels) = journals.first().map(|journal| read(journal)) else {
+        return text;
+    };
+    for journal in journals {
+        let Ok(run) = StoredRun::open(journal) else {
+            continue;
+        };
+        let own = labels.keys().filter(|(id, _)| *id == run.head().run_id);
+        for (_, case) in own {
+            let Ok(Some(answer)) = run.answer(*case) else {
+                continue;
+            };
+            let label = label_of(&labels, &run.head().run_id, *case, &answer);
+            let Some(passed) = label.passed.filter(|_| !answer.is_conversation) else {
+                continue;
+            };
+            let (name, input) = match &answer.name {
+                Some(name) => (name.as_str(), ""),
+                None => ("", answer.question.as_str()),
+            };
+            if !seen.insert((name.to_owned(), input.to_owned(), answer.response.clone())) {
+                continue;
+            }
+            let passed = if passed { "yes" } else { "no" };
+            let fields = [name, input, &answer.response, passed].map(quote);
+            text.push_str(&fields.join(","));
+            text.push_str("\r\n");
+        }
+    }
+    text
+}
+
+fn quote(field: &str) -> String {
+    format!("\"{}\"", field.replace('"', "\"\""))
+}
