@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::served::{
     Profile, build,
-    load::{self, Conversations},
+    load::{self, Conversations, Stalling},
     model::Pace,
 };
 use crate::soak::load::{FAST, MORE_RUNS, READERS, SLOW};
@@ -28,6 +28,9 @@ const CASES: [(&str, &str, usize); 4] = [
     ("memory", "events: {store: memory}\n", CONVERSATIONS),
 ];
 
+/// The time between the second messages of two conversations: all of them begin while the others are answered.
+const APART: Duration = Duration::from_millis(70);
+
 /// As [`FAST`], for a shorter time.
 const PACE: Pace = Pace {
     pieces: 250,
@@ -40,21 +43,27 @@ pub(super) struct Serving {
     idle: u64,
     waiting: u64,
     peak: u64,
-    /// With readers that take nothing.
-    with_stalled: u64,
-    /// After they left.
-    after_stalled: u64,
-    /// For each of [`CASES`]: the median of the first pieces, median and 99th percentile of all, in microseconds, and peak
-    /// memory.
-    cases: Vec<[u64; 4]>,
+    /// With readers that take nothing, and after they left; with those of AG-UI, and after they left.
+    stalled: [u64; 4],
+    /// For each of [`CASES`]: the medians of the first pieces that the model writes at the same moment, without a server
+    /// and with one; of those that begin one after the other; median and 99th percentile of all pieces, in microseconds;
+    /// and peak memory.
+    cases: Vec<[u64; 6]>,
 }
+
+/// Places of the figures of a case.
+const WITHOUT_SERVER: usize = 0;
+const FIRST: usize = 1;
+const APART_FIRST: usize = 2;
+const MEDIAN: usize = 3;
+const P99: usize = 4;
 
 pub(super) fn measure(runs: u32) -> Result<Serving> {
     let program = build(Profile::Release)?;
     let mut idle = Vec::new();
     let mut readers = [Vec::new(), Vec::new()];
-    let mut stalled = [Vec::new(), Vec::new()];
-    let mut cases: Vec<[Vec<u64>; 4]> = CASES.iter().map(|_| Default::default()).collect();
+    let mut stalled = [(); 4].map(|()| Vec::new());
+    let mut cases: Vec<[Vec<u64>; 6]> = CASES.iter().map(|_| Default::default()).collect();
     for run in 1..=runs {
         println!("run {run} of {runs} of `holodeck serve`");
         idle.push(load::idle(&program)?);
@@ -62,32 +71,33 @@ pub(super) fn measure(runs: u32) -> Result<Serving> {
         let [waiting, peak] = &mut readers;
         waiting.push(found.waiting);
         peak.push(found.memory);
-        let memory = load::held_by_readers(&program, STALLED)?;
-        for (found, memory) in stalled.iter_mut().zip(memory) {
+        let several = load::held_by_readers(&program, STALLED, Stalling::Several)?;
+        let ag_ui = load::held_by_readers(&program, STALLED, Stalling::AgUi)?;
+        for (found, memory) in stalled.iter_mut().zip(several.into_iter().chain(ag_ui)) {
             found.push(memory);
         }
-        for ((_, more, count), [firsts, medians, p99s, memory]) in CASES.iter().zip(&mut cases) {
+        for ((_, more, count), figures) in CASES.iter().zip(&mut cases) {
             let more = format!("{MORE_RUNS}{more}");
+            let without = load::first_pieces_without_server(*count, PACE)?;
             let Conversations {
                 first,
+                first_apart,
                 latency,
-                memory: used,
+                memory,
                 ..
-            } = load::conversations(&program, *count, PACE, &more)?;
-            firsts.push(first);
-            medians.push(latency.median);
-            p99s.push(latency.p99);
-            memory.push(used);
+            } = load::conversations(&program, *count, PACE, &more, Some(APART))?;
+            let found = [without, first, first_apart, latency.median, latency.p99, memory];
+            for (figure, found) in figures.iter_mut().zip(found) {
+                figure.push(found);
+            }
         }
     }
     let [waiting, peak] = readers.map(median);
-    let [with_stalled, after_stalled] = stalled.map(median);
     Ok(Serving {
         idle: median(idle),
         waiting,
         peak,
-        with_stalled,
-        after_stalled,
+        stalled: stalled.map(median),
         cases: cases.into_iter().map(|case| case.map(median)).collect(),
     })
 }
@@ -105,13 +115,31 @@ impl Serving {
         };
         let mega = |bytes: u64| bytes as f64 / 1e6;
         let many = format!("of {CONVERSATIONS} conversations, SQLite");
+        let [with_stalled, after_stalled, with_ag_ui, after_ag_ui] = self.stalled.map(mega);
+        let together = millis(2, FIRST) - millis(2, WITHOUT_SERVER);
         vec![
-            at_most("added to the first piece, SQLite, p50", millis(0, 0), 2.0, "ms"),
-            at_most("added to a piece, SQLite, p50", millis(0, 1), 2.0, "ms"),
-            at_most("added to a piece, memory, p99", millis(1, 2), 2.0, "ms"),
-            at_most(&format!("the first piece {many}, p50"), millis(2, 0), 2.0, "ms"),
-            at_most(&format!("a piece {many}, p50"), millis(2, 1), 2.0, "ms"),
-            at_most(&format!("a piece {many}, p99"), millis(2, 2), 50.0, "ms"),
+            at_most(
+                "added to the first piece, SQLite, p50",
+                millis(0, FIRST),
+                2.0,
+                "ms",
+            ),
+            at_most("added to a piece, SQLite, p50", millis(0, MEDIAN), 2.0, "ms"),
+            at_most("added to a piece, memory, p99", millis(1, P99), 2.0, "ms"),
+            at_most(
+                &format!("the first piece {many}, p50"),
+                millis(2, APART_FIRST),
+                2.0,
+                "ms",
+            ),
+            at_most(
+                "the same if all begin at the same moment, over clients of the model itself, p50",
+                together,
+                2.0,
+                "ms",
+            ),
+            at_most(&format!("a piece {many}, p50"), millis(2, MEDIAN), 2.0, "ms"),
+            at_most(&format!("a piece {many}, p99"), millis(2, P99), 50.0, "ms"),
             at_most("`holodeck serve`, idle", mega(self.idle), 30.0, "MB"),
             at_most(
                 "`holodeck serve`, 1,000 readers, peak",
@@ -121,34 +149,38 @@ impl Serving {
             ),
             at_most(
                 "`holodeck serve`, 300 readers that take nothing",
-                mega(self.with_stalled),
+                with_stalled,
                 100.0,
                 "MB",
             ),
+            at_most("`holodeck serve`, after they left", after_stalled, 50.0, "MB"),
             at_most(
-                "`holodeck serve`, after they left",
-                mega(self.after_stalled),
-                50.0,
+                "`holodeck serve`, 300 clients of AG-UI that take nothing",
+                with_ag_ui,
+                100.0,
                 "MB",
             ),
+            at_most("`holodeck serve`, after these left", after_ag_ui, 50.0, "MB"),
         ]
     }
 
     pub(super) fn tables(&self) -> String {
-        let latencies =
-            CASES
-                .iter()
-                .zip(&self.cases)
-                .map(|((settings, _, count), [first, median, p99, memory])| {
-                    [
-                        (*settings).to_owned(),
-                        grouped(*count),
-                        format!("{:.1} ms", *first as f64 / 1e3),
-                        format!("{:.1} ms", *median as f64 / 1e3),
-                        format!("{:.1} ms", *p99 as f64 / 1e3),
-                        megabytes(*memory),
-                    ]
-                });
+        let latencies = CASES.iter().zip(&self.cases).map(
+            |((settings, _, count), [without, first, apart, median, p99, memory])| {
+                let millis = |micros: u64| format!("{:.1} ms", micros as f64 / 1e3);
+                [
+                    (*settings).to_owned(),
+                    grouped(*count),
+                    millis(*apart),
+                    millis(*first),
+                    millis(*without),
+                    millis(*median),
+                    millis(*p99),
+                    megabytes(*memory),
+                ]
+            },
+        );
+        let [with_stalled, after_stalled, with_ag_ui, after_ag_ui] = self.stalled.map(megabytes);
         let memory = [
             ["idle".to_owned(), megabytes(self.idle)],
             [
@@ -161,9 +193,14 @@ impl Serving {
             ],
             [
                 format!("{STALLED} clients of answers of 10 MB take nothing"),
-                megabytes(self.with_stalled),
+                with_stalled,
             ],
-            ["after they left".to_owned(), megabytes(self.after_stalled)],
+            ["after they left".to_owned(), after_stalled],
+            [
+                format!("{STALLED} clients of AG-UI take nothing of such answers"),
+                with_ag_ui,
+            ],
+            ["after these left".to_owned(), after_ag_ui],
         ];
         format!(
             "{}\n{}",
@@ -172,6 +209,8 @@ impl Serving {
                     "added to a piece by `holodeck serve`",
                     "conversations",
                     "first piece, p50",
+                    "all begin at the same moment",
+                    "the same without a server",
                     "p50",
                     "p99",
                     "peak memory"

@@ -46,8 +46,10 @@ impl Latency {
 /// The events that conversations answered at the same time received.
 pub(crate) struct Conversations {
     pub(crate) latency: Latency,
-    /// Median latency of the first pieces, in microseconds.
+    /// Median latency of the first pieces of answers that all begin at the same moment, in microseconds.
     pub(crate) first: u64,
+    /// The same of answers that begin one after the other, while those before them continue; 0 without a second message.
+    pub(crate) first_apart: u64,
     /// Pieces that the model wrote, and that clients received.
     pub(crate) pieces: usize,
     /// Peak resident memory.
@@ -55,8 +57,15 @@ pub(crate) struct Conversations {
 }
 
 /// `count` conversations at the same time, each with a client that reads it. Every piece must arrive, in order, and be
-/// part of the stored message.
-pub(crate) fn conversations(program: &Path, count: usize, pace: Pace, more: &str) -> Result<Conversations> {
+/// part of the stored message. With `apart`, each sends another message after its answer, so long after the conversation
+/// before it.
+pub(crate) fn conversations(
+    program: &Path,
+    count: usize,
+    pace: Pace,
+    more: &str,
+    apart: Option<Duration>,
+) -> Result<Conversations> {
     let model = Arc::new(PacedModel::start(pace)?);
     let served = Served::start(program, &agent(&model, more))?;
     let ready = Arc::new(Barrier::new(count));
@@ -66,48 +75,115 @@ pub(crate) fn conversations(program: &Path, count: usize, pace: Pace, more: &str
             Arc::clone(&ready),
             served.address().to_owned(),
         );
-        client(move || converse(&address, &format!("s{number}"), &model, &ready, pace))
+        let wait = apart.map(|apart| apart * u32::try_from(number).unwrap_or(u32::MAX));
+        client(move || converse(&address, &format!("s{number}"), &model, &ready, pace, wait))
     });
     let clients = clients.collect::<Result<Vec<_>>>()?;
-    let (mut firsts, mut latencies) = (Vec::new(), Vec::new());
+    let (mut firsts, mut apart_firsts, mut latencies) = (Vec::new(), Vec::new(), Vec::new());
     for client in clients {
-        let of_client = join(client)?;
-        firsts.extend(of_client.first().copied());
-        latencies.extend(of_client);
+        for (of_answer, place) in join(client)?.into_iter().zip([&mut firsts, &mut apart_firsts]) {
+            place.extend(of_answer.first().copied());
+            latencies.extend(of_answer);
+        }
     }
-    let pieces = latencies.len();
+    let (pieces, answers) = (latencies.len(), firsts.len() + apart_firsts.len());
     ensure!(
-        pieces == count * pace.pieces as usize,
-        "{pieces} pieces arrived of {count} conversations"
+        answers == count * (1 + usize::from(apart.is_some())) && pieces == answers * pace.pieces as usize,
+        "{pieces} pieces of {answers} answers arrived of {count} conversations"
     );
     let memory = served.memory("VmHWM")?;
     served.end()?;
     Ok(Conversations {
         latency: Latency::of(latencies)?,
         first: Latency::of(firsts)?.median,
+        first_apart: match apart {
+            Some(_) => Latency::of(apart_firsts)?.median,
+            None => 0,
+        },
         pieces,
         memory,
     })
 }
 
-/// The latency of each piece of one conversation.
+/// The median latency of the first pieces if `count` clients ask the model itself at the same moment, in microseconds:
+/// what the machine needs without a server.
+pub(crate) fn first_pieces_without_server(count: usize, pace: Pace) -> Result<u64> {
+    let model = Arc::new(PacedModel::start(pace)?);
+    let ready = Arc::new(Barrier::new(count));
+    let clients = (0..count).map(|_| {
+        let (model, ready) = (Arc::clone(&model), Arc::clone(&ready));
+        client(move || {
+            ready.wait();
+            let mut pieces = model.ask()?;
+            let mut first = None;
+            while let Some(written) = pieces.next()? {
+                first.get_or_insert_with(|| model.now().saturating_sub(written));
+            }
+            first.context("the model wrote nothing")
+        })
+    });
+    let clients = clients.collect::<Result<Vec<_>>>()?;
+    let firsts = clients.into_iter().map(join).collect::<Result<Vec<_>>>()?;
+    Ok(Latency::of(firsts)?.median)
+}
+
+/// The latency of each piece of the answers of one conversation: to a message that all send at the same moment, and, with
+/// `wait`, to another one, so long after that answer.
 fn converse(
     address: &str,
     session: &str,
     model: &PacedModel,
     ready: &Barrier,
     pace: Pace,
-) -> Result<Vec<u64>> {
+    wait: Option<Duration>,
+) -> Result<Vec<Vec<u64>>> {
     let created = ask_json(address, "POST", "/v1/sessions", &json!({ "sessionId": session }));
     let stream = Events::follow(address, session, None);
     // All wait for each other, also for one that failed.
     ready.wait();
     created?;
     let mut stream = stream?;
-    let path = format!("/v1/sessions/{session}/messages");
-    ask_json(address, "POST", &path, &json!({ "message": "go" }))?;
-    let (mut latencies, mut received) = (Vec::new(), Vec::new());
-    let mut text = String::new();
+    let (mut latencies, mut texts, mut received) = (Vec::new(), Vec::new(), Vec::new());
+    for wait in [Some(Duration::ZERO), wait].into_iter().flatten() {
+        thread::sleep(wait);
+        let path = format!("/v1/sessions/{session}/messages");
+        ask_json(address, "POST", &path, &json!({ "message": "go" }))?;
+        let (of_answer, text) = read_answer(&mut stream, session, model, &mut received)?;
+        ensure!(
+            of_answer.len() == pace.pieces as usize,
+            "{session}: {} pieces of {}",
+            of_answer.len(),
+            pace.pieces
+        );
+        latencies.push(of_answer);
+        texts.push(text);
+    }
+    let stored = Events::stored(address, session)?;
+    ensure!(
+        stored == received,
+        "{session}: the stored events are not those that were received"
+    );
+    let messages = stored.iter().filter(|event| event.is("message"));
+    let messages = messages.map(|message| {
+        let message = message.json()?;
+        let content = message.get("content").and_then(serde_json::Value::as_str);
+        Ok(content.unwrap_or_default().to_owned())
+    });
+    ensure!(
+        messages.collect::<Result<Vec<_>>>()? == texts,
+        "{session}: the pieces are not the messages"
+    );
+    Ok(latencies)
+}
+
+/// The latency of each piece up to the end of a run, and their text.
+fn read_answer(
+    stream: &mut Events,
+    session: &str,
+    model: &PacedModel,
+    received: &mut Vec<Event>,
+) -> Result<(Vec<u64>, String)> {
+    let (mut latencies, mut text) = (Vec::new(), String::new());
     loop {
         let event = stream.next()?.context("the stream ended before the run")?;
         let now = model.now();
@@ -125,37 +201,13 @@ fn converse(
             }
             text.push_str(content);
         }
-        let is_over = event.is("complete") || event.is("error");
+        let (is_complete, is_error) = (event.is("complete"), event.is("error"));
         received.push(event);
-        if is_over {
-            break;
+        ensure!(!is_error, "{session}: {:?}", received.last());
+        if is_complete {
+            return Ok((latencies, text));
         }
     }
-    ensure!(
-        received.last().is_some_and(|event| event.is("complete")),
-        "{session}: {:?}",
-        received.last()
-    );
-    let stored = Events::stored(address, session)?;
-    ensure!(
-        stored == received,
-        "{session}: the stored events are not those that were received"
-    );
-    let message = stored
-        .iter()
-        .find(|event| event.is("message"))
-        .context("no message is stored")?;
-    ensure!(
-        message.json()?.get("content").and_then(serde_json::Value::as_str) == Some(&text),
-        "{session}: the pieces are not the message"
-    );
-    ensure!(
-        latencies.len() == pace.pieces as usize,
-        "{session}: {} pieces of {}",
-        latencies.len(),
-        pace.pieces
-    );
-    Ok(latencies)
 }
 
 /// The events that many readers of one conversation received.
@@ -247,9 +299,17 @@ pub(crate) fn stalled_readers(program: &Path, count: usize) -> Result<Stalled> {
     })
 }
 
-/// The resident memory of a server with clients that read answers of 10 MB and take nothing, and after they left: a third
-/// follows the events of a conversation, the others repeat a request of OpenAI's two interfaces.
-pub(crate) fn held_by_readers(program: &Path, count: usize) -> Result<[u64; 2]> {
+/// The interfaces whose clients take nothing.
+#[derive(Clone, Copy)]
+pub(crate) enum Stalling {
+    /// A third follows the events of a conversation, the others repeat a request of OpenAI's two interfaces.
+    Several,
+    /// All repeat a run over AG-UI.
+    AgUi,
+}
+
+/// The resident memory of a server with clients that read answers of 10 MB and take nothing, and after they left.
+pub(crate) fn held_by_readers(program: &Path, count: usize, stalling: Stalling) -> Result<[u64; 2]> {
     let pace = Pace {
         pieces: 1_250,
         interval: Duration::ZERO,
@@ -259,21 +319,33 @@ pub(crate) fn held_by_readers(program: &Path, count: usize) -> Result<[u64; 2]> 
     let more = "serve: {slow_consumer_seconds: 600}\n";
     let served = Served::start(program, &agent(&model, more))?;
     let address = served.address().to_owned();
-    let path = "/v1/sessions/s/messages?wait=true";
-    ask_json(&address, "POST", path, &json!({ "message": "go" }))?;
+    let message = json!({ "id": "m", "role": "user", "content": "go" });
+    let ag_ui = json!({
+        "threadId": "t", "runId": "r", "state": {}, "messages": [message], "tools": [], "context": [],
+        "forwardedProps": {},
+    });
     let message = json!({ "role": "user", "content": "go" });
     let completion = json!({ "model": "paced", "messages": [message], "stream": true });
     let response = json!({ "model": "paced", "input": "go", "stream": true });
     let complete = || Events::answer(&address, "/v1/chat/completions", "completed", &completion);
     let respond = || Events::answer(&address, "/v1/responses", "responded", &response);
+    // The run is named in the body; the key is the same name.
+    let run = || Events::answer(&address, "/awp", "r", &ag_ui);
+    let path = "/v1/sessions/s/messages?wait=true";
     // One after the other: a client that does not read while the other waits for memory is disconnected.
-    for bytes in [complete()?.rest()?, respond()?.rest()?] {
-        ensure!(bytes > 10_000_000, "an answer has {bytes} bytes only");
+    match stalling {
+        Stalling::Several => {
+            ask_json(&address, "POST", path, &json!({ "message": "go" }))?;
+            ensure_large(complete()?)?;
+            ensure_large(respond()?)?;
+        }
+        Stalling::AgUi => ensure_large(run()?)?,
     }
-    let readers = (0..count).map(|number| match number % 3 {
-        0 => Events::follow(&address, "s", None),
-        1 => complete(),
-        _ => respond(),
+    let readers = (0..count).map(|number| match (stalling, number % 3) {
+        (Stalling::AgUi, _) => run(),
+        (Stalling::Several, 0) => Events::follow(&address, "s", None),
+        (Stalling::Several, 1) => complete(),
+        (Stalling::Several, _) => respond(),
     });
     let readers = readers.collect::<Result<Vec<_>>>()?;
     let with = settled(&served)?;
@@ -281,6 +353,13 @@ pub(crate) fn held_by_readers(program: &Path, count: usize) -> Result<[u64; 2]> 
     let after = settled(&served)?;
     served.end()?;
     Ok([with, after])
+}
+
+/// Reads an answer that is more than the buffers of the sockets hold.
+fn ensure_large(answer: Events) -> Result<()> {
+    let bytes = answer.rest()?;
+    ensure!(bytes > 10_000_000, "an answer has {bytes} bytes only");
+    Ok(())
 }
 
 /// The resident memory, once it no longer changes.

@@ -42,9 +42,39 @@ impl PacedModel {
         format!("http://{}/v1", self.address)
     }
 
+    /// Asks it without a server between.
+    pub(crate) fn ask(&self) -> Result<Pieces> {
+        let mut stream = TcpStream::connect(&self.address)?;
+        stream
+            .write_all(b"POST /v1/chat/completions HTTP/1.1\r\nhost: model\r\ncontent-length: 2\r\n\r\n{}")?;
+        Ok(Pieces(BufReader::with_capacity(2048, stream)))
+    }
+
     /// Microseconds since it started, as it writes them.
     pub(crate) fn now(&self) -> u64 {
         micros(self.started)
+    }
+}
+
+/// The pieces of an answer, as the model writes them.
+pub(crate) struct Pieces(BufReader<TcpStream>);
+
+impl Pieces {
+    /// When the next one was written; `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<u64>> {
+        let mut line = String::new();
+        while self.0.read_line(&mut line)? > 0 {
+            let written = line.strip_prefix("data: {").and_then(|_| {
+                let chunk: Value = serde_json::from_str(line.strip_prefix("data: ")?).ok()?;
+                let content = chunk.pointer("/choices/0/delta/content")?.as_str()?;
+                content.split(' ').next()?.parse().ok()
+            });
+            if written.is_some() {
+                return Ok(written);
+            }
+            line.clear();
+        }
+        Ok(None)
     }
 }
 

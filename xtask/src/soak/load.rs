@@ -47,7 +47,7 @@ pub(super) fn check() -> Result<()> {
     );
     // Their backlog is four times as large.
     ensure!(with <= without + 40.0, "they cost more than 40 MB");
-    let found = load::conversations(&program, CONVERSATIONS, FAST, MORE_RUNS)?;
+    let found = load::conversations(&program, CONVERSATIONS, FAST, MORE_RUNS, None)?;
     let millis = |micros: u64| micros as f64 / 1e3;
     let (median, p99) = (millis(found.latency.median), millis(found.latency.p99));
     println!(

@@ -15,7 +15,12 @@ struct StepSize(i64);
 
 impl StepSize {
     /// The time of a step.
-    const AIM: Duration = Duration::from_millis(8);
+    const AIM: Duration = Duration::from_millis(4);
+    const FIRST: i64 = 64;
+    const LEAST: i64 = 16;
+    /// A row has its id in a page of its own, and what a step writes must reach the disk before the next commit of a
+    /// message does: this many are about a megabyte.
+    const MOST: i64 = 256;
 
     fn observe(&mut self, took: Duration) {
         if took > Self::AIM {
@@ -23,7 +28,7 @@ impl StepSize {
         } else if took < Self::AIM / 3 {
             self.0 *= 2;
         }
-        self.0 = self.0.clamp(64, 2_048);
+        self.0 = self.0.clamp(Self::LEAST, Self::MOST);
     }
 }
 
@@ -59,7 +64,7 @@ impl Default for Chores {
     fn default() -> Self {
         Self {
             waiting: VecDeque::new(),
-            size: StepSize(64),
+            size: StepSize(StepSize::FIRST),
         }
     }
 }
@@ -136,17 +141,19 @@ mod tests {
 
     #[test]
     fn steps_grow_and_shrink_with_the_time_that_they_take() {
-        let mut size = StepSize(64);
+        let mut size = StepSize(StepSize::FIRST);
         for _ in 0..20 {
             size.observe(Duration::from_millis(1));
         }
-        assert_eq!(size.0, 2_048);
+        assert_eq!(size.0, 256);
+        size.observe(Duration::from_millis(3));
+        assert_eq!(size.0, 256);
         size.observe(Duration::from_millis(5));
-        assert_eq!(size.0, 2_048);
+        assert_eq!(size.0, 128);
         for _ in 0..20 {
             size.observe(Duration::from_millis(50));
         }
-        assert_eq!(size.0, 64);
+        assert_eq!(size.0, 16);
     }
 
     #[test]

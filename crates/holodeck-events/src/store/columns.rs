@@ -56,8 +56,8 @@ pub(super) struct SessionRow {
 }
 
 impl SessionRow {
-    /// A session without events.
-    pub(super) fn new(number: i64, id: &str, owner: Option<&str>) -> Self {
+    /// A session without events, which was created at this time.
+    pub(super) fn new(number: i64, id: &str, owner: Option<&str>, created_at: i64) -> Self {
         Self {
             number,
             id: id.to_owned(),
@@ -65,7 +65,7 @@ impl SessionRow {
             next_index: 0,
             next_sequence: 0,
             ceiling: 0,
-            last_at: 0,
+            last_at: created_at,
             is_restarted: false,
         }
     }

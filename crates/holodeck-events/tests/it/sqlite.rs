@@ -2,4 +2,5 @@
 
 mod approvals;
 mod file;
+mod history;
 mod writers;

@@ -50,7 +50,7 @@ pub(super) async fn create_session(
             &[&session_id, &owner, &agent_of(&first.event), &created_at],
         )
         .await?;
-    row.map(|row| Ok(SessionRow::new(number(&row, 0)?, session_id, owner)))
+    row.map(|row| Ok(SessionRow::new(number(&row, 0)?, session_id, owner, created_at)))
         .transpose()
 }
 

@@ -79,8 +79,8 @@ statements! {
          ORDER BY last_at DESC, session_id LIMIT $3"
     );
     INSERT_SESSION = concat!(
-        "INSERT INTO holodeck_sessions (session_id, owner, agent, created_at, server)
-         VALUES ($1, $2, $3, $4, ", server!(), ") ON CONFLICT (session_id) DO NOTHING RETURNING number"
+        "INSERT INTO holodeck_sessions (session_id, owner, agent, created_at, last_at, server)
+         VALUES ($1, $2, $3, $4, $4, ", server!(), ") ON CONFLICT (session_id) DO NOTHING RETURNING number"
     );
     SET_OWNER = "UPDATE holodeck_sessions SET owner = $1 WHERE number = $2";
     NUMBER_EVENTS = concat!(

@@ -5,7 +5,11 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -34,6 +38,8 @@ enum Errand {
 /// The thread, as the writer sees it. Dropping it waits for its end.
 pub(super) struct Checkpointer {
     errands: Option<Sender<Errand>>,
+    /// Parts of its work that are not done.
+    open: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -41,13 +47,22 @@ impl Checkpointer {
     /// Starts the thread. Without one, if the machine has no more, answers are given at once.
     pub(super) fn start(path: PathBuf) -> Self {
         let (errands, received) = mpsc::channel();
+        let open = Arc::new(AtomicUsize::new(0));
+        let of_thread = Arc::clone(&open);
         let thread = thread::Builder::new()
             .name("holodeck-checkpoints".to_owned())
-            .spawn(move || work(&path, &received));
+            .spawn(move || work(&path, &received, &of_thread));
         Self {
             errands: thread.is_ok().then_some(errands),
+            open,
             thread: thread.ok(),
         }
+    }
+
+    /// Whether pages of an earlier step are still to be moved. What they and another step write would be waited for by
+    /// one commit.
+    pub(super) fn is_moving(&self) -> bool {
+        self.open.load(Ordering::Acquire) > 0
     }
 
     /// Moves what can be moved while others write.
@@ -61,10 +76,14 @@ impl Checkpointer {
     }
 
     fn send(&self, errand: Errand) {
+        self.open.fetch_add(1, Ordering::AcqRel);
         let errand = match &self.errands {
             Some(errands) => errands.send(errand).err().map(|unsent| unsent.0),
             None => Some(errand),
         };
+        if errand.is_some() {
+            self.open.fetch_sub(1, Ordering::AcqRel);
+        }
         if let Some(Errand::Empty(answer)) = errand {
             answer.send();
         }
@@ -80,7 +99,7 @@ impl Drop for Checkpointer {
     }
 }
 
-fn work(path: &Path, errands: &Receiver<Errand>) {
+fn work(path: &Path, errands: &Receiver<Errand>, open: &AtomicUsize) {
     let mut connection = None;
     // Until when the log is to be emptied, if readers held it.
     let mut trying: Option<Instant> = None;
@@ -94,8 +113,9 @@ fn work(path: &Path, errands: &Receiver<Errand>) {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        let mut answers = Vec::new();
+        let (mut answers, mut taken) = (Vec::new(), 0);
         for errand in first.into_iter().chain(errands.try_iter()) {
+            taken += 1;
             if let Errand::Empty(answer) = errand {
                 answers.push(answer);
             }
@@ -117,6 +137,7 @@ fn work(path: &Path, errands: &Receiver<Errand>) {
             }
         }
         answers.into_iter().for_each(Answer::send);
+        open.fetch_sub(taken, Ordering::AcqRel);
     }
 }
 

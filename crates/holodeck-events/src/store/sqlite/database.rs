@@ -120,6 +120,11 @@ const MIGRATIONS: &[&str] = &[
     ALTER TABLE sessions ADD COLUMN leftovers INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX leftovers ON sessions (number) WHERE leftovers = 1;
 ",
+    "
+    -- Without runs that are open: they stood at its other end until they ended.
+    DROP INDEX unpruned;
+    CREATE INDEX unpruned ON runs (ended_at) WHERE pruned = 0 AND last_index IS NOT NULL;
+",
 ];
 
 /// Whether a file may be a store of events, without opening it as one: its header names this application, or nothing yet.

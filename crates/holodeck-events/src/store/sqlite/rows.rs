@@ -155,7 +155,7 @@ pub(super) fn create_session(
     let created_at = first.event.meta.timestamp.as_millisecond();
     let values = params![session_id, owner, agent_of(&first.event), created_at];
     let number = tables.insert(sql::INSERT_SESSION, values)?;
-    Ok(SessionRow::new(number, session_id, owner))
+    Ok(SessionRow::new(number, session_id, owner, created_at))
 }
 
 /// Refuses a message whose client's id was sent before in this session.

@@ -46,9 +46,10 @@ statements! {
         "AND owner = ?4 AND last_at <= ?1 AND (last_at < ?1 OR session_id > ?2)
          ORDER BY last_at DESC, session_id LIMIT ?3"
     );
+    /// In its place among the latest ones: in any other, its first event would move it there, over two more pages.
     INSERT_SESSION = "INSERT INTO sessions
             (session_id, owner, agent, created_at, next_index, next_sequence, ceiling, last_at)
-        VALUES (?, ?, ?, ?, 0, 0, 0, 0)";
+        VALUES (?1, ?2, ?3, ?4, 0, 0, 0, ?4)";
     SET_OWNER = "UPDATE sessions SET owner = ? WHERE number = ?";
     NUMBER_EVENTS = "UPDATE sessions SET next_index = ?, ceiling = ?, next_sequence = ?, last_at = ?,
             runs = runs + ?, messages = messages + ? WHERE number = ?";

@@ -33,6 +33,8 @@ const BATCH: usize = 256;
 const AUTOMATIC_CHECKPOINT: i64 = 1_000;
 /// How often to look for events of other processes while there is a subscriber.
 const POLL: Duration = Duration::from_millis(50);
+/// How often to look whether the pages of the step before are moved.
+const MOVING: Duration = Duration::from_millis(1);
 
 pub(super) struct Writer {
     connection: Connection,
@@ -198,6 +200,10 @@ impl Writer {
             return;
         };
         let begin = Instant::now();
+        if self.checkpointer.as_ref().is_some_and(Checkpointer::is_moving) {
+            self.step_at = begin + MOVING;
+            return;
+        }
         self.checkpoint_after(0);
         let mut step = self.step(cleaning, rows);
         if matches!(&step, Err(error) if self.gives_reserve(error)) {
