@@ -270,7 +270,18 @@ impl Writer {
         self.shared.hub.close_all();
     }
 
+    /// Executes requests that came while others were executed. Pieces of text need not reach the disk: they come before
+    /// those that do, so that no reader waits for them. The requests of one run wait for each other.
     fn process(&mut self, batch: Vec<Job>) {
+        let (pieces, others): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .partition(|job| job.request.is_chunks() && !self.state.options.durable_chunks);
+        for together in [pieces, others].into_iter().filter(|jobs| !jobs.is_empty()) {
+            self.process_together(together);
+        }
+    }
+
+    fn process_together(&mut self, batch: Vec<Job>) {
         let (requests, replies): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|job| (job.request, job.reply)).unzip();
         let mut results = match self.execute(&requests) {
