@@ -33,6 +33,9 @@ pub(crate) struct Drafts {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     started: Duration,
+    /// Since when a person decides, and how long they took before.
+    paused: Option<Duration>,
+    away: Duration,
     /// How long a person may take to answer a question.
     pub(crate) approval_timeout: Option<Duration>,
     pub(crate) new: Vec<Draft>,
@@ -59,6 +62,8 @@ impl Drafts {
             session_id,
             run_id,
             started: clock.elapsed(),
+            paused: None,
+            away: Duration::ZERO,
             clock,
             ids,
             approval_timeout: None,
@@ -70,8 +75,22 @@ impl Drafts {
         self.ids.next().to_string()
     }
 
+    /// The time from now on is that of a person.
+    pub(crate) fn pause(&mut self) {
+        let now = self.clock.elapsed();
+        self.paused.get_or_insert(now);
+    }
+
+    pub(crate) fn resume(&mut self) {
+        if let Some(since) = self.paused.take() {
+            self.away += self.clock.elapsed().saturating_sub(since);
+        }
+    }
+
+    /// How long the run took, without the time in which a person decided.
     pub(crate) fn duration_ms(&self) -> u64 {
-        let passed = self.clock.elapsed().saturating_sub(self.started);
+        let until = self.paused.unwrap_or_else(|| self.clock.elapsed());
+        let passed = until.saturating_sub(self.started).saturating_sub(self.away);
         u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)
     }
 

@@ -220,6 +220,8 @@ impl RunRecorder {
                 self.log.ignore(Ignored::AskWithoutId);
                 return;
             }
+            BackendEvent::Paused => self.log.set_paused(true),
+            BackendEvent::Resumed => self.log.set_paused(false),
             _ => {}
         }
         let (agent_log, log) = match event {

@@ -131,7 +131,16 @@ impl RunLog {
         drafts.map_or_else(String::new, |drafts| drafts.new_id())
     }
 
-    /// How long the run took; 0 without a store.
+    /// A person decides, or has decided: their time is not that of the run.
+    pub(crate) fn set_paused(&mut self, is_paused: bool) {
+        match &mut self.drafts {
+            Some(drafts) if is_paused => drafts.pause(),
+            Some(drafts) => drafts.resume(),
+            None => {}
+        }
+    }
+
+    /// How long the run took, without the time in which a person decided; 0 without a store.
     pub(crate) fn duration_ms(&self) -> u64 {
         self.drafts.as_ref().map_or(0, |drafts| drafts.duration_ms())
     }

@@ -1,12 +1,15 @@
 //! Tests of recorded questions: between call and result, with changed arguments, and withdrawn at the end.
 
-use holodeck_backend_api::{ApprovalDecision, BackendError, StopReason};
+use std::time::Duration;
+
+use holodeck_backend_api::{ApprovalDecision, BackendError, BackendEvent, ExecutionResult, StopReason};
 use holodeck_model::events::EventBody;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use crate::{
     backend_events::{answer, answered, ask, broken, call, failed_result, result, stop, text},
+    contract::{Subject, session_run},
     session::record_run,
 };
 
@@ -160,4 +163,31 @@ fn what_is_not_answered_when_the_run_ends_is_taken_back() {
             "- approval_resolved false cancelled",
         ]
     );
+}
+
+#[test]
+fn the_time_in_which_a_person_decides_is_not_that_of_the_run() {
+    let subject = Subject::memory();
+    for (ends_while_asked, expected) in [(false, 7_000), (true, 3_000)] {
+        let (mut run, _) = subject.draft(session_run("s"));
+        let mut after = |seconds, event: BackendEvent| {
+            subject.clock.advance(Duration::from_secs(seconds));
+            run.observe(&event);
+        };
+        after(1, call("a", "f"));
+        after(2, BackendEvent::Paused);
+        if !ends_while_asked {
+            after(100, BackendEvent::Resumed);
+            after(4, BackendEvent::Paused);
+        }
+        subject.clock.advance(Duration::from_secs(1_000));
+        let drafts = run.complete(ExecutionResult::default());
+        let end = &drafts.last().unwrap().event().body;
+        let totals = match end {
+            EventBody::Complete(end) => &end.totals,
+            EventBody::Error(end) => &end.totals,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(totals.duration_ms, Some(expected));
+    }
 }
