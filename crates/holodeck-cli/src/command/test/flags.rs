@@ -285,7 +285,7 @@ impl OutputArgs {
                 "`--output {}`: no format has the extension `.{extension}`",
                 path.display()
             ))
-            .with_hint("name the format with `--format`: json, markdown, junit, html, jsonl, github, gitlab or sarif")
+            .with_hint("name the format with `--format json`, `markdown`, `junit`, `html`, `jsonl`, `github`, `gitlab` or `sarif`")
         })
     }
 
