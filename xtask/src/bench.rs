@@ -16,11 +16,11 @@ mod events;
 mod figures;
 mod machine;
 mod program;
-mod project;
+pub(crate) mod project;
 mod report;
 mod retrieval;
 mod serve;
-mod server;
+pub(crate) mod server;
 mod targets;
 
 use figures::Figures;
@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// How often each command is run; the median counts.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
+    /// Measure this program, which `cargo xtask dist` built, instead of the release build.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// Write the tables into docs/performance.md.
     #[arg(long)]
     write: bool,
@@ -100,10 +103,10 @@ struct Measured {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let machine = Machine::look()?;
+    let machine = Machine::look(args.program.as_deref())?;
     let (command, text) = match args.subject {
         Subject::Test => {
-            let tools = Tools::build()?;
+            let tools = Tools::build(&machine)?;
             let measured = measure_test(&tools, machine, args.runs)?;
             ("cargo xtask bench", report::render(&measured))
         }
@@ -217,10 +220,9 @@ struct Tools {
 }
 
 impl Tools {
-    fn build() -> Result<Self> {
-        let build = ["build", "--release", "--locked"];
-        host::run(host::cargo(build).args(["-p", "holodeck-cli"]))?;
-        host::run(host::cargo(build).args([
+    fn build(machine: &Machine) -> Result<Self> {
+        let program = machine.program()?;
+        host::run(host::cargo(["build", "--release", "--locked"]).args([
             "-p",
             "holodeck-testkit",
             "--example",
@@ -230,16 +232,15 @@ impl Tools {
         ]))?;
         let built = Metadata::load()?.target_directory().join("release");
         let dir = tempfile::Builder::new().prefix("holodeck-bench-").tempdir()?;
-        let copy = |from: &str| {
-            let from = built.join(from);
+        let copy = |from: PathBuf| {
             let to = dir.path().join(from.file_name().unwrap_or_default());
             std::fs::copy(&from, &to).with_context(|| format!("failed to copy `{}`", from.display()))?;
             Ok::<PathBuf, anyhow::Error>(to)
         };
         Ok(Self {
-            holodeck: copy("holodeck")?,
-            server: copy("examples/bench_server")?,
-            floor: copy("examples/floor_client")?,
+            holodeck: copy(program)?,
+            server: copy(built.join("examples/bench_server"))?,
+            floor: copy(built.join("examples/floor_client"))?,
             dir,
         })
     }

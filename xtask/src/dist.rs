@@ -11,8 +11,11 @@ use crate::host;
 use crate::workspace::{self, Metadata};
 
 mod build;
+pub(crate) mod link;
 mod notices;
+mod order;
 mod platform;
+pub(crate) mod profile;
 
 use platform::Platform;
 

@@ -70,6 +70,11 @@ enum Verb {
     Measure(measure::Args),
     /// Build the packages that people install, and check their program: it is static and not too large.
     Dist(dist::Args),
+    /// List the functions that the main commands use, which `dist` places together; needs Valgrind.
+    DistProfile(dist::profile::Args),
+    /// Link the distributed program: for `dist`.
+    #[command(hide = true)]
+    DistLink(dist::link::Args),
     /// Publish every library crate, in order.
     Publish(publish::Args),
 }
@@ -90,6 +95,8 @@ fn main() -> ExitCode {
         Verb::Bench(args) => bench::run(&args),
         Verb::Measure(args) => measure::run(&args),
         Verb::Dist(args) => dist::run(&args),
+        Verb::DistProfile(args) => dist::profile::run(&args),
+        Verb::DistLink(args) => dist::link::run(&args),
         Verb::Publish(args) => publish::run(&args),
     };
     match done {

@@ -15,7 +15,7 @@ const UNJUDGED: usize = 4 * JUDGED;
 const CONCURRENCY: &str = "50";
 
 pub(super) fn measure(machine: &Machine, runs: u32) -> Result<String> {
-    let tools = Tools::build()?;
+    let tools = Tools::build(machine)?;
     let home = tools.dir.path();
     let server = Server::start(&tools.server, load(0, 0, 0).delay)?;
     let judge = Server::judge(&tools.server)?;

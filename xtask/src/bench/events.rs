@@ -55,7 +55,7 @@ pub(super) fn measure(machine: &Machine, runs: u32) -> Result<String> {
     let history = program::run(&program, "history", folder_of_history()?.path(), None)?;
     let server = PostgresServer::start_durable();
     let history_in_database = program::run(&program, "history-postgres", server.url(), None)?;
-    let serving = serve::measure(runs)?;
+    let serving = serve::measure(&machine.program()?, runs)?;
     Ok(render(
         machine,
         runs,

@@ -1,8 +1,10 @@
 //! The machine the figures come from.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::{Context as _, Result};
 
-use crate::host;
+use crate::{host, served};
 
 /// Facts about the machine that a reader needs to judge the figures.
 pub(super) struct Machine {
@@ -14,10 +16,13 @@ pub(super) struct Machine {
     date: String,
     /// Load average of the last minute, before the build.
     load: String,
+    /// The program that is measured in the place of the release build.
+    program: Option<PathBuf>,
 }
 
 impl Machine {
-    pub(super) fn look() -> Result<Self> {
+    /// Looks at it, before `program` or the release build is measured on it.
+    pub(super) fn look(program: Option<&Path>) -> Result<Self> {
         let read =
             |path: &str| std::fs::read_to_string(path).with_context(|| format!("failed to read {path}"));
         let load = read("/proc/loadavg")?;
@@ -29,7 +34,16 @@ impl Machine {
             revision: host::first_line("git", &["describe", "--always", "--dirty"]).unwrap_or_default(),
             date: host::first_line("date", &["-u", "+%Y-%m-%d"]).unwrap_or_default(),
             load: load.split_whitespace().next().unwrap_or_default().to_owned(),
+            program: program.map(std::path::absolute).transpose()?,
         })
+    }
+
+    /// The `holodeck` to measure.
+    pub(super) fn program(&self) -> Result<PathBuf> {
+        match &self.program {
+            Some(program) => Ok(program.clone()),
+            None => served::build(served::Profile::Release),
+        }
     }
 
     pub(super) fn describe(&self) -> String {
@@ -41,9 +55,15 @@ impl Machine {
             revision,
             date,
             load,
+            program,
         } = self;
+        let build = if program.is_some() {
+            "the distributed program"
+        } else {
+            "the release build"
+        };
         format!(
-            "Measured {date} at revision {revision}: {cores} cores, {processor}, Linux {kernel}, {compiler}; load \
+            "Measured {date}, {build} at revision {revision}: {cores} cores, {processor}, Linux {kernel}, {compiler}; load \
              average before the start {load}."
         )
     }

@@ -7,19 +7,19 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 /// The agent's file in its folder.
-pub(super) const AGENT: &str = "agent.yaml";
+pub(crate) const AGENT: &str = "agent.yaml";
 
 /// The reference of each case; the server's answer passes against it.
 const REFERENCE: &str = "Items can be returned within 30 days of delivery for a full refund.";
 
 /// An agent's folder, removed with the value.
-pub(super) struct Project {
+pub(crate) struct Project {
     dir: tempfile::TempDir,
     cases: usize,
 }
 
 impl Project {
-    pub(super) fn create(parent: &Path, cases: usize, endpoint: &str) -> Result<Self> {
+    pub(crate) fn create(parent: &Path, cases: usize, endpoint: &str) -> Result<Self> {
         Self::with(parent, cases, agent(endpoint))
     }
 
@@ -40,12 +40,12 @@ impl Project {
         Ok(Self { dir, cases })
     }
 
-    pub(super) fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
     /// Every case passed and is in the run file: a fast run that skips cases does not count.
-    pub(super) fn check_results(&self) -> Result<()> {
+    pub(crate) fn check_results(&self) -> Result<()> {
         let path = self.run_file()?;
         let file = std::io::BufReader::new(std::fs::File::open(path)?);
         let run: Value = serde_json::from_reader(file)?;

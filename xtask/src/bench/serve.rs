@@ -1,11 +1,11 @@
 //! Measures the time that `holodeck serve` adds to a streamed answer, and its memory.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
 
 use crate::served::{
-    Profile, build,
     load::{self, Conversations, Stalling},
     model::Pace,
 };
@@ -58,21 +58,20 @@ const APART_FIRST: usize = 2;
 const MEDIAN: usize = 3;
 const P99: usize = 4;
 
-pub(super) fn measure(runs: u32) -> Result<Serving> {
-    let program = build(Profile::Release)?;
+pub(super) fn measure(program: &Path, runs: u32) -> Result<Serving> {
     let mut idle = Vec::new();
     let mut readers = [Vec::new(), Vec::new()];
     let mut stalled = [(); 4].map(|()| Vec::new());
     let mut cases: Vec<[Vec<u64>; 6]> = CASES.iter().map(|_| Default::default()).collect();
     for run in 1..=runs {
         println!("run {run} of {runs} of `holodeck serve`");
-        idle.push(load::idle(&program)?);
-        let found = load::readers(&program, READERS, SLOW)?;
+        idle.push(load::idle(program)?);
+        let found = load::readers(program, READERS, SLOW)?;
         let [waiting, peak] = &mut readers;
         waiting.push(found.waiting);
         peak.push(found.memory);
-        let several = load::held_by_readers(&program, STALLED, Stalling::Several)?;
-        let ag_ui = load::held_by_readers(&program, STALLED, Stalling::AgUi)?;
+        let several = load::held_by_readers(program, STALLED, Stalling::Several)?;
+        let ag_ui = load::held_by_readers(program, STALLED, Stalling::AgUi)?;
         for (found, memory) in stalled.iter_mut().zip(several.into_iter().chain(ag_ui)) {
             found.push(memory);
         }
@@ -85,7 +84,7 @@ pub(super) fn measure(runs: u32) -> Result<Serving> {
                 latency,
                 memory,
                 ..
-            } = load::conversations(&program, *count, PACE, &more, Some(APART))?;
+            } = load::conversations(program, *count, PACE, &more, Some(APART))?;
             let found = [without, first, first_apart, latency.median, latency.p99, memory];
             for (figure, found) in figures.iter_mut().zip(found) {
                 figure.push(found);

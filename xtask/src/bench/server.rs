@@ -1,22 +1,39 @@
 //! The endpoint both sides talk to, in a process of its own so that its time is not theirs.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
 use crate::host;
+use crate::workspace::Metadata;
+
+/// Builds the server for a use in which its time does not matter, and returns its path.
+pub(crate) fn build() -> Result<PathBuf> {
+    let build = [
+        "build",
+        "--locked",
+        "-p",
+        "holodeck-testkit",
+        "--example",
+        "bench_server",
+    ];
+    host::run(&mut host::cargo(build))?;
+    Ok(Metadata::load()?
+        .target_directory()
+        .join("debug/examples/bench_server"))
+}
 
 /// A running server; it ends with the value.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     url: String,
 }
 
 impl Server {
-    pub(super) fn start(program: &Path, delay: Duration) -> Result<Self> {
+    pub(crate) fn start(program: &Path, delay: Duration) -> Result<Self> {
         Self::start_with(program, &[&delay.as_millis().to_string()])
     }
 
@@ -41,7 +58,7 @@ impl Server {
         })
     }
 
-    pub(super) fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 }

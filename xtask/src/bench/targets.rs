@@ -31,7 +31,7 @@ fn service(url: &str) -> String {
 }
 
 pub(super) fn measure(machine: &Machine, runs: u32) -> Result<String> {
-    let tools = Tools::build()?;
+    let tools = Tools::build(machine)?;
     let home = tools.dir.path();
     let server = Server::start(&tools.server, Duration::ZERO)?;
     let arguments = ["test", project::AGENT, "--live", "-j", CONCURRENCY];

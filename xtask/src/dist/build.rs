@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
+use super::order;
 use super::platform::Platform;
 use crate::host;
 use crate::workspace::{self, Metadata};
@@ -17,8 +18,9 @@ const COMPILER: &str = "ziglang==0.15.2";
 /// The allocator of a program without glibc cannot have a thread of its own.
 const ALLOCATOR: &str = "dirty_decay_ms:1000,muzzy_decay_ms:0";
 
-/// Position-independent, with packed relocations, which take a tenth of the room.
-const LINKING: &str = "-Clink-self-contained=yes -Clinker-flavor=ld.lld -Clink-arg=--pack-dyn-relocs=relr";
+/// Position-independent, with packed relocations, which take a tenth of the room. The names of functions say for which types
+/// each was compiled.
+const LINKING: &str = "-Csymbol-mangling-version=v0 -Clink-self-contained=yes -Clinker-flavor=ld.lld -Clink-arg=--pack-dyn-relocs=relr";
 
 /// The program for a platform.
 pub(super) fn program(platform: Platform, target: &Path) -> Result<PathBuf> {
@@ -43,6 +45,8 @@ pub(super) fn program(platform: Platform, target: &Path) -> Result<PathBuf> {
         &triple,
     ]);
     let upper = name.to_uppercase();
+    let folder = target.join(&triple).join("dist");
+    let symbols = folder.join("holodeck.symbols");
     let compile = format!("cc -target {} -fno-sanitize=undefined", platform.zig_target());
     cargo
         .env(
@@ -51,12 +55,16 @@ pub(super) fn program(platform: Platform, target: &Path) -> Result<PathBuf> {
         )
         .env(format!("AR_{name}"), script(&tools, "zig-ar", "ar")?)
         .env(format!("CFLAGS_{name}"), c)
-        .env(format!("CARGO_TARGET_{upper}_LINKER"), "rust-lld")
+        .env(
+            format!("CARGO_TARGET_{upper}_LINKER"),
+            linker(&tools, &triple, &symbols)?,
+        )
         .env(format!("CARGO_TARGET_{upper}_RUSTFLAGS"), rust)
         .env("JEMALLOC_SYS_WITH_MALLOC_CONF", ALLOCATOR)
         .env("CARGO_TARGET_DIR", target);
     host::run(&mut cargo)?;
-    Ok(target.join(triple).join("dist/holodeck"))
+    order::of_program(&symbols, &order::list())?.check()?;
+    Ok(folder.join("holodeck"))
 }
 
 /// A program for this machine, of the same sources.
@@ -83,9 +91,20 @@ fn tools(target: &Path) -> Result<PathBuf> {
     Ok(folder.join("bin"))
 }
 
+/// Writes a script that calls this program as the linker.
+fn linker(tools: &Path, triple: &str, symbols: &Path) -> Result<PathBuf> {
+    let this = std::env::current_exe()?;
+    let text = format!(
+        "#!/bin/sh\nexec '{}' dist-link --symbols '{}' --functions '{}' -- \"$@\"\n",
+        this.display(),
+        symbols.display(),
+        order::list().display()
+    );
+    write_script(tools.join(format!("{triple}-link")), &text)
+}
+
 /// Writes a script that calls Zig.
 fn script(tools: &Path, name: &str, words: &str) -> Result<PathBuf> {
-    let path = tools.join(name);
     let zig = tools.join("python-zig");
     // Zig's own `--target` has another form, so that of the caller is left out.
     let text = format!(
@@ -93,6 +112,10 @@ fn script(tools: &Path, name: &str, words: &str) -> Result<PathBuf> {
          exec {} {words} \"$@\"\n",
         zig.display()
     );
+    write_script(tools.join(name), &text)
+}
+
+fn write_script(path: PathBuf, text: &str) -> Result<PathBuf> {
     fs::write(&path, text)?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     Ok(path)
