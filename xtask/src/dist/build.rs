@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use super::order;
 use super::platform::Platform;
+use super::{link, order};
 use crate::host;
 use crate::workspace::{self, Metadata};
 
@@ -46,7 +46,7 @@ pub(super) fn program(platform: Platform, target: &Path) -> Result<PathBuf> {
     ]);
     let upper = name.to_uppercase();
     let folder = target.join(&triple).join("dist");
-    let symbols = folder.join("holodeck.symbols");
+    let symbols = folder.join(link::WITH_SYMBOLS);
     let compile = format!("cc -target {} -fno-sanitize=undefined", platform.zig_target());
     cargo
         .env(
@@ -55,10 +55,7 @@ pub(super) fn program(platform: Platform, target: &Path) -> Result<PathBuf> {
         )
         .env(format!("AR_{name}"), script(&tools, "zig-ar", "ar")?)
         .env(format!("CFLAGS_{name}"), c)
-        .env(
-            format!("CARGO_TARGET_{upper}_LINKER"),
-            linker(&tools, &triple, &symbols)?,
-        )
+        .env(format!("CARGO_TARGET_{upper}_LINKER"), linker(&tools)?)
         .env(format!("CARGO_TARGET_{upper}_RUSTFLAGS"), rust)
         .env("JEMALLOC_SYS_WITH_MALLOC_CONF", ALLOCATOR)
         .env("CARGO_TARGET_DIR", target);
@@ -91,16 +88,14 @@ fn tools(target: &Path) -> Result<PathBuf> {
     Ok(folder.join("bin"))
 }
 
-/// Writes a script that calls this program as the linker.
-fn linker(tools: &Path, triple: &str, symbols: &Path) -> Result<PathBuf> {
-    let this = std::env::current_exe()?;
+/// Writes a script that calls this program as the linker. Cargo builds everything again if its path changes.
+fn linker(tools: &Path) -> Result<PathBuf> {
     let text = format!(
-        "#!/bin/sh\nexec '{}' dist-link --symbols '{}' --functions '{}' -- \"$@\"\n",
-        this.display(),
-        symbols.display(),
+        "#!/bin/sh\nexec '{}' dist-link --functions '{}' -- \"$@\"\n",
+        std::env::current_exe()?.display(),
         order::list().display()
     );
-    write_script(tools.join(format!("{triple}-link")), &text)
+    write_script(tools.join("link"), &text)
 }
 
 /// Writes a script that calls Zig.
