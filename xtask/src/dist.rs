@@ -22,7 +22,7 @@ use platform::Platform;
 /// Bytes that the program is to have at most. It has more today (docs/performance.md), so that this is said, and only the limit
 /// fails.
 const SIZE_GOAL: u64 = 36_000_000;
-const SIZE_LIMIT: u64 = 39_000_000;
+const SIZE_LIMIT: u64 = 40_000_000;
 
 /// The name of the packages; that of the program is `holodeck`.
 pub(crate) const NAME: &str = "holodeck-cli";

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         interval: Duration::from_millis(20),
         padding: 0,
     };
-    load::conversations(&watched.script, 2, pace, "")?;
+    load::conversations(&watched.script, 2, pace, "", None)?;
     list.add("serve", &watched)?;
 
     fs::write(order::list(), list.text)?;
