@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use crate::measure::{Call, Usage};
+use crate::workload::{Project, Server, project};
 use crate::workspace::Metadata;
 use crate::{host, workspace};
 
@@ -16,17 +17,13 @@ mod events;
 mod figures;
 mod machine;
 mod program;
-pub(crate) mod project;
 mod report;
 mod retrieval;
 mod serve;
-pub(crate) mod server;
 mod targets;
 
 use figures::Figures;
 use machine::Machine;
-use project::Project;
-use server::Server;
 
 const DOCUMENT: &str = "docs/performance.md";
 

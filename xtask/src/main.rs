@@ -29,6 +29,7 @@ mod soak;
 mod standalone;
 mod table;
 mod tidy;
+mod workload;
 mod workspace;
 
 /// Automation of the HoloDeck workspace.

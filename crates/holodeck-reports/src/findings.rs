@@ -13,7 +13,7 @@ use std::{borrow::Cow, collections::HashSet, io::Write};
 use holodeck_model::{Diagnostic, Severity, shown_path};
 use sha2::{Digest as _, Sha256};
 
-use crate::{ReportError, format};
+use crate::{FindingPlace, ReportError, format};
 
 pub(crate) use run::report;
 
@@ -42,37 +42,18 @@ struct Rule {
     about: Cow<'static, str>,
 }
 
-/// A place in a file, as the tool names the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
-pub struct FindingPlace {
-    /// The file, relative to the repository if it is inside of it.
-    pub path: String,
-    /// Line and column, from 1; absent for a file as a whole.
-    pub position: Option<(usize, usize)>,
-}
-
-/// What the findings are about.
+/// The subject of the findings.
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct FindingSubject<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its file, which stands for the place of a finding without one where a tool needs one.
+    /// Its file: the place of a finding that has none, where a tool needs one.
     pub file: &'a str,
     /// The end of the list, for a person.
     pub verdict: String,
     /// Whether everything was checked that should be.
     pub is_complete: bool,
-}
-
-/// How the places of cases are named in findings.
-#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
-pub struct CasePlaces {
-    /// The agent file.
-    pub agent: String,
-    /// The place of the case at an index, if it is known.
-    pub of_case: Box<dyn Fn(usize) -> Option<FindingPlace>>,
 }
 
 /// The forms of a list of findings.

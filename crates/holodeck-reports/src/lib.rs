@@ -19,6 +19,7 @@ mod json;
 mod jsonl;
 mod junit;
 mod markdown;
+mod places;
 mod recognition;
 #[cfg(test)]
 mod samples;
@@ -41,12 +42,13 @@ pub use compare::{
 pub use difference::{DiffLine, DiffSide, Difference};
 pub use empty::write_empty_report;
 pub use explain::{Explanation, Reason, explain, explain_in_a_line};
-pub use findings::{CasePlaces, Finding, FindingForm, FindingPlace, FindingSubject, write_findings};
+pub use findings::{Finding, FindingForm, FindingSubject, write_findings};
 pub use history::{
     HistoryEntry, HistoryQuery, HistoryRun, PageUse, history_policy, write_error_page, write_history,
 };
 pub use html::RunPage;
 pub use json::{Totals, run_file, test_result};
+pub use places::{CasePlaces, FindingPlace};
 pub use stored::{StoredRun, read_run_file};
 pub use summary::SummaryFold;
 pub use view::{Format, PageLink, PlannedResult, ReportError, Results, RunView};

@@ -4,10 +4,10 @@ use anyhow::Result;
 
 use super::figures::{Figures, megabytes, times};
 use super::machine::Machine;
-use super::project::{self, Project};
 use super::report::{at_most, budget_table, table};
-use super::server::Server;
 use super::{Tools, load, measured};
+use crate::workload::Server;
+use crate::workload::{Project, project};
 
 const JUDGED: usize = 1_000;
 /// Each judged case makes one call for its answer and three for its metrics.

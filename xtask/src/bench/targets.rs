@@ -6,10 +6,10 @@ use anyhow::Result;
 
 use super::figures::{Figures, megabytes, times};
 use super::machine::Machine;
-use super::project::{self, Project};
 use super::report::{at_most, budget_table, table};
-use super::server::Server;
 use super::{Tools, measured};
+use crate::workload::Server;
+use crate::workload::{Project, project};
 
 const CASES: usize = 5_000;
 const CONCURRENCY: &str = "50";

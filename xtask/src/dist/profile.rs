@@ -9,11 +9,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use super::order::{self, LIST, TITLE};
-use crate::bench::project::{self, Project};
-use crate::bench::server::{self, Server};
 use crate::host;
 use crate::served::load;
 use crate::served::model::Pace;
+use crate::workload::{Project, Server, project, server};
 
 /// Options of `cargo xtask dist-profile`.
 #[derive(clap::Args)]

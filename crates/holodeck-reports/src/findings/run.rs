@@ -41,7 +41,7 @@ pub(crate) fn report(form: FindingForm, view: &RunView<'_>, out: &mut dyn Write)
     )
 }
 
-/// What is to be known about the run as a whole.
+/// Facts about the run as a whole.
 fn of_run(head: &ReportHead) -> Vec<Finding> {
     let finding = |rule: Rule, severity, message: String| Finding {
         key: match rule.id.as_ref() {

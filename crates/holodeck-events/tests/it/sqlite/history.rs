@@ -1,4 +1,4 @@
-//! What a message costs in a file with a long history, in pages that it writes.
+//! The cost of a message in a file with a long history, in pages that it writes.
 
 use std::path::Path;
 

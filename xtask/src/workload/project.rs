@@ -24,12 +24,12 @@ impl Project {
     }
 
     /// As [`create`](Self::create), and three metrics that the model at `judge` judges.
-    pub(super) fn judged(parent: &Path, cases: usize, endpoint: &str, judge: &str) -> Result<Self> {
+    pub(crate) fn judged(parent: &Path, cases: usize, endpoint: &str, judge: &str) -> Result<Self> {
         Self::with(parent, cases, agent(endpoint) + &judges(judge))
     }
 
     /// The same cases for a target, which is this block of YAML.
-    pub(super) fn of_target(parent: &Path, cases: usize, target: &str) -> Result<Self> {
+    pub(crate) fn of_target(parent: &Path, cases: usize, target: &str) -> Result<Self> {
         Self::with(parent, cases, format!("name: bench\n{target}{}", metrics()))
     }
 

@@ -38,7 +38,7 @@ impl Server {
     }
 
     /// Answers as a judge that gives the highest score, immediately.
-    pub(super) fn judge(program: &Path) -> Result<Self> {
+    pub(crate) fn judge(program: &Path) -> Result<Self> {
         Self::start_with(program, &["0", "judge"])
     }
 
