@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
-use holodeck_testkit::{AnthropicReply, AnthropicServer};
+use holodeck_testkit::{AnthropicReply, AnthropicServer, ModelServer, Reply};
 use serde_json::json;
 
 use crate::workspace::{self, Metadata, Package, Use};
@@ -26,7 +26,10 @@ const FOR_TESTS: &str = "test-util";
 const EMBED: &str = "fixtures/embed";
 
 /// How many packages a project may compile that depends on one crate, itself included.
-const MAX_PACKAGES: &[(&str, usize)] = &[("orchestrator", 60)];
+const MAX_PACKAGES: &[(&str, usize)] = &[("orchestrator", 60), (TEXT_METRICS, 15)];
+
+/// The project that uses `holodeck-eval` without features. The others have the name of their crate.
+const TEXT_METRICS: &str = "text-metrics";
 
 /// The sets of features that each package of a build is built with, by the package's name and version.
 type Features = BTreeMap<String, BTreeSet<String>>;
@@ -144,9 +147,9 @@ fn embed(metadata: &Metadata) -> Result<()> {
     }
     for (name, most) in MAX_PACKAGES {
         let count = packages(name)?;
-        println!("standalone: a project with holodeck-{name} has {count} packages, of at most {most}");
+        println!("standalone: {EMBED}/{name} has {count} packages, of at most {most}");
         if count > *most {
-            bail!("a project with holodeck-{name} has {count} packages; at most {most} are allowed");
+            bail!("{EMBED}/{name} has {count} packages; at most {most} are allowed");
         }
     }
     let target = metadata.target_directory();
@@ -158,10 +161,11 @@ fn embed(metadata: &Metadata) -> Result<()> {
             .arg(&target),
     )?;
     for name in &names {
-        println!("standalone: runs the example of holodeck-{name}");
+        println!("standalone: runs {EMBED}/{name}");
         let mut program = host::command(target.join("debug").join(format!("embed-{name}")));
         match name.as_str() {
             "backend-claude" => ask_claude(&mut program)?,
+            "backend-openai" => ask_openai(&mut program)?,
             _ => host::run(&mut program)?,
         }
     }
@@ -189,7 +193,8 @@ fn packages(name: &str) -> Result<usize> {
 fn check_readme(name: &str) -> Result<()> {
     let root = workspace::root();
     let program = fs::read_to_string(root.join(EMBED).join(name).join("src/main.rs"))?;
-    let readme = format!("crates/holodeck-{name}/README.md");
+    let name_of_crate = if name == TEXT_METRICS { "eval" } else { name };
+    let readme = format!("crates/holodeck-{name_of_crate}/README.md");
     if !fs::read_to_string(root.join(&readme))?.contains(&program) {
         bail!("the example of {readme} is not {EMBED}/{name}/src/main.rs");
     }
@@ -197,6 +202,28 @@ fn check_readme(name: &str) -> Result<()> {
 }
 
 /// Runs the example on the real CLI, whose API is a scripted one that calls the example's tool.
+fn ask_openai(program: &mut Command) -> Result<()> {
+    let server = ModelServer::replies([
+        Reply::tool_call("call_1", "weather", &json!({"city": "Bern"})),
+        Reply::text("No umbrella is needed."),
+    ]);
+    let answer = host::output(
+        program
+            .env("OPENAI_API_KEY", "none")
+            .env("OPENAI_BASE_URL", server.url()),
+    )?;
+    let requests = server.finish();
+    let results: Vec<&str> = requests
+        .iter()
+        .flat_map(|request| request.texts("tool"))
+        .collect();
+    if answer.trim() != "No umbrella is needed." || !results.iter().any(|result| result.contains("sunny in"))
+    {
+        bail!("the example of holodeck-backend-openai printed {answer:?}; its tool answered {results:?}");
+    }
+    Ok(())
+}
+
 fn ask_claude(program: &mut Command) -> Result<()> {
     let server = AnthropicServer::answering(|request| {
         if request.tool_results().is_empty() {

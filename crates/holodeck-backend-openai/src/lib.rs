@@ -24,6 +24,9 @@ mod turn;
 mod wire;
 mod wire_message;
 
+#[doc(no_inline)]
+pub use {holodeck_backend_api as api, holodeck_http as http, holodeck_model as model};
+
 pub use backend::OpenAiBackend;
 pub use driver::{DriverOptions, HttpModelCalls};
 pub use endpoint::Endpoint;

@@ -22,6 +22,9 @@ mod similarities;
 mod tools;
 mod turn_events;
 
+#[doc(no_inline)]
+pub use {holodeck_backend_api as api, holodeck_model as model};
+
 pub use agent::{AgentContext, RecordedAgent, ReplayedAgent};
 pub use cassette::Cassette;
 pub use choices::{RecordedChoices, ReplayedChoices};

@@ -191,7 +191,12 @@ pub(crate) fn next_step(error: &mut clap::Error, args: &[String]) -> Option<Stri
                 return None;
             }
             error.remove(ContextKind::SuggestedValue);
-            Some(format!("`--format {ours}` writes it"))
+            let has_file = |arg: &String| arg.starts_with("--output") || arg.starts_with("-o");
+            Some(if command == "test" && !args.iter().any(has_file) {
+                format!("`--report {ours}=FILE` writes it")
+            } else {
+                format!("`--format {ours}` writes it")
+            })
         }
         // 0.7.1 has `-h` for the address.
         ErrorKind::DisplayHelp if command == "serve" => {
@@ -328,6 +333,8 @@ mod tests {
     fn a_format_of_another_program_is_answered_with_ours() {
         let (error, hint) = explained("test --format xml");
         assert!(!error.contains("similar"), "{error}");
+        assert_eq!(hint.as_deref(), Some("`--report junit=FILE` writes it"));
+        let (_, hint) = explained("test -o results.xml --format xml");
         assert_eq!(hint.as_deref(), Some("`--format junit` writes it"));
     }
 }

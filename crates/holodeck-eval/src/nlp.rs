@@ -31,6 +31,7 @@ pub use exact::{Normalization, equality, exact_match};
 pub use meteor::{Meteor, meteor};
 pub use rouge::{Rouge, RougeVariant, Stemming, rouge};
 pub use squad::{squad_exact_match, squad_f1};
+#[cfg(feature = "grading")]
 pub(crate) use unicode::compose;
 pub use wordnet::WORDNET_LICENSE;
 

@@ -8,7 +8,9 @@ use std::{
 use indexmap::IndexMap;
 use secrecy::SecretString;
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
+use crate::hex::hex;
 use crate::{Agent, Combination, DatabaseConfig, ExecutionSettings, JsonMap, ModelConfig};
 
 /// An agent that can be run. Engines, drivers and tools take it and do not depend on where it was written.
@@ -41,6 +43,28 @@ pub struct ResolvedAgent {
 }
 
 impl ResolvedAgent {
+    /// An agent that a program configures without files, with this system prompt and the default settings. Fields that name
+    /// files are relative to the working folder.
+    pub fn new(config: Agent, prompt: &str) -> Self {
+        Self {
+            response_format: config
+                .response_format
+                .as_ref()
+                .and_then(|format| format.value().cloned()),
+            config,
+            path: PathBuf::new(),
+            combination: None,
+            dir: PathBuf::new(),
+            instructions: ResolvedInstructions::new(prompt.to_owned(), InstructionsSource::Inline),
+            execution: ExecutionSettings::default(),
+            project_config: None,
+            user_config: None,
+            vectorstores: IndexMap::new(),
+            unsupported: Vec::new(),
+            secrets: Arc::default(),
+        }
+    }
+
     /// A path relative to the agent file.
     pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
         self.dir.join(path)
@@ -145,6 +169,25 @@ pub struct ResolvedInstructions {
     pub extra: JsonMap,
     /// SHA-256 of the prompt in hexadecimal.
     pub body_hash: String,
+}
+
+impl ResolvedInstructions {
+    /// A prompt without front matter.
+    pub fn new(text: String, source: InstructionsSource) -> Self {
+        let body_hash = hex(&Sha256::digest(text.as_bytes()));
+        let version = format!("auto-{}", body_hash.get(..8).unwrap_or_default());
+        Self {
+            text,
+            source,
+            file_path: None,
+            version,
+            author: None,
+            description: None,
+            tags: Vec::new(),
+            extra: JsonMap::new(),
+            body_hash,
+        }
+    }
 }
 
 /// Where a prompt comes from.

@@ -15,7 +15,9 @@
 )]
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::hint::black_box;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -117,14 +119,20 @@ fn write_vectors(path: &Path, vectors: impl Iterator<Item = Vec<f32>>) {
 }
 
 fn read_vectors(path: &Path) -> Vec<Vec<f32>> {
-    let bytes = fs::read(path).unwrap();
-    let numbers: Vec<f32> = bytes
-        .as_chunks()
-        .0
-        .iter()
-        .map(|number| f32::from_le_bytes(*number))
-        .collect();
-    numbers.chunks(DIMENSIONS).map(<[f32]>::to_vec).collect()
+    let mut file = File::open(path).unwrap();
+    read_some_vectors(&mut file, usize::MAX)
+}
+
+/// The next vectors of a file, at most this many.
+fn read_some_vectors(file: &mut impl Read, most: usize) -> Vec<Vec<f32>> {
+    let mut bytes = [0; 4 * DIMENSIONS];
+    let next = || {
+        file.read_exact(&mut bytes).is_ok().then(|| {
+            let numbers = bytes.as_chunks().0.iter();
+            numbers.map(|number| f32::from_le_bytes(*number)).collect()
+        })
+    };
+    std::iter::from_fn(next).take(most).collect()
 }
 
 /// Vectors around the topics of a collection, questions near some of them, and the true nearest.
@@ -167,60 +175,43 @@ fn name(at: usize) -> String {
     format!("p{at:07}")
 }
 
+/// Entries are made as they are written, as documents are read, so that the memory is that of the store.
 async fn build(folder: &Path) -> Value {
-    let vectors = read_vectors(&folder.join("vectors"));
-    let count = vectors.len();
+    let mut file = BufReader::new(File::open(folder.join("vectors")).unwrap());
     let mut numbers = Numbers(11);
-    let mut at = 0;
-    let mut sources: Vec<(SourceState, Vec<Entry>)> = Vec::new();
-    let mut text_bytes = 0;
-    for of_source in vectors.chunks(PASSAGES) {
-        let source = format!("docs/{at}.md");
-        let entries = of_source.iter().map(|vector| {
-            at += 1;
-            let metadata = json!({"start": at * 200, "end": at * 200 + 200, "page": at % 50});
-            let Value::Object(metadata): Value = metadata else {
-                unreachable!()
-            };
-            let text = numbers.text(WORDS);
-            text_bytes += text.len();
-            Entry {
-                passage: Passage {
-                    id: name(at - 1),
-                    source: source.clone(),
-                    text,
-                    context: None,
-                    metadata,
-                },
-                vector: vector.clone(),
-            }
-        });
-        let entries: Vec<Entry> = entries.collect();
-        sources.push((
-            SourceState {
-                source,
-                hash: "1".to_owned(),
-                passages: entries.len(),
-            },
-            entries,
-        ));
-    }
-    drop(vectors);
-    let resident = memory("VmRSS");
+    let (mut count, mut text_bytes) = (0, 0);
     let path = folder.join("index.db");
     let _ = fs::remove_file(&path);
     let started = Instant::now();
     let store = EmbeddedStore::open(&path).await.unwrap();
     store.prepare(&info()).await.unwrap();
-    for batch in sources.chunks(BATCH) {
-        store.replace_many(batch).await.unwrap();
+    let mut took = started.elapsed();
+    let mut first = None;
+    loop {
+        let vectors = read_some_vectors(&mut file, BATCH * PASSAGES);
+        let sources: Vec<_> = vectors
+            .chunks(PASSAGES)
+            .map(|of_source| {
+                let begin = count;
+                count += of_source.len();
+                source(begin, of_source, &mut numbers)
+            })
+            .collect();
+        if sources.is_empty() {
+            break;
+        }
+        let entries = sources.iter().flat_map(|(_, entries)| entries);
+        text_bytes += entries.map(|entry| entry.passage.text.len()).sum::<usize>();
+        let started = Instant::now();
+        store.replace_many(&sources).await.unwrap();
+        took += started.elapsed();
+        first.get_or_insert_with(|| sources[0].clone());
     }
-    let took = started.elapsed();
-    let grown = memory("VmHWM").saturating_sub(resident);
+    let peak = memory("VmHWM");
     // One file again, in which a single source's part is new.
     let again = Instant::now();
-    let (state, entries) = &sources[sources.len() / 2];
-    store.replace(state, entries).await.unwrap();
+    let (state, entries) = first.unwrap();
+    store.replace(&state, &entries).await.unwrap();
     let again = again.elapsed();
     drop(store);
     let bytes = fs::metadata(&path).unwrap().len();
@@ -230,8 +221,36 @@ async fn build(folder: &Path) -> Value {
         "replace_one_ms": ms(again),
         "bytes_per_chunk": bytes as f64 / count as f64,
         "text_bytes_per_chunk": text_bytes as f64 / count as f64,
-        "build_memory_kib": grown,
+        "build_memory_kib": peak,
     })
+}
+
+/// A source of these vectors, whose first passage has this number.
+fn source(begin: usize, vectors: &[Vec<f32>], numbers: &mut Numbers) -> (SourceState, Vec<Entry>) {
+    let source = format!("docs/{begin}.md");
+    let entries = vectors.iter().zip(begin..).map(|(vector, at)| {
+        let metadata = json!({"start": at * 200 + 200, "end": at * 200 + 400, "page": (at + 1) % 50});
+        let Value::Object(metadata): Value = metadata else {
+            unreachable!()
+        };
+        Entry {
+            passage: Passage {
+                id: name(at),
+                source: source.clone(),
+                text: numbers.text(WORDS),
+                context: None,
+                metadata,
+            },
+            vector: vector.clone(),
+        }
+    });
+    let entries: Vec<Entry> = entries.collect();
+    let state = SourceState {
+        source: source.clone(),
+        hash: "1".to_owned(),
+        passages: entries.len(),
+    };
+    (state, entries)
 }
 
 fn info() -> IndexInfo {

@@ -48,6 +48,26 @@ pub(crate) struct ForeignTool {
     pub(crate) theirs: &'static [&'static str],
     /// The line to write.
     pub(crate) line: &'static str,
+    /// Fields that only this kind has: with one of them, the mapping lacks nothing but the right kind.
+    pub(crate) fields: &'static [&'static str],
+}
+
+/// The fields of the mapping in which a foreign name stands.
+pub(crate) struct Beside<'a> {
+    pub(crate) tree: &'a Tree,
+    pub(crate) mapping: Option<NodeId>,
+}
+
+impl Beside<'_> {
+    fn has(&self, field: &str) -> bool {
+        self.mapping
+            .is_some_and(|mapping| self.tree.get(mapping, field).is_some())
+    }
+
+    /// The text of a field, unless it came from a variable.
+    fn text(&self, field: &str) -> Option<&str> {
+        shapes::text_of(self.tree, self.mapping?, field)
+    }
 }
 
 impl ForeignProvider {
@@ -57,12 +77,15 @@ impl ForeignProvider {
         PROVIDERS.iter().find(|it| it.theirs.contains(&name.as_str()))
     }
 
-    /// The next step: the lines to write.
-    pub(crate) fn help(&self) -> String {
+    /// The next step: the lines to write beside those that are there.
+    pub(crate) fn help(&self, beside: &Beside<'_>) -> String {
         let Self {
             provider, endpoint, ..
         } = self;
         match *endpoint {
+            _ if !endpoint.is_empty() && beside.has("endpoint") => format!(
+                "write `provider: {provider}`; `endpoint` stays the address of its OpenAI-compatible API"
+            ),
             "" => format!("write `provider: {provider}`"),
             unknown if unknown.contains('…') => format!(
                 "write `provider: {provider}` and the address of its OpenAI-compatible API, as in `endpoint: {unknown}`"
@@ -138,20 +161,68 @@ pub(crate) fn field(
 }
 
 /// The next step for a value that other tools have where one of these choices belongs.
-pub(crate) fn choice(value: &str, choices: &[String]) -> Option<String> {
+pub(crate) fn choice(value: &str, choices: &[String], beside: &Beside<'_>) -> Option<String> {
     let has = |choice: &str| choices.iter().any(|known| known == choice);
     if has("azure_openai") {
-        return ForeignProvider::named(value).map(ForeignProvider::help);
+        return ForeignProvider::named(value).map(|known| known.help(beside));
     }
     if has("vectorstore") && has("mcp") {
         let name = normalise(value);
         let known = TOOLS.iter().find(|it| it.theirs.contains(&name.as_str()));
-        return known.map(|known| write(known.line));
+        return known.map(|known| match known.kind() {
+            Some(kind) if known.fields.iter().any(|field| beside.has(field)) => {
+                write(&format!("type: {kind}"))
+            }
+            _ => write(known.line),
+        });
     }
     if has("geval") || has("contains_any") {
-        return metric(value).map(|line| write(&line));
+        return metric(value).map(|line| write(&with_given(line, beside)));
     }
     None
+}
+
+impl ForeignTool {
+    /// Our name of the kind.
+    fn kind(&self) -> Option<&'static str> {
+        let (kind, _) = self.line.strip_prefix("{type: ")?.split_once(',')?;
+        Some(kind)
+    }
+}
+
+/// The line of a metric with the `value` and the `threshold` that are given: without them it would check something else.
+fn with_given(line: String, beside: &Beside<'_>) -> String {
+    let is_share = |text: &&str| text.parse().is_ok_and(|share: f64| (0.0..=1.0).contains(&share));
+    let threshold = beside.text("threshold").filter(is_share);
+    let line = match threshold {
+        Some(threshold) if !line.contains("type: code") => with_field(&line, "threshold", threshold),
+        _ => line,
+    };
+    let Some(value) = beside.text("value") else {
+        return line;
+    };
+    let quoted = format!("\"{}\"", shapes::quoted(value));
+    if line.contains("type: standard") {
+        with_field(&line, "value", &quoted)
+    } else if line.contains("criteria: ") {
+        with_field(&line, "criteria", &quoted)
+    } else {
+        line
+    }
+}
+
+/// A mapping in one line with another value of a field, which is a text or a number.
+fn with_field(line: &str, field: &str, value: &str) -> String {
+    let name = format!(", {field}: ");
+    if let Some((before, rest)) = line.split_once(&name) {
+        let end = rest.find([',', '}']).unwrap_or(rest.len());
+        let after = rest.get(end..).unwrap_or_default();
+        return format!("{before}{name}{value}{after}");
+    }
+    match line.strip_suffix('}') {
+        Some(open) => format!("{open}{name}{value}}}"),
+        None => line.to_owned(),
+    }
 }
 
 /// Reports a whole file of another tool; `path` is the file as it was given.

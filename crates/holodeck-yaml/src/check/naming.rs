@@ -40,6 +40,12 @@ impl Path {
         path
     }
 
+    /// The mapping or list that the value is in.
+    pub(crate) fn parent(&self) -> Option<NodeId> {
+        let parent = self.steps.len().checked_sub(2)?;
+        self.steps.get(parent).map(|(_, node)| *node)
+    }
+
     pub(crate) fn is_root(&self) -> bool {
         self.steps.is_empty()
     }

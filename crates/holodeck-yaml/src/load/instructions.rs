@@ -3,11 +3,10 @@
 use std::ops::Range;
 
 use holodeck_model::{
-    Code, Diagnostic, FileKind, InstructionsSource, JsonMap, Layer, ResolvedInstructions, hex,
-    lines_with_ends, unix_lines,
+    Code, Diagnostic, FileKind, InstructionsSource, JsonMap, Layer, ResolvedInstructions, lines_with_ends,
+    unix_lines,
 };
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use super::{
     Loader,
@@ -78,14 +77,14 @@ impl Loader<'_> {
             word.is_some_and(|word| word.text == "none")
         });
         if is_none || has("target") && !has("instructions") {
-            return Some(build_instructions(String::new(), InstructionsSource::None));
+            return Some(ResolvedInstructions::new(String::new(), InstructionsSource::None));
         }
         let inline = self
             .tree
             .find(root, "instructions.inline")
             .filter(|node| !self.tree.is_null(*node));
         if let Some(scalar) = inline.and_then(|node| self.tree.scalar(node)) {
-            return Some(build_instructions(
+            return Some(ResolvedInstructions::new(
                 scalar.text.to_owned(),
                 InstructionsSource::Inline,
             ));
@@ -103,7 +102,8 @@ impl Loader<'_> {
         let text = self.tree.file_text(file);
         let parts = split_front_matter(&text);
         let body = text.get(parts.body.clone()).unwrap_or_default().trim();
-        let mut instructions = build_instructions(unix_lines(body).into_owned(), InstructionsSource::File);
+        let mut instructions =
+            ResolvedInstructions::new(unix_lines(body).into_owned(), InstructionsSource::File);
         instructions.file_path = Some(path);
         if let Some(range) = parts.front_matter {
             let end = parts.end;
@@ -295,20 +295,4 @@ fn is_in_text(source: &str, at: usize, line_before: &str, texts: &[Place]) -> bo
         .get(start..)
         .is_some_and(|text| text.starts_with(['|', '>']));
     at < end && !(is_block && is_first_line)
-}
-
-fn build_instructions(text: String, source: InstructionsSource) -> ResolvedInstructions {
-    let body_hash = hex(&Sha256::digest(text.as_bytes()));
-    let version = format!("auto-{}", body_hash.get(..8).unwrap_or_default());
-    ResolvedInstructions {
-        text,
-        source,
-        file_path: None,
-        version,
-        author: None,
-        description: None,
-        tags: Vec::new(),
-        extra: JsonMap::new(),
-        body_hash,
-    }
 }

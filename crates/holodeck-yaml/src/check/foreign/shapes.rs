@@ -8,6 +8,9 @@ use crate::{
     yaml::{Entry, NodeId, Tree},
 };
 
+/// Characters of a text that a line to paste has at most.
+const LONGEST: usize = 400;
+
 /// How deep an example goes.
 const DEPTH: usize = 3;
 
@@ -78,8 +81,24 @@ fn is_path(text: &str) -> bool {
     !text.contains(' ') && endings.iter().any(|ending| text.ends_with(ending))
 }
 
-fn quoted(text: &str) -> String {
-    shorten(text).replace('\\', "\\\\").replace('"', "\\\"")
+/// A text between quotes of YAML, whole, since it is to be pasted; one that is long or has several lines is `…`.
+pub(super) fn quoted(text: &str) -> String {
+    let text = text.trim();
+    if text.chars().count() > LONGEST || text.chars().any(char::is_control) {
+        return "…".to_owned();
+    }
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+/// The line of `instructions` for the messages of a chat that begin with the system's.
+pub(crate) fn prompt_of_messages(tree: &Tree, entry: &Entry) -> Option<String> {
+    let is_messages = tree.key(entry) == "messages";
+    let first = tree.items(entry.value)?.first().filter(|_| is_messages)?;
+    let role = text_of(tree, *first, "role")?;
+    let prompt = text_of(tree, *first, "content")?;
+    ["system", "developer"]
+        .contains(&role)
+        .then(|| format!("instructions: {{inline: \"{}\"}}", quoted(prompt)))
 }
 
 /// A text as the name of a tool.
@@ -190,7 +209,7 @@ fn own_lines(agent: &str, model_name: &str, instructions: &str) -> String {
 }
 
 /// The text of a field, unless it came from a variable.
-fn text_of<'t>(tree: &'t Tree, node: NodeId, key: &str) -> Option<&'t str> {
+pub(super) fn text_of<'t>(tree: &'t Tree, node: NodeId, key: &str) -> Option<&'t str> {
     let scalar = tree.scalar(tree.get(node, key)?.value)?;
     (!scalar.substituted).then_some(scalar.text)
 }

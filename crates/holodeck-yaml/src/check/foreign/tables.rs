@@ -512,6 +512,7 @@ pub(crate) const TOOLS: &[ForeignTool] = &[
             "python", "code", "script", "shell", "bash", "command", "program", "tool", "custom",
         ],
         line: "{type: function, name: stock, description: Counts items, file: tools.py, function: stock}",
+        fields: &["file", "function", "command"],
     },
     ForeignTool {
         theirs: &[
@@ -527,13 +528,16 @@ pub(crate) const TOOLS: &[ForeignTool] = &[
             "documents",
         ],
         line: "{type: vectorstore, name: handbook, description: Searches the handbook, source: docs}",
+        fields: &["source"],
     },
     ForeignTool {
         theirs: &["mcpserver", "server", "remote", "stdio", "sse", "http"],
         line: "{type: mcp, name: files, description: Reads files, command: npx, args: [\"…\"]}",
+        fields: &["command", "url"],
     },
     ForeignTool {
         theirs: &["llm", "model", "agent", "template", "subagent"],
         line: "{type: prompt, name: summary, description: Sums up a text, template: \"Sum up: {{ text }}\", parameters: {text: {type: string}}}",
+        fields: &["template"],
     },
 ];

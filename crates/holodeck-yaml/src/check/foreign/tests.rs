@@ -16,6 +16,11 @@ fn diagnostics(text: &str) -> Vec<Diagnostic> {
     load_agent(Path::new("agent.yaml"), &Env::empty(), &files).diagnostics
 }
 
+/// A name with no field beside it.
+fn alone(tree: &Tree) -> Beside<'_> {
+    Beside { tree, mapping: None }
+}
+
 /// The errors about the shape of a file.
 fn shape_errors(text: &str) -> Vec<String> {
     let errors = diagnostics(text)
@@ -175,13 +180,112 @@ fn every_foreign_metric_and_provider_is_answered_with_a_line_that_loads() {
             let text =
                 format!("name: a\ninstructions: {{inline: Hi}}\nmodel: {{provider: {theirs}, name: m}}\n");
             let found = diagnostics(&text);
-            let help = row.help();
+            let help = row.help(&alone(&Tree::default()));
             assert!(
                 found.iter().any(|it| it.help.as_deref() == Some(&help)),
                 "{theirs}: {found:?}"
             );
         }
     }
+}
+
+/// The line that is written instead of a metric of another tool.
+fn line_of(metric: &str) -> String {
+    let text = format!("{HEAD}evaluations:\n  metrics:\n  - {metric}\n");
+    let mut helps = diagnostics(&text).into_iter().filter_map(|it| it.help);
+    let line = helps.find_map(|help| Some(help.strip_prefix("write `")?.strip_suffix('`')?.to_owned()));
+    line.unwrap_or_else(|| panic!("{metric}"))
+}
+
+#[test]
+fn the_line_for_a_foreign_metric_keeps_what_is_compared_and_the_threshold() {
+    let negated = METRICS
+        .iter()
+        .flat_map(|row| row.theirs)
+        .map(|name| format!("not-{name}"));
+    let names = METRICS
+        .iter()
+        .flat_map(|row| row.theirs)
+        .map(|name| (*name).to_owned());
+    let ours = ["Contains", "not-contains", "not-icontains", "not-regex"].map(str::to_owned);
+    let mut kept = 0;
+    for theirs in names.chain(negated).chain(ours) {
+        let line = line_of(&format!(
+            "{{type: {theirs}, value: it's \\d \"so\", threshold: 0.37}}"
+        ));
+        let is_code = line.contains("type: code");
+        assert_eq!(line.contains("threshold: 0.37"), !is_code, "{theirs}: {line}");
+        assert_eq!(
+            line.matches("threshold: ").count(),
+            usize::from(!is_code),
+            "{theirs}: {line}"
+        );
+        kept += usize::from(line.contains("\"it's \\\\d \\\"so\\\"\""));
+        let text =
+            format!("{HEAD}embedding_provider: {{provider: hash}}\nevaluations:\n  metrics:\n  - {line}\n");
+        assert_eq!(shape_errors(&text), Vec::<String>::new(), "{text}");
+    }
+    assert!(kept > 20, "{kept}");
+    // A score of ten or of a hundred is not one of ours.
+    assert!(!line_of("{type: not-contains, value: sorry, threshold: 7}").contains('7'));
+}
+
+#[test]
+fn a_text_to_paste_is_whole_or_left_out() {
+    let long = "a ".repeat(150);
+    let file = |goal: &str| format!("clerk: {{role: Clerk, goal: {goal}, backstory: Old}}\n");
+    let help = |text: &str| diagnostics(text).remove(0).help.unwrap_or_default();
+    assert!(help(&file(&long)).contains(long.trim()));
+    assert!(help(&file(&long.repeat(3))).contains("inline: \"…\""));
+    assert!(help(&file("\"one\\ntwo\"")).contains("inline: \"…\""));
+}
+
+#[test]
+fn the_messages_of_a_chat_are_instructions_if_the_system_says_them() {
+    let head = "name: a\nmodel: {provider: openai, name: m, endpoint: \"http://127.0.0.1:9\"}\n";
+    for role in ["system", "developer"] {
+        let found = diagnostics(&format!("{head}messages: [{{role: {role}, content: Be kind}}]\n"));
+        let errors: Vec<_> = found.iter().filter(|it| it.is_error()).collect();
+        let [error] = errors.as_slice() else {
+            panic!("{found:#?}")
+        };
+        assert_eq!(
+            error.help.as_deref(),
+            Some("write `instructions: {inline: \"Be kind\"}`")
+        );
+    }
+    let found = diagnostics(&format!("{HEAD}messages: [{{role: user, content: Be kind}}]\n"));
+    assert!(found.iter().any(|it| {
+        it.help
+            .as_deref()
+            .is_some_and(|help| help.contains("test_cases: ["))
+    }));
+}
+
+#[test]
+fn a_mapping_that_lacks_only_the_right_kind_is_given_the_kind() {
+    let help = |text: &str| {
+        let found = diagnostics(&format!("{HEAD}{text}\n"));
+        found.into_iter().find_map(|it| it.help).unwrap_or_default()
+    };
+    for (fields, kind) in [
+        ("type: python, file: t.py, function: t", "function"),
+        ("type: shell, command: ls", "function"),
+        ("type: rag, source: docs", "vectorstore"),
+        ("type: stdio, command: npx", "mcp"),
+        ("type: llm, template: Hi", "prompt"),
+    ] {
+        let found = help(&format!("tools: [{{name: t, description: d, {fields}}}]"));
+        assert_eq!(found, format!("write `type: {kind}`"), "{fields}");
+    }
+    let of_model = |fields: &str| {
+        let found = diagnostics(&format!(
+            "name: a\ninstructions: {{inline: Hi}}\nmodel: {{name: m, {fields}}}\n"
+        ));
+        found.into_iter().find_map(|it| it.help).unwrap_or_default()
+    };
+    assert!(of_model("provider: groq, endpoint: \"https://a.example\"").contains("`endpoint` stays"));
+    assert!(of_model("provider: groq").contains("https://api.groq.com"));
 }
 
 #[test]
@@ -300,7 +404,11 @@ fn hyphens_and_negations_of_other_tools_are_understood() {
         ),
     ] {
         let choices = ["standard", "geval", "rag", "code"].map(str::to_owned);
-        assert_eq!(choice(theirs, &choices), Some(write(line)), "{theirs}");
+        assert_eq!(
+            choice(theirs, &choices, &alone(&Tree::default())),
+            Some(write(line)),
+            "{theirs}"
+        );
     }
 }
 

@@ -4,7 +4,10 @@ use holodeck_model::{Code, Diagnostic, closest};
 
 use super::Walk;
 use crate::{
-    check::{foreign, naming::shorten},
+    check::{
+        foreign::{self, Beside},
+        naming::shorten,
+    },
     shape::{Field, Record, Shape, ShapeKind},
     yaml::{Core, Entry, Legacy, NodeId, Place, Scalar, legacy_reading, lenient_f64, resolve},
 };
@@ -21,6 +24,8 @@ impl Walk<'_> {
             Diagnostic::error(Code::UnknownField, message).about(self.path.pointer(Some(key)));
         let is_taken = |name: &str| self.tree.get(node, name).is_some();
         let known = foreign::field(key, record, is_taken);
+        let prompt = foreign::shapes::prompt_of_messages(self.tree, entry)
+            .filter(|_| self.path.is_root() && !is_taken("instructions"));
         // A field that is already present was not meant.
         let absent = record
             .fields
@@ -29,6 +34,11 @@ impl Walk<'_> {
             .filter(|name| self.tree.get(node, name).is_none());
         if let Some(reason) = record.refused.get(key) {
             diagnostic = diagnostic.with_help(reason.clone());
+        } else if let Some(line) = prompt {
+            diagnostic = diagnostic
+                .with_inline("here it is `instructions`")
+                .with_help(foreign::write(&line));
+            self.findings.add_suggestion(node, "instructions");
         } else if let Some(known) = known.filter(|known| is_taken(known.ours)) {
             let list = known.line.strip_prefix(&format!("{}: [", known.ours));
             diagnostic = diagnostic
@@ -256,6 +266,14 @@ impl Walk<'_> {
         known.or_else(|| (wants_fields && !self.path.is_root()).then(generic))
     }
 
+    /// The fields beside the value.
+    fn beside(&self) -> Beside<'_> {
+        Beside {
+            tree: self.tree,
+            mapping: self.path.parent(),
+        }
+    }
+
     pub(super) fn report_unknown_choice(&mut self, choices: &[String], scalar: Scalar<'_>, node: NodeId) {
         let names: Vec<&str> = choices.iter().map(String::as_str).collect();
         let mut diagnostic = if names.len() > 8 {
@@ -279,7 +297,7 @@ impl Walk<'_> {
             Diagnostic::error(Code::UnknownValue, message)
         };
         if !scalar.substituted
-            && let Some(help) = foreign::choice(scalar.text, choices)
+            && let Some(help) = foreign::choice(scalar.text, choices, &self.beside())
         {
             diagnostic = diagnostic.with_help(help);
         } else if !scalar.substituted
