@@ -10,7 +10,7 @@ mod tests;
 
 use std::{borrow::Cow, collections::HashSet, io::Write};
 
-use holodeck_model::{Diagnostic, Severity, shown_path};
+use holodeck_model::{Diagnostic, Severity, hex, shown_path};
 use sha2::{Digest as _, Sha256};
 
 use crate::{FindingPlace, ReportError, format};
@@ -130,7 +130,7 @@ impl Fingerprints {
             digest.update(number.to_le_bytes());
             let digest: [u8; 32] = digest.finalize().into();
             if self.0.insert(digest) {
-                return digest.iter().map(|byte| format!("{byte:02x}")).collect();
+                return hex(&digest);
             }
             number += 1;
         }
