@@ -18,7 +18,7 @@ pub(crate) fn user_variable<'a>(env: &'a Env, name: &str) -> Option<&'a str> {
 /// The file, relative to the repository of a CI job, or else to the working directory.
 pub(crate) fn file_name(env: &Env, path: &Path) -> String {
     let path = absolute_path(path);
-    let roots = ROOTS.iter().filter_map(|name| user_variable(env, name));
+    let mut roots = ROOTS.iter().filter_map(|name| user_variable(env, name));
     let below = roots.find_map(|root| path.strip_prefix(root).ok());
     let name = below.map_or_else(|| shown_path(&path), Path::to_path_buf);
     name.display().to_string()
