@@ -16,8 +16,8 @@ use sha2::{Digest as _, Sha256};
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
 struct Annotation {
-    /// The format.
-    annotation: u32,
+    #[serde(rename = "annotation")]
+    version: u32,
     at: String,
     run: String,
     case: CaseId,
@@ -65,7 +65,7 @@ pub(crate) fn read(journal: &Path) -> Labels {
             Ok(_) => {}
         }
         if let Ok(own) = serde_json::from_slice::<Annotation>(&line)
-            && own.annotation == VERSION
+            && own.version == VERSION
         {
             labels.insert((own.run, own.case), (own.answer, own.label));
         }
@@ -97,7 +97,7 @@ pub(crate) fn append(
         return Err(io::Error::other("a score is a number from 0 to 1"));
     }
     let mut line = serde_json::to_string(&Annotation {
-        annotation: VERSION,
+        version: VERSION,
         at: holodeck_reports::format::now(),
         run: run.to_owned(),
         case,
