@@ -46,6 +46,9 @@ fn run_command() -> ExitCode {
             // Requested help goes to stdout and exits 0, a usage error to stderr and exits 2. A closed output is
             // ignored.
             let _ = error.print();
+            if let Some(event) = refused_event(&error, &given, hint.as_deref()) {
+                let _ = writeln!(std::io::stdout(), "{event}");
+            }
             if let Some(hint) = hint {
                 let mut stderr = anstream::stderr();
                 let _ = write!(stderr, "\n{}", render::hint(&hint));
@@ -77,6 +80,26 @@ fn run_command() -> ExitCode {
         Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(Failure::Output(error)) => report_output_error(&error, &mut terminal),
     }
+}
+
+/// The last line of `--json` of a `test` whose arguments the parser refused.
+fn refused_event(error: &clap::Error, given: &[String], hint: Option<&str>) -> Option<String> {
+    let mut flags = given.iter().take_while(|arg| *arg != "--");
+    let is_test = given
+        .iter()
+        .find(|arg| !arg.starts_with('-'))
+        .is_some_and(|arg| arg == "test");
+    if !error.use_stderr() || !is_test || !flags.any(|arg| arg == "--json") {
+        return None;
+    }
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    let problem = Problem::config(first.strip_prefix("error: ").unwrap_or(first));
+    let problem = match hint {
+        Some(hint) => problem.with_hint(hint),
+        None => problem,
+    };
+    Some(command::test::failed_event(&problem).to_string())
 }
 
 /// Reports output that could not be written, as on a full disk.

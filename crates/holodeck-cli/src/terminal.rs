@@ -151,6 +151,16 @@ impl Terminal {
         self.err.current_choice()
     }
 
+    /// The columns of a table on stdout; a file or a pipe has no end of the line.
+    pub(crate) fn columns_of_data(&self) -> usize {
+        if self.out_is_tty { self.width } else { usize::MAX }
+    }
+
+    /// The columns of a line on stderr; a log has no end of the line.
+    pub(crate) fn columns_of_messages(&self) -> usize {
+        if self.err_is_tty { self.width } else { usize::MAX }
+    }
+
     /// Columns to use on stderr; 80 if the width is unknown.
     pub(crate) fn width(&self) -> usize {
         self.width

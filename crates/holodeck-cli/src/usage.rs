@@ -67,6 +67,11 @@ const COMMANDS: &[OtherCommand] = &[
         does: "shows the stored runs in the browser",
     },
     OtherCommand {
+        theirs: &["runs"],
+        ours: "test list",
+        does: "lists the stored runs of an agent",
+    },
+    OtherCommand {
         theirs: &["report"],
         ours: "test --report html=report.html",
         does: "writes a page with every case",
@@ -310,7 +315,7 @@ mod tests {
     fn a_second_argument_of_test_is_no_command() {
         for (line, says, hints) in [
             ("test agent.yaml out.json", "out.json", "--output out.json"),
-            ("test show latest", "`show`", "--report html"),
+            ("test results latest", "`results`", "--report html"),
             ("test a.yaml b.yaml", "b.yaml", "once for each"),
         ] {
             let (error, hint) = explained(line);

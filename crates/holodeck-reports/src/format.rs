@@ -353,6 +353,11 @@ pub fn tokens(count: u64) -> String {
     }
 }
 
+/// `1 token`, `812 tokens`, `9.4k tokens`.
+pub fn count_tokens(count: u64) -> String {
+    format!("{} token{}", tokens(count), if count == 1 { "" } else { "s" })
+}
+
 /// US dollars with two decimals, or two significant digits for small amounts: `$12.30`, `$0.045`, `$0.0021`. Negligible
 /// amounts are `<$0.0001`.
 pub fn cost(usd: f64) -> String {
@@ -463,8 +468,8 @@ pub fn usage(summary: &ReportSummary) -> String {
     let mut parts = Vec::new();
     if let Some(usage) = &summary.token_usage {
         let mut text = format!(
-            "{} tokens ({} in, {} out)",
-            tokens(usage.total_tokens),
+            "{} ({} in, {} out)",
+            count_tokens(usage.total_tokens),
             tokens(usage.prompt_tokens),
             tokens(usage.completion_tokens)
         );
@@ -485,7 +490,7 @@ pub fn usage(summary: &ReportSummary) -> String {
         let Some(usage) = usage else { continue };
         let price = price.map(cost);
         let price = price.map_or_else(String::new, |price| format!(" ({price})"));
-        parts.push(format!("{who} {} tokens{price}", tokens(usage.total_tokens)));
+        parts.push(format!("{who} {}{price}", count_tokens(usage.total_tokens)));
     }
     parts.join(" · ")
 }
@@ -509,6 +514,8 @@ mod tests {
 
     #[test]
     fn numbers_keep_what_matters() {
+        let counts = [0, 1, 2, 1_000].map(count_tokens);
+        assert_eq!(counts, ["0 tokens", "1 token", "2 tokens", "1.0k tokens"]);
         assert_eq!(duration(340), "340 ms");
         assert_eq!(duration(1_234), "1.2 s");
         assert_eq!(duration(60_000), "60.0 s");

@@ -101,16 +101,19 @@ impl StoredRun {
 
     /// Writes the page of the run.
     pub fn write_page(&self, page: &RunPage<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
-        let results = || -> Results<'_> {
-            let places = 0..self.journal.plan().len();
-            Box::new(places.map(|place| self.planned(place)))
-        };
+        let results = || self.planned();
         let header = self.journal.header();
         let view = RunView::new(&self.head, &header.metadata, &header.model, &results);
         html::report_in(&view, page, out)
     }
 
-    fn planned(&self, place: usize) -> Result<PlannedResult, JournalError> {
+    /// Every planned case, read from the journal.
+    pub fn planned(&self) -> Results<'_> {
+        let places = 0..self.journal.plan().len();
+        Box::new(places.map(|place| self.planned_at(place)))
+    }
+
+    fn planned_at(&self, place: usize) -> Result<PlannedResult, JournalError> {
         let case: Option<CaseReport> = journal_report(&self.journal, place)?;
         Ok(match case {
             Some(case) => PlannedResult::Finished(Box::new(case)),

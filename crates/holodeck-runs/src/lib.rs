@@ -23,7 +23,7 @@ mod series;
 mod store;
 mod trials;
 
-pub use agent_runs::{AgentRuns, FoundRun, LATEST, Member, RunUse, is_path};
+pub use agent_runs::{AgentRuns, FoundRun, LATEST, ListedRun, Member, RunUse, is_path};
 pub use case_report::{CallReport, CaseReport, TurnReport};
 pub use exit::ExitCode;
 pub use expectations::{Expectations, expectations, of_conversation, of_turns};

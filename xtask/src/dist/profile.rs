@@ -1,6 +1,7 @@
 //! Finds the functions that the main commands of the distributed program use, with Callgrind.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -124,7 +125,7 @@ impl List {
     fn add(&mut self, title: &str, watched: &Watched) -> Result<()> {
         let new: Vec<String> = watched.take()?.difference(&self.seen).cloned().collect();
         println!("{title}: {} functions more", new.len());
-        self.text.push_str(&format!("{TITLE} {title}\n"));
+        writeln!(self.text, "{TITLE} {title}")?;
         for name in new {
             self.text.push_str(&name);
             self.text.push('\n');

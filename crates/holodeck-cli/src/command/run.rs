@@ -283,7 +283,7 @@ fn describe_usage(result: &ExecutionResult) -> String {
         "model call",
     );
     match result.token_usage {
-        Some(usage) => format!("{calls} · {} tokens\n", format::tokens(usage.total_tokens)),
+        Some(usage) => format!("{calls} · {}\n", format::count_tokens(usage.total_tokens)),
         None => format!("{calls}\n"),
     }
 }

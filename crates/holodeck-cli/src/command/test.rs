@@ -4,6 +4,7 @@ mod calibrate;
 mod compare;
 mod finish;
 mod flags;
+mod history;
 mod matrix;
 mod session;
 mod targets;
@@ -23,10 +24,12 @@ use holodeck::{
 };
 use serde_json::json;
 
+pub(crate) use self::finish::failed_event;
 use self::{
     calibrate::CalibrateArgs,
     compare::CompareArgs,
     flags::{HowArgs, OutputArgs, WhatArgs, parse_axis},
+    history::{ListArgs, ShowArgs},
     session::{Kind, Session},
 };
 use super::{as_argument, build_runtime, load, load_combination, parse_seconds};
@@ -62,6 +65,10 @@ enum TestCommand {
     Merge(Box<MergeArgs>),
     /// Derive the steps of judges that have only criteria, and write them to `judge-steps.json`; no agent is asked.
     Steps(Box<StepsArgs>),
+    /// List the stored runs of an agent, newest first, and what changed since the run before.
+    List(ListArgs),
+    /// Show the cases of a stored run that did not pass, or one case with its transcript.
+    Show(ShowArgs),
     /// Compare two runs, or a run with a baseline: which cases changed, and whether that is more than chance.
     Compare(Box<CompareArgs>),
     /// Compare a judge with people: ask it about answers that people judged, and measure how far both agree.
@@ -184,7 +191,13 @@ pub(crate) fn run(args: &TestArgs, terminal: &mut Terminal) -> Result<ExitCode, 
         Some(TestCommand::Regrade(args)) => (regrade(args, terminal), &args.output),
         Some(TestCommand::Merge(args)) => (merge(args, terminal), &args.output),
         Some(TestCommand::Steps(args)) => return steps(args, terminal),
-        Some(TestCommand::Compare(args)) => return compare::run(args, terminal),
+        Some(TestCommand::List(args)) => return history::list(args, terminal),
+        Some(TestCommand::Show(args)) => return history::show(args, terminal),
+        Some(TestCommand::Compare(args)) => {
+            let outcome = compare::run(args, terminal);
+            write_failure(&outcome, args.json, terminal)?;
+            return outcome;
+        }
         Some(TestCommand::Calibrate(args)) => return calibrate::run(args, terminal),
     };
     if let (Err(Failure::Problem(_)), Ok(reports)) = (&outcome, output.reports()) {
@@ -196,12 +209,22 @@ pub(crate) fn run(args: &TestArgs, terminal: &mut Terminal) -> Result<ExitCode, 
             ));
         }
     }
-    if let (Err(Failure::Problem(problem)), true) = (&outcome, output.json) {
+    write_failure(&outcome, output.json, terminal)?;
+    outcome
+}
+
+/// Ends the lines of `--json` of a command that failed.
+fn write_failure(
+    outcome: &Result<ExitCode, Failure>,
+    json: bool,
+    terminal: &mut Terminal,
+) -> std::io::Result<()> {
+    if let (Err(Failure::Problem(problem)), true) = (outcome, json) {
         terminal.set_combination(None);
-        terminal.write_json(finish::failed_event(problem))?;
+        terminal.write_json(failed_event(problem))?;
         terminal.flush()?;
     }
-    outcome
+    Ok(())
 }
 
 fn new_run(args: &NewRunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {

@@ -230,7 +230,7 @@ fn asked(report: &RoutingReport) -> String {
     };
     let tokens = asked.spent.tokens.map_or_else(
         || "tokens not reported".to_owned(),
-        |usage| format!("{} tokens", format::tokens(usage.total_tokens)),
+        |usage| format::count_tokens(usage.total_tokens),
     );
     let cost = asked
         .spent

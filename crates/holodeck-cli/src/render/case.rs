@@ -38,9 +38,10 @@ pub(super) fn row(case: &CaseReport, width: usize) -> String {
     let name_width = width.saturating_sub(2 + TIME + TOKENS + COST).clamp(10, 40);
     let (mark, style) = mark(case.state());
     let label = one_line(&case.label());
-    let tokens = case.spent().tokens.map_or_else(String::new, |usage| {
-        format!("{} tokens", format::tokens(usage.total_tokens))
-    });
+    let tokens = case
+        .spent()
+        .tokens
+        .map_or_else(String::new, |usage| format::count_tokens(usage.total_tokens));
     let cost = case.spent().cost_usd.map(format::cost).unwrap_or_default();
     let numbers = format!(
         "{}{}{}",
@@ -111,6 +112,11 @@ fn question(case: &CaseReport, width: usize) -> String {
         "question",
         &format::clip(&question, QUESTION_CHARS).replace('\n', " "),
     )
+}
+
+/// The question of a case that did not pass, and every reason.
+pub(super) fn reasons(case: &CaseReport, width: usize) -> String {
+    question(case, width) + &details(case, width)
 }
 
 /// Renders equal reasons of consecutive cases only once: an endpoint that is down fails every case alike.
@@ -260,8 +266,12 @@ impl Columns {
 
     /// `    what            text`, the text wrapped under itself.
     pub(super) fn row(self, what: &str, text: &str) -> String {
-        let text = format::clip(text, REASON_CHARS);
-        let text = format::printable(&text);
+        self.whole_row(what, &format::clip(text, REASON_CHARS))
+    }
+
+    /// The same with the whole text.
+    fn whole_row(self, what: &str, text: &str) -> String {
+        let text = format::printable(text);
         let indent = if what.is_empty() {
             Self::INDENT
         } else {
@@ -283,6 +293,11 @@ impl Columns {
         }
         shown
     }
+}
+
+/// A row of a transcript, with the whole text.
+pub(super) fn whole_row(what: &str, text: &str, width: usize) -> String {
+    Columns::of([], width).whole_row(what, text)
 }
 
 /// A row of a table whose labels are all short.

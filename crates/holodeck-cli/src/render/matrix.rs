@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use anstyle::Style;
 use holodeck::{
     DryRun,
     model::{Combination, ReportHead, axis_value},
@@ -11,7 +12,7 @@ use holodeck::{
 use serde_json::{Value, json};
 
 use super::{
-    case::one_line,
+    case::{in_columns, one_line},
     dry_run::{dry_run, dry_run_json},
     style::{BAD, DOUBTFUL, GOOD, STRONG, paint},
     text,
@@ -66,8 +67,8 @@ pub(crate) fn combination(combination: &Combination, number: usize, count: usize
     format!("\n{}\n", paint(STRONG, line))
 }
 
-/// One line for each combination, with the results of its run.
-pub(crate) fn matrix(rows: &[MatrixRow]) -> String {
+/// One line for each combination, with the results of its run; a block for each where the lines would not fit.
+pub(crate) fn matrix(rows: &[MatrixRow], columns: usize) -> String {
     let metrics: BTreeSet<&str> = rows
         .iter()
         .filter_map(|row| row.head.as_ref())
@@ -109,14 +110,24 @@ pub(crate) fn matrix(rows: &[MatrixRow]) -> String {
         cells.map(|cell| text::width(cell)).max().unwrap_or_default()
     };
     let widths: Vec<usize> = (0..titles.len()).map(width).collect();
-    let mut shown = format!("\n{}\n", paint(STRONG, line(&titles, &widths)));
-    for (cells, tone) in &lines {
+    let gaps = 2 * widths.len().saturating_sub(1);
+    let fits = widths.iter().sum::<usize>() + gaps <= columns;
+    let mut shown = String::from("\n");
+    if fits {
+        shown.push_str(&format!("{}\n", paint(STRONG, line(&titles, &widths))));
+    }
+    for (place, (cells, tone)) in lines.iter().enumerate() {
         let style = match tone {
             Some(Tone::Good) => GOOD,
             Some(Tone::Bad) => BAD,
             Some(Tone::Doubtful) | None => DOUBTFUL,
         };
-        shown.push_str(&format!("{}\n", paint(style, line(cells, &widths))));
+        if fits {
+            shown.push_str(&format!("{}\n", paint(style, line(cells, &widths))));
+        } else {
+            let gap = if place > 0 { "\n" } else { "" };
+            shown.push_str(&format!("{gap}{}", block(&titles, cells, axes, style, columns)));
+        }
     }
     let passed = rows.iter().filter(|row| row.has_passed()).count();
     let idle = rows.iter().filter(|row| row.is_idle).count();
@@ -128,6 +139,24 @@ pub(crate) fn matrix(rows: &[MatrixRow]) -> String {
     }
     shown.push_str(&format!("\n{}\n", paint(style.bold(), verdict)));
     shown
+}
+
+/// The values of a combination, and below them a row for each result.
+fn block(titles: &[String], cells: &[String], axes: usize, style: Style, columns: usize) -> String {
+    let values = titles.iter().zip(cells).take(axes);
+    let values: Vec<String> = values.map(|(title, value)| format!("{title}={value}")).collect();
+    let mut text = String::new();
+    for line in text::wrap(&values.join(", "), columns) {
+        text.push_str(&format!("{}\n", paint(style.bold(), line)));
+    }
+    let rest = titles.iter().zip(cells).skip(axes);
+    let is_missing = cells.len() < titles.len();
+    for (title, cell) in rest {
+        // The reason of a run that is missing is not a number of passed cases.
+        let title = if is_missing { "" } else { title };
+        text.push_str(&in_columns(title, cell, columns));
+    }
+    text
 }
 
 fn line(cells: &[String], widths: &[usize]) -> String {
@@ -190,9 +219,13 @@ pub(crate) fn matrix_plan(plans: &[(&Combination, &DryRun)]) -> String {
     }
     if plans.len() > 1 {
         let total = Total::of(plans);
-        let mut line = format!("{} combinations would run, {} trials", plans.len(), total.units);
+        let mut line = format!(
+            "{} would run, {}",
+            format::count(plans.len(), "combination"),
+            format::count(usize::try_from(total.units).unwrap_or(usize::MAX), "trial")
+        );
         if let Some(tokens) = total.tokens {
-            line.push_str(&format!(", about {} tokens", format::tokens(tokens)));
+            line.push_str(&format!(", about {}", format::count_tokens(tokens)));
             line.push_str(&match total.cost_usd {
                 Some(cost) => format!(", {}", format::cost(cost)),
                 None => ", the price of a model is not known".to_owned(),
@@ -243,5 +276,68 @@ impl Total {
                 .sum::<Option<f64>>()
                 .filter(|_| !estimates.is_empty()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A combination that ran, and one that did not.
+    fn rows() -> Vec<MatrixRow> {
+        let combination = |name: &str| -> Combination {
+            serde_json::from_value(json!({"model.name": name, "model.temperature": 0.5})).unwrap()
+        };
+        let summary = holodeck::model::ReportSummary {
+            total_tests: 12,
+            passed: 11,
+            failed: 1,
+            average_scores: [("rougeL".to_owned(), 0.75)].into(),
+            cost_usd: Some(0.045),
+            ..Default::default()
+        };
+        let head: ReportHead = serde_json::from_value(json!({
+            "agent_name": "desk", "agent_config_path": "agent.yaml", "summary": summary,
+            "timestamp": "2026-11-21T20:11:18Z", "holodeck_version": "0.1.0", "environment": null,
+            "schema_version": 1, "run_id": "20261121T201103000-abcdef", "ended": "completed",
+        }))
+        .unwrap();
+        let mut ran = MatrixRow::new(combination("gpt-4o-mini-2024-07-18"));
+        ran.head = Some(Arc::new(head));
+        ran.exit = Some(ExitCode::Failed);
+        ran.took = Duration::from_millis(14_800);
+        let mut missing = MatrixRow::new(combination("gpt-4o"));
+        missing.note = Some("not run: the budget of the matrix is used up or cannot be enforced".to_owned());
+        vec![ran, missing]
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal_and_no_figure_is_lost() {
+        for columns in [60, 80, 120, usize::MAX] {
+            let shown = matrix(&rows(), columns);
+            let shown = anstream::adapter::strip_str(&shown).to_string();
+            for line in shown.lines() {
+                assert!(text::width(line) <= columns, "{columns}: {line}");
+            }
+            let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+            for figure in [
+                "gpt-4o-mini-2024-07-18",
+                "11 of 12",
+                "0.75",
+                "$0.045",
+                "14.8 s",
+                "20261121T201103000-abcdef",
+                "the budget of the matrix is used up or cannot be enforced",
+                "0 of 2 combinations passed",
+            ] {
+                assert!(words.contains(figure), "{columns} {figure}: {shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_a_block_for_each_combination() {
+        let shown = matrix(&rows(), 60);
+        insta::assert_snapshot!(anstream::adapter::strip_str(&shown).to_string());
     }
 }

@@ -118,14 +118,14 @@ fn planned_question(planned: &PlannedQuestion, command: &str) -> String {
     line(&mut text, "routing", &asks);
     line(&mut text, "gates", &gates(&planned.gates));
     line(&mut text, "executor", "that of the answer");
-    let tokens = format::tokens(planned.usage.total_tokens);
+    let tokens = format::count_tokens(planned.usage.total_tokens);
     let cost = planned
         .cost_usd
         .map_or_else(|| "no price known".to_owned(), |cost| format!("${cost:.4}"));
     line(
         &mut text,
         "estimate",
-        &format!("{tokens} tokens · {cost} for the question alone"),
+        &format!("{tokens} · {cost} for the question alone"),
     );
     text
 }
@@ -160,11 +160,11 @@ pub(crate) fn routing_plan(plan: &RoutedPlan, command: &str) -> String {
             Some(cost) => format!("${cost:.4}"),
             None => "no price known".to_owned(),
         };
-        let tokens = format::tokens(usage.total_tokens);
+        let tokens = format::count_tokens(usage.total_tokens);
         line(
             &mut text,
             "estimate",
-            &format!("{tokens} tokens · {cost} for one turn without tool calls"),
+            &format!("{tokens} · {cost} for one turn without tool calls"),
         );
     }
     format::printable(&text).into_owned()

@@ -4,6 +4,8 @@ use std::fmt::Display;
 
 use anstyle::{AnsiColor, Style};
 
+use super::text::wrap;
+
 pub(super) const ERROR: Style = AnsiColor::Red.on_default().bold();
 pub(super) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 pub(super) const GOOD: Style = AnsiColor::Green.on_default();
@@ -20,6 +22,13 @@ pub(super) fn paint(style: Style, text: impl Display) -> String {
 /// A hint on a line of its own.
 pub(crate) fn hint(text: &str) -> String {
     format!("{}: {text}\n", paint(ACTION, "hint"))
+}
+
+/// A hint that breaks at spaces.
+pub(super) fn wrapped_hint(text: &str, width: usize) -> String {
+    let indent = "hint: ".len();
+    let lines = wrap(text, width.saturating_sub(indent));
+    hint(&lines.join(&format!("\n{}", " ".repeat(indent))))
 }
 
 /// Text that matters less.

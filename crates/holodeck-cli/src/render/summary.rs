@@ -10,7 +10,7 @@ use holodeck::{
 use super::{
     case::{self, one_line},
     progress::Highlights,
-    style::{BAD, DIM, DOUBTFUL, GOOD, STRONG, hint, paint},
+    style::{BAD, DIM, DOUBTFUL, GOOD, STRONG, paint, wrapped_hint},
     text,
 };
 
@@ -123,7 +123,7 @@ fn not_run(run: &Summary<'_>, width: usize) -> String {
 }
 
 /// Hints about the next steps.
-pub(crate) fn hints(run: &Summary<'_>, agent: &str) -> String {
+pub(crate) fn hints(run: &Summary<'_>, agent: &str, width: usize) -> String {
     let summary = &run.head.summary;
     let mut hints: Vec<String> = run.highlights.hints.iter().map(|hint| one_line(hint)).collect();
     let did_not_pass = summary.failed + summary.errors;
@@ -179,7 +179,7 @@ pub(crate) fn hints(run: &Summary<'_>, agent: &str) -> String {
     }
     let mut shown = String::new();
     for text in &hints {
-        shown.push_str(&hint(text));
+        shown.push_str(&wrapped_hint(text, width));
     }
     if !shown.is_empty() {
         shown.insert(0, '\n');

@@ -204,3 +204,32 @@ fn a_closed_output_does_not_change_the_verdict() {
     }
     server.finish();
 }
+
+#[test]
+fn json_ends_with_finished_also_where_the_parser_or_a_comparison_refuses() {
+    let project = Project::with(&agent("http://localhost:1", TWO_CASES));
+    for (args, message) in [
+        (["test", "--json", "--trials", "none"], "invalid value 'none'"),
+        (
+            ["test", "--json", "--trails", "2"],
+            "unexpected argument '--trails'",
+        ),
+    ] {
+        let ran = project.run(&args).exits(2);
+        let event = ran.json();
+        assert_eq!(
+            (&event["event"], &event["exit_code"]),
+            (&"finished".into(), &2.into())
+        );
+        let error = event["error"]["message"].as_str().unwrap();
+        assert!(error.starts_with(message), "{error}");
+    }
+    let compared = project
+        .run(&["test", "compare", "latest", "none", "--json"])
+        .exits(2);
+    assert_eq!(compared.json()["event"], "finished");
+    // What was not asked for as JSON, or is an answer to `--help`, has no such line.
+    assert_eq!(project.run(&["test", "--trials", "none"]).exits(2).stdout, "");
+    let help = project.run(&["test", "--json", "--help"]).exits(0);
+    assert!(!help.stdout.contains("\"event\""), "{}", help.stdout);
+}

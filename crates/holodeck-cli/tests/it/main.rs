@@ -50,6 +50,7 @@ mod foreign_clients;
 mod forged_journals;
 mod generated;
 mod guide;
+mod history;
 mod identity;
 mod imports;
 mod index;

@@ -111,7 +111,7 @@ impl<'a> Case<'a> {
             });
         }
         let usage = case.spent().tokens;
-        let tokens = usage.map(|usage| format!("{} tokens", format::tokens(usage.total_tokens)));
+        let tokens = usage.map(|usage| format::count_tokens(usage.total_tokens));
         let failed_calls = case.calls().filter(|call| call.error().is_some()).count();
         let calls =
             (failed_calls > 0).then(|| format!("{} failed", format::count(failed_calls, "tool call")));

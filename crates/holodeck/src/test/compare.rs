@@ -75,13 +75,11 @@ pub fn compare_runs(
             path: agent.display().to_string(),
         });
     }
-    let Known {
+    let StoredRuns {
+        runs,
         redactor,
         names,
-        owner,
-    } = known_parts(agent)?;
-    let folder = agent.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let runs = AgentRuns::new(RunStore::new(folder.unwrap_or(Path::new("."))), owner);
+    } = runs_of(agent)?;
     let reader = RunReader::new(&runs, &redactor, names);
     let (before, after) = (reader.read(before, matrix)?, reader.read(after, matrix)?);
     if let Some(run) = [&before, &after]
@@ -98,6 +96,43 @@ pub fn compare_runs(
     }
     let comparison = compare(&reader, &before, &after, options)?;
     Ok(Compared { comparison, redactor })
+}
+
+/// The stored runs of an agent that does not have to be valid, and what is known of it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct StoredRuns {
+    /// The runs.
+    pub runs: AgentRuns,
+    /// Masks its secrets.
+    pub redactor: Arc<Redactor>,
+    /// The names of its cases.
+    pub names: HashMap<CaseId, String>,
+}
+
+/// The stored runs of the agent in the file `agent`, which must exist.
+pub fn stored_runs(agent: &Path) -> Result<StoredRuns, CompareError> {
+    if !agent.is_file() {
+        return Err(CompareError::NoAgent {
+            path: agent.display().to_string(),
+        });
+    }
+    runs_of(agent)
+}
+
+fn runs_of(agent: &Path) -> Result<StoredRuns, CompareError> {
+    let Known {
+        redactor,
+        names,
+        owner,
+    } = known_parts(agent)?;
+    let folder = agent.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let runs = AgentRuns::new(RunStore::new(folder.unwrap_or(Path::new("."))), owner);
+    Ok(StoredRuns {
+        runs,
+        redactor,
+        names,
+    })
 }
 
 /// The known parts of an agent that does not have to be valid.

@@ -69,7 +69,7 @@ pub(super) struct CompareArgs {
     force: bool,
     /// Write the comparison as one JSON object to stdout, instead of text.
     #[arg(long, help_heading = "Output")]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// The values of `--format`.
@@ -194,7 +194,7 @@ impl CompareArgs {
 }
 
 /// A run that cannot be read is an error of the command line, whatever the reason.
-fn problem(error: &CompareError, agent: &Path) -> Problem {
+pub(super) fn problem(error: &CompareError, agent: &Path) -> Problem {
     let problem = Problem::config(error.to_string());
     let subject = Subject {
         argument: as_argument(agent),

@@ -123,7 +123,11 @@ impl Ended {
                     "recorded the answers in `{path}`; `--replay {path}` replays them\n"
                 ));
             }
-            terminal.write_message(&render::hints(&summary, &as_argument(path)));
+            terminal.write_message(&render::hints(
+                &summary,
+                &as_argument(path),
+                terminal.columns_of_messages(),
+            ));
         }
         if let Some(shard) = outcome
             .head
@@ -193,7 +197,7 @@ pub(super) fn nothing_to_run(
 }
 
 /// The last line of `--json` of a command that failed before it had a result.
-pub(super) fn failed_event(problem: &Problem) -> serde_json::Value {
+pub(crate) fn failed_event(problem: &Problem) -> serde_json::Value {
     json!({
         "event": "finished",
         "exit_code": problem.exit.code(),

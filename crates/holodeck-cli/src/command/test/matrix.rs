@@ -349,7 +349,7 @@ impl Ran {
                 }))?;
             }
         } else if rows.len() > 1 {
-            terminal.write_data(&render::matrix(rows))?;
+            terminal.write_data(&render::matrix(rows, terminal.columns_of_data()))?;
         }
         terminal.flush()?;
         if rows.len() > 1 && terminal.verbosity() > Verbosity::Quiet && !base.output.json {

@@ -97,7 +97,7 @@ impl Tally {
             parts.extend(format::states(&states).into_iter().map(|part| (0, part)));
         }
         if let Some(tokens) = self.tokens {
-            parts.push((3, format!("{} tokens", format::tokens(tokens))));
+            parts.push((3, format::count_tokens(tokens)));
         }
         if let Some(cost) = self.cost_usd {
             parts.push((2, format::cost(cost)));

@@ -295,7 +295,7 @@ fn end(events: &[RunEvent], failures: FailureList, width: usize) -> String {
             "results/customer-support/2026-11-21T20-11-18.123Z.json",
         )],
     };
-    let text = format!("{}{}", summary(&run, failures, width), hints(&run, ""));
+    let text = format!("{}{}", summary(&run, failures, width), hints(&run, "", width));
     anstream::adapter::strip_str(&text).to_string()
 }
 
