@@ -12,6 +12,7 @@ use holodeck_model::{Code, Diagnostic, StandardMetricName};
 pub(crate) use tables::{FIELDS, METRICS, PROVIDERS, TOOLS};
 
 use crate::{
+    check::rules::fields_of,
     shape::Record,
     yaml::{NodeId, Tree},
 };
@@ -202,13 +203,20 @@ fn with_given(line: String, beside: &Beside<'_>) -> String {
         return line;
     };
     let quoted = format!("\"{}\"", shapes::quoted(value));
-    if line.contains("type: standard") {
+    if takes(&line, "value") {
         with_field(&line, "value", &quoted)
     } else if line.contains("criteria: ") {
         with_field(&line, "criteria", &quoted)
     } else {
         line
     }
+}
+
+/// Whether the line is that of a standard metric that uses a field.
+fn takes(line: &str, field: &str) -> bool {
+    let standard = line.split_once("type: standard, metric: ");
+    let name = standard.and_then(|(_, rest)| rest.split([',', '}']).next());
+    name.is_some_and(|name| fields_of(name).contains(&field))
 }
 
 /// A mapping in one line with another value of a field, which is a text or a number.
@@ -258,6 +266,10 @@ fn metric(value: &str) -> Option<String> {
     let name = normalise(value);
     if let Some(known) = METRICS.iter().find(|it| it.theirs.contains(&name.as_str())) {
         let line = known.line;
+        // Only a check can be negated; the same line without it would mean the opposite.
+        if !negate.is_empty() && !takes(line, "negate") {
+            return None;
+        }
         return Some(match line.strip_suffix('}') {
             Some(open) if !negate.is_empty() => format!("{open}{negate}}}"),
             _ => line.to_owned(),
@@ -265,7 +277,9 @@ fn metric(value: &str) -> Option<String> {
     }
     let ours = value.to_lowercase().replace('-', "_");
     let ours: Option<StandardMetricName> = serde_json::from_value(ours.into()).ok();
-    ours.map(|ours| format!("{{type: standard, metric: {ours}{negate}}}"))
+    let line = ours.map(|ours| format!("{{type: standard, metric: {ours}}}"))?;
+    let open = line.strip_suffix('}')?;
+    (negate.is_empty() || takes(open, "negate")).then(|| format!("{open}{negate}}}"))
 }
 
 #[cfg(test)]

@@ -199,8 +199,8 @@ fn line_of(metric: &str) -> String {
 
 #[test]
 fn the_line_for_a_foreign_metric_keeps_what_is_compared_and_the_threshold() {
-    let negated = METRICS
-        .iter()
+    let checks = METRICS.iter().filter(|row| takes(row.line, "negate"));
+    let negated = checks
         .flat_map(|row| row.theirs)
         .map(|name| format!("not-{name}"));
     let names = METRICS
@@ -226,6 +226,16 @@ fn the_line_for_a_foreign_metric_keeps_what_is_compared_and_the_threshold() {
         assert_eq!(shape_errors(&text), Vec::<String>::new(), "{text}");
     }
     assert!(kept > 20, "{kept}");
+    // A judge cannot be negated, and the line without it would mean the opposite.
+    let negated = format!("{HEAD}evaluations: {{metrics: [{{type: not-llm-rubric, value: rude}}]}}\n");
+    let helps: Vec<_> = diagnostics(&negated)
+        .into_iter()
+        .filter_map(|it| it.help)
+        .collect();
+    assert!(
+        !helps.iter().any(|help| help.contains("type: geval")),
+        "{helps:?}"
+    );
     // A score of ten or of a hundred is not one of ours.
     assert!(!line_of("{type: not-contains, value: sorry, threshold: 7}").contains('7'));
 }

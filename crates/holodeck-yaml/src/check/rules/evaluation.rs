@@ -43,7 +43,7 @@ const NEW_FIELDS: [&str; 11] = [
 ];
 
 /// The fields that a standard metric uses in addition to `metric`, `threshold`, `enabled` and `model`.
-fn fields_of(metric: &str) -> &'static [&'static str] {
+pub(crate) fn fields_of(metric: &str) -> &'static [&'static str] {
     match metric {
         "bleu" | "meteor" | "f1" | "chrf" => &["unicode", "response_path"],
         "rouge" => &["unicode", "variant", "response_path"],
