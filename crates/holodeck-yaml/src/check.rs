@@ -2,6 +2,7 @@
 
 mod findings;
 mod foreign;
+mod metric_fields;
 mod naming;
 mod rules;
 mod walk;

@@ -12,7 +12,7 @@ use holodeck_model::{Code, Diagnostic, StandardMetricName};
 pub(crate) use tables::{FIELDS, METRICS, PROVIDERS, TOOLS};
 
 use crate::{
-    check::rules::fields_of,
+    check::metric_fields,
     shape::Record,
     yaml::{NodeId, Tree},
 };
@@ -216,7 +216,7 @@ fn with_given(line: String, beside: &Beside<'_>) -> String {
 fn takes(line: &str, field: &str) -> bool {
     let standard = line.split_once("type: standard, metric: ");
     let name = standard.and_then(|(_, rest)| rest.split([',', '}']).next());
-    name.is_some_and(|name| fields_of(name).contains(&field))
+    name.is_some_and(|name| metric_fields::of_standard(name).contains(&field))
 }
 
 /// A mapping in one line with another value of a field, which is a text or a number.

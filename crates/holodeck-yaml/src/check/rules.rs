@@ -17,8 +17,6 @@ mod target;
 mod test_cases;
 mod tools;
 
-pub(crate) use evaluation::fields_of;
-
 use std::path::Path as FilePath;
 
 use holodeck_model::{Code, Diagnostic, FileKind, Files, near_file};

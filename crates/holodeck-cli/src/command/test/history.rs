@@ -3,9 +3,11 @@
 use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use holodeck::{
+    StoredRuns,
     model::closest,
     reports::{PlannedResult, RunChanges, StoredRun, read_compared, test_result},
     runs::{CaseReport, ExitCode, ListedRun, Member, RunUse, pass_rate_interval},
@@ -75,13 +77,19 @@ impl ShowArgs {
     }
 }
 
+/// The stored runs of an agent, whose secrets are masked from here on.
+fn open(agent: &Path) -> Result<StoredRuns, Problem> {
+    let stored = stored_runs(agent).map_err(|error| problem(&error, agent))?;
+    set_redactor(Arc::clone(&stored.redactor));
+    Ok(stored)
+}
+
 pub(super) fn list(args: &ListArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let path = &args.agent.agent;
     let subject = Subject {
         argument: as_argument(path),
     };
-    let stored = stored_runs(path).map_err(|error| problem(&error, path))?;
-    set_redactor(stored.redactor);
+    let stored = open(path)?;
     let runs = stored.runs.list().map_err(|error| subject.store(&error))?;
     let total = runs.len();
     let mut rows = Vec::new();
@@ -152,8 +160,7 @@ pub(super) fn show(args: &ShowArgs, terminal: &mut Terminal) -> Result<ExitCode,
     let subject = Subject {
         argument: as_argument(path),
     };
-    let stored = stored_runs(path).map_err(|error| problem(&error, path))?;
-    set_redactor(stored.redactor);
+    let stored = open(path)?;
     let found = stored
         .runs
         .find(name, RunUse::Read, Member::With(&[]))

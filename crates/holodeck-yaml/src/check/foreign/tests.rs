@@ -236,7 +236,7 @@ fn the_line_for_a_foreign_metric_keeps_what_is_compared_and_the_threshold() {
         !helps.iter().any(|help| help.contains("type: geval")),
         "{helps:?}"
     );
-    // A score of ten or of a hundred is not one of ours.
+    // A score of ten or of a hundred is not between 0 and 1.
     assert!(!line_of("{type: not-contains, value: sorry, threshold: 7}").contains('7'));
 }
 

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     check::foreign::as_share,
+    check::metric_fields,
     yaml::{NodeId, implied_type},
 };
 
@@ -41,49 +42,6 @@ const NEW_FIELDS: [&str; 11] = [
     "max",
     "embedder",
 ];
-
-/// The fields that a standard metric uses in addition to `metric`, `threshold`, `enabled` and `model`.
-pub(crate) fn fields_of(metric: &str) -> &'static [&'static str] {
-    match metric {
-        "bleu" | "meteor" | "f1" | "chrf" => &["unicode", "response_path"],
-        "rouge" => &["unicode", "variant", "response_path"],
-        "equality" | "exact_match" => &[
-            "value",
-            "negate",
-            "case_insensitive",
-            "strip_whitespace",
-            "strip_punctuation",
-            "response_path",
-        ],
-        "numeric" => &[
-            "value",
-            "negate",
-            "absolute_tolerance",
-            "relative_tolerance",
-            "accept_percent",
-            "accept_thousands_separators",
-            "response_path",
-        ],
-        "contains" | "contains_any" | "contains_all" | "icontains" | "starts_with" | "levenshtein" => &[
-            "value",
-            "negate",
-            "case_insensitive",
-            "strip_whitespace",
-            "strip_punctuation",
-            "response_path",
-            "max_distance",
-        ],
-        "regex" => &["value", "negate", "case_insensitive", "response_path"],
-        "json_valid" | "is_refusal" => &["negate", "response_path"],
-        "json_schema" | "contains_json" => &["negate", "response_path", "schema"],
-        "latency" => &["negate", "max_ms"],
-        "cost" => &["negate", "max_usd"],
-        "word_count" => &["negate", "response_path", "min", "max", "unicode"],
-        "similar" => &["value", "embedder"],
-        "finish_reason" => &["value", "negate"],
-        _ => &[],
-    }
-}
 
 /// Fields of judged metrics: those of 0.7, and newer ones.
 const OLD_JUDGE_FIELDS: [&str; 5] = [
@@ -320,7 +278,7 @@ fn check_python_grader(rules: &mut Rules<'_>, metric: &View) {
 }
 
 pub(super) fn check_standard(rules: &mut Rules<'_>, metric: &View, name: &str) {
-    let used = fields_of(name);
+    let used = metric_fields::of_standard(name);
     for field in OLD_FIELDS.iter().filter(|field| !used.contains(field)) {
         rules.warn_no_effect(metric, field, &format!("`{name}` does not use it"));
     }
@@ -453,7 +411,7 @@ fn check_unused_new_field(rules: &mut Rules<'_>, metric: &View, name: &str, fiel
 
 /// Checks the expected values: not empty, because every answer contains the empty string, and valid expressions.
 fn check_values(rules: &mut Rules<'_>, metric: &View, name: &str) {
-    if !fields_of(name).contains(&"value") {
+    if !metric_fields::of_standard(name).contains(&"value") {
         return;
     }
     for (node, text) in rules.texts(metric, "value") {
