@@ -77,7 +77,7 @@ fn heading(run: &StoredRun) -> String {
     format!(
         "{}  {}  {}\n",
         paint(STRONG, one_line(&head.run_id)),
-        one_line(&head.timestamp),
+        one_line(&format::date(&head.timestamp)),
         paint(style, run_state(run))
     )
 }
