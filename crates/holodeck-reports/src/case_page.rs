@@ -369,17 +369,8 @@ fn verdicts(case: &CaseReport) -> Vec<Verdict<'_>> {
 
 impl<'a> Verdict<'a> {
     fn new(turn: Option<usize>, metric: &'a MetricResult) -> Self {
-        let (class, word) = match (metric.passed, &metric.error) {
-            (_, Some(_)) => ("error", "error"),
-            (Some(true), None) => ("passed", "passed"),
-            (Some(false), None) => ("failed", "failed"),
-            (None, None) if metric.skipped => ("unchecked", format::SKIPPED),
-            (None, None) => ("unchecked", "not gated"),
-        };
-        let (score, needs) = match metric.score {
-            None => ("–".to_owned(), None),
-            Some(score) => format::score(score, metric.threshold),
-        };
+        let (class, word) = format::metric_state(metric);
+        let (score, needs) = format::metric_score(metric);
         let jurors = metric
             .jurors
             .iter()

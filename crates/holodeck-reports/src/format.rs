@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt::Write as _};
 
 pub use holodeck_model::printable;
 use holodeck_model::{
-    CaseState, ReportHead, ReportSummary,
+    CaseState, MetricResult, ReportHead, ReportSummary,
     events::{StopFamily, StopReason},
 };
 
@@ -374,6 +374,24 @@ pub fn cost(usd: f64) -> String {
         smallest /= 10.0;
     }
     format!("${usd:.decimals$}")
+}
+
+/// Whether a metric passed, as a class of a page and as a word.
+pub(crate) fn metric_state(metric: &MetricResult) -> (&'static str, &'static str) {
+    match (metric.passed, &metric.error) {
+        (_, Some(_)) => ("error", "error"),
+        (Some(true), None) => ("passed", "passed"),
+        (Some(false), None) => ("failed", "failed"),
+        (None, None) if metric.skipped => ("unchecked", SKIPPED),
+        (None, None) => ("unchecked", "not gated"),
+    }
+}
+
+/// The score of a metric and the one that it needs; `–` without a score.
+pub(crate) fn metric_score(metric: &MetricResult) -> (String, Option<String>) {
+    metric
+        .score
+        .map_or_else(|| ("–".to_owned(), None), |found| score(found, metric.threshold))
 }
 
 /// A score and the threshold it missed, with enough digits to distinguish them.

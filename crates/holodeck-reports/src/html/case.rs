@@ -337,17 +337,8 @@ impl<'a> Call<'a> {
 
 impl<'a> Metric<'a> {
     fn new(metric: &'a MetricResult) -> Self {
-        let (class, verdict) = match (metric.passed, &metric.error) {
-            (_, Some(_)) => ("error", "error"),
-            (Some(true), None) => ("passed", "passed"),
-            (Some(false), None) => ("failed", "failed"),
-            (None, None) if metric.skipped => ("unchecked", format::SKIPPED),
-            (None, None) => ("unchecked", "not gated"),
-        };
-        let (score, needs) = match metric.score {
-            None => ("–".to_owned(), None),
-            Some(score) => format::score(score, metric.threshold),
-        };
+        let (class, verdict) = format::metric_state(metric);
+        let (score, needs) = format::metric_score(metric);
         // The reasons of the case already explain a failed metric.
         let is_reason = metric.passed == Some(false) || metric.error.is_some();
         Self {
