@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use holodeck_model::CaseId;
+use holodeck_model::{CaseId, hex_prefix};
 use holodeck_reports::{AnswerLabel, StoredAnswer, StoredRun};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -127,12 +127,7 @@ pub(crate) fn append(
 }
 
 fn digest_of(answer: &StoredAnswer) -> String {
-    let digest: [u8; 32] = Sha256::digest(&answer.response).into();
-    let (half, _) = digest.as_chunks::<16>();
-    format!(
-        "{:032x}",
-        u128::from_be_bytes(half.first().copied().unwrap_or_default())
-    )
+    hex_prefix(&Sha256::digest(&answer.response), 16)
 }
 
 /// The labelled answers of these runs as the table that `holodeck test calibrate --labels` reads: those with a decision, and

@@ -11,7 +11,7 @@ use std::{
     time::SystemTime,
 };
 
-use holodeck_model::ReportHead;
+use holodeck_model::{ReportHead, hex};
 use holodeck_reports::RunChanges;
 use holodeck_runs::RunSeries;
 use serde::{Deserialize, Serialize};
@@ -152,15 +152,5 @@ fn digest_of(journal: &Path, json: &str) -> String {
     hasher.update(name.as_encoded_bytes());
     hasher.update([0]);
     hasher.update(json);
-    let digest: [u8; 32] = hasher.finalize().into();
-    let (halves, _) = digest.as_chunks::<16>();
-    let mut text = String::with_capacity(64);
-    for half in halves {
-        text.push_str(&format_half(*half));
-    }
-    text
-}
-
-fn format_half(half: [u8; 16]) -> String {
-    format!("{:032x}", u128::from_be_bytes(half))
+    hex(&hasher.finalize())
 }
