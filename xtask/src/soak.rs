@@ -17,6 +17,7 @@ pub(crate) mod load;
 mod outcomes;
 mod page;
 mod report;
+mod view;
 
 /// A long run.
 struct Run {
@@ -319,6 +320,12 @@ const RUNS: &[Run] = &[
         cargo: &["build", "--locked", "--release", "-p", "holodeck-cli"],
     },
     Run {
+        name: "view",
+        planned_minutes: 12,
+        // A thousand runs of a thousand cases, which are 4 GB for this time.
+        cargo: &["build", "--locked", "--release", "-p", "holodeck-cli"],
+    },
+    Run {
         name: "fuzz",
         planned_minutes: 10,
         cargo: &["xtask", "fuzz", "--seconds", "30"],
@@ -336,6 +343,8 @@ pub(crate) struct Args {
     rounds: u32,
     #[command(flatten)]
     deaths: deaths::Faults,
+    #[command(flatten)]
+    view: view::Size,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -391,6 +400,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             "install" => install::check()?,
             "page" => page::check()?,
             "serve" => load::check()?,
+            "view" => view::check(&args.view)?,
             _ => {}
         }
         println!("{}: took {} s", run.name, started.elapsed().as_secs());

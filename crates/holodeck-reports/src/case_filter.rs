@@ -26,12 +26,21 @@ pub struct CaseQuery {
     pub pattern: String,
     /// Only cases that differ from the run before.
     pub changed: bool,
+    /// The page, from 1; 0 for the first one, or that with the case `at`.
+    pub page: usize,
+    /// The number of a case that must be on the page, from 1; 0 for any.
+    pub at: usize,
 }
 
 impl CaseQuery {
     /// Whether it chooses all cases.
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        let place = Self {
+            page: self.page,
+            at: self.at,
+            ..Self::default()
+        };
+        *self == place
     }
 }
 

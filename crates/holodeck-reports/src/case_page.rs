@@ -1,22 +1,22 @@
 //! Writes the page of one case of a stored run: its transcript, verdicts and trials, the same case in other runs, and the
 //! command that runs it again.
 
-use std::{io::Write, path::Path};
+use std::io::Write;
 
 use askama::Template;
-use holodeck_model::{CaseId, MetricResult};
-use holodeck_runs::{CaseReport, Grade, Journal, JournalError, TurnReport, UnitRecord};
+use holodeck_model::{CaseId, MetricResult, ReportHead};
+use holodeck_runs::{CaseReport, Grade, JournalError, TurnReport, UnitRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
     DiffSide, PageLink, ReportError, StoredRun,
-    compare::{answers_of, journal_report},
+    compare::{CaseRow, journal_report},
     difference::words,
     explain::explain,
     format,
-    history::HISTORY_STYLE,
-    html::{Case, SCRIPT, STYLE, page_policy},
+    history::{HISTORY_STYLE, VIEW_SCRIPT},
+    html::{Case, STYLE, page_policy},
 };
 
 /// The parts of the page that are not in the run.
@@ -29,6 +29,10 @@ pub struct CaseSurroundings<'a> {
     pub label: Option<LabelForm<'a>>,
     /// The same case in the runs of the agent, newest first, each with the address of its page.
     pub runs: &'a [(String, CaseOutcome)],
+    /// How many runs of the agent are older than these.
+    pub more_runs: usize,
+    /// How many runs of the folder are still being read.
+    pub unread: usize,
 }
 
 /// The form for what a person says about an answer.
@@ -95,33 +99,24 @@ pub struct CaseOutcome {
 }
 
 impl CaseOutcome {
-    /// The outcome of a case in the run with this journal; `None` if it is not in its plan.
-    pub fn read(journal: &Path, case: CaseId) -> Result<Option<Self>, JournalError> {
-        let journal = Journal::open(journal)?;
-        journal.check_whole()?;
-        let Some(place) = journal.plan().iter().position(|planned| planned.id == case) else {
-            return Ok(None);
-        };
-        let report = journal_report(&journal, place)?;
-        let header = journal.header();
-        let report = report.as_ref();
-        Ok(Some(Self {
-            run_id: header.run_id.clone(),
+    /// The outcome of the case in this row, at this place of the run.
+    pub fn of(row: &CaseRow, place: usize, head: &ReportHead) -> Self {
+        let is_known = row.compared.state.is_some();
+        Self {
+            run_id: head.run_id.clone(),
             place,
-            at: format::date(&header.started_at),
-            class: report.map_or("unchecked", |report| format::class(report.state())),
-            state: report.map_or_else(
-                || "not run".to_owned(),
-                |report| format::case_state(report).into_owned(),
-            ),
-            scores: report.map_or_else(Vec::new, |report| scores(&report.metrics())),
-            time: report.map_or_else(String::new, |report| format::duration(report.elapsed_ms())),
-            cost: report
-                .and_then(|report| report.spent().cost_usd)
-                .map(format::cost)
-                .unwrap_or_default(),
-            answer: report.and_then(answers_of),
-        }))
+            at: format::date(&head.timestamp),
+            class: row.compared.state.map_or("unchecked", format::class),
+            state: row.state.clone(),
+            scores: row.compared.shown_scores(),
+            time: if is_known {
+                format::duration(row.millis)
+            } else {
+                String::new()
+            },
+            cost: row.cost_usd.map(format::cost).unwrap_or_default(),
+            answer: row.compared.answer.clone(),
+        }
     }
 }
 
@@ -146,6 +141,8 @@ struct Page<'a> {
     events: Vec<String>,
     trials: Vec<Trial>,
     runs: Vec<Row<'a>>,
+    missing_runs: Vec<String>,
+    script: &'static str,
     label: Option<LabelForm<'a>>,
 }
 
@@ -237,7 +234,7 @@ impl StoredRun {
         let expected = case.grade.expected.as_deref();
         let events = case.turns().flat_map(|turn| events(&turn)).collect();
         let page = Page {
-            policy: page_policy(&[STYLE, HISTORY_STYLE], SCRIPT, true),
+            policy: page_policy(&[STYLE, HISTORY_STYLE], VIEW_SCRIPT, true),
             style: STYLE,
             own_style: HISTORY_STYLE,
             links: around.links,
@@ -257,6 +254,8 @@ impl StoredRun {
             events,
             trials: self.trials(place)?,
             runs: rows(around.runs, &header.run_id),
+            missing_runs: missing_runs(&around),
+            script: VIEW_SCRIPT,
             label: around.label,
         };
         page.write_into(out)?;
@@ -316,6 +315,14 @@ fn scores(metrics: &[MetricResult]) -> Vec<(String, String)> {
         (metric.label().into_owned(), score)
     });
     scores.collect()
+}
+
+/// The runs of the agent that are not listed.
+fn missing_runs(around: &CaseSurroundings<'_>) -> Vec<String> {
+    let run = |count| format::count(count, "run");
+    let older = (around.more_runs > 0).then(|| format!("{} before these", run(around.more_runs)));
+    let unread = (around.unread > 0).then(|| format!("{} still being read", run(around.unread)));
+    older.into_iter().chain(unread).collect()
 }
 
 /// The runs, each with whether the agent did the same as in the run before it.

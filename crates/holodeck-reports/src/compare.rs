@@ -19,6 +19,7 @@ mod read;
 mod run;
 mod since;
 mod statistics;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -29,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 pub use baseline::write_baseline;
 pub use baseline::{DEFAULT_NAME, check_baseline_name, is_baseline, other_owner};
-pub use files::{compare_files, read_compared};
+pub use files::{compare_read, read_compared};
 pub use gate::{Gate, GateReason, GateReasonKind, GateResult};
 pub use grid::{GridPage, GridRun, write_grid};
 pub use html::write_comparison_html;
@@ -39,11 +40,12 @@ use pairs::Pairs;
 pub use phrases::{describe_metric, describe_run, describe_side, describe_verdicts, headline};
 pub(crate) use read::journal_report;
 pub use read::{CaseTexts, ReadRunError, RunReader};
-pub(crate) use run::answers_of;
 use run::state_word;
 pub use run::{ComparedRun, RunInfo, RunKind, ScoreSource, TrialTally};
 pub use since::{RunChanges, changed_places};
 pub use statistics::{MetricTest, Outcome, TestMethod, VerdictTest};
+pub use table::RunTable;
+pub(crate) use table::{CaseRow, TableFold};
 
 use crate::format;
 

@@ -13,10 +13,14 @@ use self::trend::{Trend, trends};
 use crate::{
     PageLink, ReportError, format,
     format::Tone,
-    html::{SCRIPT, STYLE, page_policy},
+    html::{SCRIPT, STYLE, page_policy, policy_of},
+    view::Pages,
 };
 
 pub(crate) const HISTORY_STYLE: &str = include_str!("../templates/history.css");
+
+/// Copies a text, and loads a page again that is not complete. Pages are readable without it.
+pub(crate) const VIEW_SCRIPT: &str = include_str!("../templates/view.js");
 
 /// A run in the list.
 #[derive(Clone, Debug)]
@@ -48,6 +52,18 @@ pub struct HistoryRun {
     pub changes: Option<Vec<String>>,
 }
 
+/// The runs of the list.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct HistoryList<'a> {
+    /// The folder, as it is shown.
+    pub folder: &'a str,
+    /// The runs, oldest first.
+    pub entries: &'a [HistoryEntry],
+    /// How many more are being read.
+    pub unread: usize,
+}
+
 /// A reader's choice of rows and their order.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
@@ -58,6 +74,8 @@ pub struct HistoryQuery {
     pub state: String,
     /// The order: `oldest`, `cost` or `time`; else the newest first.
     pub order: String,
+    /// The page, from 1. A file has one page.
+    pub page: usize,
 }
 
 /// Whether the page can be asked, or lies on a disk.
@@ -82,8 +100,11 @@ struct Page<'a> {
     query: &'a HistoryQuery,
     states: Vec<(&'static str, bool)>,
     orders: Vec<(&'static str, bool)>,
+    unread: Option<String>,
+    pages: Pages,
+    script: &'static str,
     trends: Vec<Trend>,
-    rows: Vec<Row<'a>>,
+    rows: &'a [Row<'a>],
     version: &'static str,
 }
 
@@ -120,10 +141,12 @@ const DAMAGED: &str = "cannot be read";
 const STATES: [&str; 5] = ["passed", "failed", "error", RUNNING, DAMAGED];
 const ORDERS: [&str; 4] = ["newest", "oldest", "cost", "time"];
 
-/// Writes the list of runs, which are given oldest first.
+/// Rows of a page.
+const PAGE_ROWS: usize = 100;
+
+/// Writes the list of runs.
 pub fn write_history(
-    folder: &str,
-    entries: &[HistoryEntry],
+    list: &HistoryList<'_>,
     query: &HistoryQuery,
     usage: PageUse,
     out: &mut dyn Write,
@@ -134,10 +157,17 @@ pub fn write_history(
         .split_whitespace()
         .map(str::to_owned)
         .collect();
+    let entries = list.entries;
     let mut rows: Vec<Row<'_>> = entries.iter().rev().map(Row::new).collect();
     rows.retain(|row| {
+        if !query.state.is_empty() && row.kind() != query.state {
+            return false;
+        }
+        if words.is_empty() {
+            return true;
+        }
         let text = row.text();
-        (query.state.is_empty() || row.kind() == query.state) && words.iter().all(|word| text.contains(word))
+        words.iter().all(|word| text.contains(word))
     });
     match query.order.as_str() {
         "oldest" => rows.reverse(),
@@ -148,12 +178,18 @@ pub fn write_history(
         "time" => rows.sort_by_key(|row| std::cmp::Reverse(row.millis)),
         _ => {}
     }
+    let pages = rows.len().div_ceil(PAGE_ROWS).max(1);
+    let number = query.page.clamp(1, pages);
+    let mut shown = rows.as_slice();
+    if usage == PageUse::Served {
+        shown = rows.chunks(PAGE_ROWS).nth(number - 1).unwrap_or_default();
+    }
     let page = Page {
-        policy: page_policy(&[STYLE, HISTORY_STYLE], SCRIPT, usage == PageUse::Served),
+        policy: page_policy(&[STYLE, HISTORY_STYLE], VIEW_SCRIPT, usage == PageUse::Served),
         style: STYLE,
         own_style: HISTORY_STYLE,
         served: usage == PageUse::Served,
-        folder,
+        folder: list.folder,
         count: if rows.len() == entries.len() {
             format::count(entries.len(), "run")
         } else {
@@ -162,16 +198,23 @@ pub fn write_history(
         query,
         states: STATES.map(|state| (state, state == query.state)).to_vec(),
         orders: ORDERS.map(|order| (order, order == query.order)).to_vec(),
-        trends: trends(entries),
-        rows,
+        unread: (list.unread > 0).then(|| format!("{} more being read", format::count(list.unread, "run"))),
+        pages: Pages {
+            name: "Pages of runs",
+            number,
+            count: if usage == PageUse::Served { pages } else { 1 },
+        },
+        script: VIEW_SCRIPT,
+        trends: if number == 1 { trends(entries) } else { Vec::new() },
+        rows: shown,
         version: env!("CARGO_PKG_VERSION"),
     };
     Ok(page.write_into(out)?)
 }
 
-/// The policy of the list when it is served, for the header of its response.
+/// The policy of every page when it is served, for the header of its response.
 pub fn history_policy() -> String {
-    page_policy(&[STYLE, HISTORY_STYLE], SCRIPT, true)
+    policy_of(&[STYLE, HISTORY_STYLE], &[SCRIPT, VIEW_SCRIPT], true)
 }
 
 /// Writes a page that says why there is nothing else to show.

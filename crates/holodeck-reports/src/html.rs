@@ -18,10 +18,11 @@ use sha2::{Digest as _, Sha256};
 pub(crate) use self::case::Case;
 use self::charts::{Charts, MetricChart, Ranking, StatePart, states};
 use crate::{
-    CaseQuery, PageLink, ReportError, RunView,
+    CaseQuery, PageLink, PlannedResult, ReportError, RunView,
     case_filter::{CaseFilter, CaseValues, STATES},
     explain_in_a_line, format,
     format::Tone,
+    view::Pages,
 };
 
 pub(crate) const STYLE: &str = include_str!("../templates/page.css");
@@ -54,6 +55,27 @@ pub(super) fn report_in(
     page: &RunPage<'_>,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
+    let chosen = choose(view, page)?;
+    write_chosen(view, page, chosen, out)
+}
+
+/// The cases that a page shows, and the figures of all cases.
+pub(super) struct Chosen<'a> {
+    filter: CaseFilter<'a>,
+    charts: Charts,
+    values: CaseValues,
+    causes: Causes,
+    has_before: bool,
+    /// The places of the cases; absent if the page has all that fit.
+    pub(super) places: Option<BTreeSet<usize>>,
+    pages: Pages,
+}
+
+/// Cases of a page that a server makes.
+const PAGE_CASES: usize = 100;
+
+/// Reads all cases and chooses those of the page.
+pub(super) fn choose<'a>(view: &RunView<'_>, page: &'a RunPage<'_>) -> Result<Chosen<'a>, ReportError> {
     let (filter, has_before) = match &page.choice {
         None => (CaseFilter::default(), false),
         Some((query, changed)) => {
@@ -61,19 +83,117 @@ pub(super) fn report_in(
             (filter, changed.is_some())
         }
     };
-    let mut charts = Charts::default();
-    let mut values = CaseValues::default();
-    let mut causes = Causes::default();
-    for case in view.cases() {
-        let case = case?;
-        charts.observe(&case);
-        if case.is_failure() && filter.fits(&case) {
-            causes.observe(&case);
+    let mut chosen = Chosen {
+        filter,
+        charts: Charts::default(),
+        values: CaseValues::default(),
+        causes: Causes::default(),
+        has_before,
+        places: None,
+        pages: Pages {
+            name: "Pages of cases",
+            number: 1,
+            count: 1,
+        },
+    };
+    let mut order = Order::default();
+    for planned in view.planned() {
+        let case = match planned? {
+            PlannedResult::Finished(case) => case,
+            PlannedResult::NotRun(case) => {
+                if chosen.filter.query.is_some() && chosen.filter.fits_not_run(case.index) {
+                    order.add(Section::NOT_RUN, case.index);
+                }
+                continue;
+            }
+        };
+        chosen.charts.observe(&case);
+        if chosen.filter.query.is_some() {
+            chosen.values.observe(&case, &chosen.filter);
         }
-        if filter.query.is_some() {
-            values.observe(&case, &filter);
+        if !chosen.filter.fits(&case) {
+            continue;
+        }
+        if case.is_failure() {
+            chosen.causes.observe(&case);
+            if chosen.filter.query.is_some() {
+                order.failures.push((case.index, explain_in_a_line(&case)));
+            }
+        } else if chosen.filter.query.is_some() {
+            order.add(Section::of(case.state()), case.index);
         }
     }
+    if let Some(query) = chosen.filter.query {
+        let places = order.finish(&chosen.causes);
+        let at = query.at.checked_sub(1).filter(|_| query.page == 0);
+        let at = at.and_then(|at| places.iter().position(|place| *place == at));
+        let count = places.len().div_ceil(PAGE_CASES).max(1);
+        let number = at.map_or(query.page, |at| at / PAGE_CASES + 1).clamp(1, count);
+        let places = places.chunks(PAGE_CASES).nth(number - 1).unwrap_or_default();
+        chosen.places = Some(places.iter().copied().collect());
+        chosen.pages = Pages {
+            number,
+            count,
+            ..chosen.pages
+        };
+    }
+    Ok(chosen)
+}
+
+/// The places of the cases that fit, in the order in which they are shown.
+#[derive(Default)]
+struct Order {
+    /// With their causes.
+    failures: Vec<(usize, String)>,
+    /// With their sections.
+    others: Vec<(usize, usize)>,
+}
+
+impl Order {
+    fn add(&mut self, section: usize, place: usize) {
+        self.others.push((section, place));
+    }
+
+    /// Failures with a cause of their own, then those of each cause, the most frequent first, then the other cases.
+    fn finish(mut self, causes: &Causes) -> Vec<usize> {
+        let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+        for (place, cause) in &self.failures {
+            first.entry(cause).or_insert(*place);
+        }
+        let rank = |place: usize, cause: &str| {
+            let count = causes.counts.get(cause).copied().filter(|count| *count > 1);
+            let of_cause = count.and_then(|_| first.get(cause).copied());
+            (count.map(std::cmp::Reverse), of_cause, place)
+        };
+        let mut failures: Vec<_> = self
+            .failures
+            .iter()
+            .map(|(place, cause)| rank(*place, cause))
+            .collect();
+        failures.sort_unstable();
+        self.others.sort_unstable();
+        let others = self.others.iter().map(|(_, place)| *place);
+        failures.iter().map(|(.., place)| *place).chain(others).collect()
+    }
+}
+
+/// Writes the page with the chosen cases; `view` need not have more of them.
+pub(super) fn write_chosen(
+    view: &RunView<'_>,
+    page: &RunPage<'_>,
+    chosen: Chosen<'_>,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    let Chosen {
+        filter,
+        charts,
+        values,
+        mut causes,
+        has_before,
+        places,
+        pages,
+    } = chosen;
+    let is_here = |place: usize| places.as_ref().is_none_or(|places| places.contains(&place));
     let href = |place: usize| page.case_page.map(|href| href(place));
     let summary = &view.head.summary;
     write(&Head::new(view, page), out)?;
@@ -83,8 +203,9 @@ pub(super) fn report_in(
     let mut open = MAX_OPEN;
     section("Did not pass", summary.failed + summary.errors, out, |section| {
         let mut failures = view.cases().filter(|case| {
-            case.as_ref()
-                .map_or(true, |case| case.is_failure() && filter.fits(case))
+            case.as_ref().map_or(true, |case| {
+                case.is_failure() && is_here(case.index) && filter.fits(case)
+            })
         });
         for case in &mut failures {
             let case = case?;
@@ -108,7 +229,7 @@ pub(super) fn report_in(
     section("Not run", summary.not_run, out, |section| {
         for case in view.not_run() {
             let case = case?;
-            if filter.fits_not_run(case.index) {
+            if is_here(case.index) && filter.fits_not_run(case.index) {
                 section.case(&Case::not_run(&case))?;
             }
         }
@@ -123,7 +244,7 @@ pub(super) fn report_in(
         section(title, count, out, |section| {
             for case in view.cases() {
                 let case = case?;
-                if case.state() == state && filter.fits(&case) {
+                if case.state() == state && is_here(case.index) && filter.fits(&case) {
                     section.case(&Case::new(&case, false, href(case.index)))?;
                 }
             }
@@ -134,6 +255,7 @@ pub(super) fn report_in(
         &Tail {
             head: view.head,
             script: SCRIPT,
+            pages,
         },
         out,
     )
@@ -215,6 +337,13 @@ struct Section<'o> {
 const GROUP_SIZE: usize = 100;
 
 impl Section<'_> {
+    /// The places of the sections after that of failures.
+    const NOT_RUN: usize = 0;
+
+    fn of(state: CaseState) -> usize {
+        1 + usize::from(state == CaseState::Passed)
+    }
+
     /// Writes the title, which a section without cases does not have.
     fn title(&mut self) -> Result<(), ReportError> {
         if !self.has_title {
@@ -279,12 +408,17 @@ pub(crate) fn policy() -> String {
 
 /// The policy of a page with these styles and this script; with forms, it may send them to its own server.
 pub(crate) fn page_policy(styles: &[&str], script: &str, has_forms: bool) -> String {
+    policy_of(styles, &[script], has_forms)
+}
+
+/// The policy of pages that have some of these styles and scripts.
+pub(crate) fn policy_of(styles: &[&str], scripts: &[&str], has_forms: bool) -> String {
     let hash = |text: &&str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
-    let styles: Vec<String> = styles.iter().map(hash).collect();
+    let hashes = |texts: &[&str]| texts.iter().map(hash).collect::<Vec<_>>().join(" ");
     format!(
         "default-src 'none'; style-src {}; script-src {}; base-uri 'none'; form-action '{}'",
-        styles.join(" "),
-        hash(&script),
+        hashes(styles),
+        hashes(scripts),
         if has_forms { "self" } else { "none" }
     )
 }
@@ -429,6 +563,7 @@ fn notes(head: &ReportHead) -> Vec<(&'static str, String)> {
 struct Tail<'a> {
     head: &'a ReportHead,
     script: &'static str,
+    pages: Pages,
 }
 
 /// Escapes text for HTML, in an element or a quoted attribute, and shows invisible and control characters.

@@ -33,9 +33,9 @@ pub use case_page::{AnswerLabel, CaseOutcome, CaseSurroundings, LabelForm, Store
 pub use compare::{
     COMPARISON_VERSION, CaseSide, CaseTexts, Change, ChangeKind, ChangedDecider, ComparedRun, Comparison,
     Counts, DEFAULT_NAME as DEFAULT_BASELINE, Gate, GateOptions, GateReason, GateReasonKind, GateResult,
-    GridPage, GridRun, MetricTest, Outcome, ReadRunError, RunChanges, RunInfo, RunKind, RunReader,
+    GridPage, GridRun, MetricTest, Outcome, ReadRunError, RunChanges, RunInfo, RunKind, RunReader, RunTable,
     ScoreSource, TestMethod, TrialTally, UnpairedCase, VerdictTest, changed_places, check_baseline_name,
-    compare, compare_files, comparison_json, describe_metric, describe_run, describe_side, describe_verdicts,
+    compare, compare_read, comparison_json, describe_metric, describe_run, describe_side, describe_verdicts,
     headline, is_baseline, other_owner as other_baseline_owner, read_compared, write_baseline,
     write_comparison_html, write_comparison_markdown, write_grid,
 };
@@ -44,7 +44,8 @@ pub use empty::write_empty_report;
 pub use explain::{Explanation, Reason, explain, explain_in_a_line};
 pub use findings::{Finding, FindingForm, FindingSubject, write_findings};
 pub use history::{
-    HistoryEntry, HistoryQuery, HistoryRun, PageUse, history_policy, write_error_page, write_history,
+    HistoryEntry, HistoryList, HistoryQuery, HistoryRun, PageUse, history_policy, write_error_page,
+    write_history,
 };
 pub use html::RunPage;
 pub use json::{Totals, run_file, test_result};

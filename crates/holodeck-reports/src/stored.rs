@@ -1,14 +1,14 @@
 //! A stored run for its report, read from its journal alone, and what a list of runs shows of it. It must not need the
 //! agent file, which may have changed or be gone.
 
-use std::{collections::BTreeMap, io::Write, path::Path};
+use std::{collections::BTreeMap, fs::File, io::Write, path::Path};
 
 use holodeck_model::{LoopUse, NotRun, REPORT_SCHEMA_VERSION, ReportHead, case_label};
-use holodeck_runs::{CaseReport, Journal, JournalError, RunSeries};
+use holodeck_runs::{CaseReport, Journal, JournalError, JournalIndex, RunSeries, UnitLines};
 
 use crate::{
-    PlannedResult, ReadRunError, ReportError, Results, RunPage, RunView, SummaryFold,
-    compare::{journal_report, read_compared},
+    PlannedResult, ReadRunError, ReportError, Results, RunPage, RunTable, RunView, SummaryFold,
+    compare::{TableFold, journal_report, read_compared},
     html,
 };
 
@@ -24,13 +24,43 @@ const NOT_ENDED: &str = "it was not ended: it was killed, still runs, or its jou
 impl StoredRun {
     /// Reads the totals of the run in this journal. A journal with a line that does not fit is an error.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
+        Self::read(path, |_, _, _| {})
+    }
+
+    /// As [`open`](Self::open), with the table of its cases.
+    pub fn open_with_table(path: &Path) -> Result<(Self, RunTable), JournalError> {
+        let mut table = TableFold::default();
+        let run = Self::read(path, |journal, place, case| table.add(journal, place, case))?;
+        let table = table.finish(&run.journal);
+        Ok((run, table))
+    }
+
+    /// The run with this head, of which only these cases are read, each with the positions of its lines. The caller
+    /// ensures that the file is the one of the index.
+    pub fn open_indexed(
+        path: &Path,
+        file: File,
+        head: ReportHead,
+        index: &JournalIndex,
+        cases: impl IntoIterator<Item = (usize, Vec<UnitLines>)>,
+    ) -> Result<Self, JournalError> {
+        let journal = Journal::open_indexed(path, file, index, cases)?;
+        Ok(Self { journal, head })
+    }
+
+    fn read(
+        path: &Path,
+        mut observe: impl FnMut(&Journal, usize, Option<&CaseReport>),
+    ) -> Result<Self, JournalError> {
         let journal = Journal::open(path)?;
         journal.check_whole()?;
         let header = journal.header();
         let mut fold = SummaryFold::after(header.judge_steps);
         let mut quality_loop = header.flags.without_loop.then_some(LoopUse::LeftOut);
         for place in 0..journal.plan().len() {
-            match journal_report(&journal, place)? {
+            let case = journal_report(&journal, place)?;
+            observe(&journal, place, case.as_ref());
+            match case {
                 Some(case) => {
                     if case.quality_loop().is_some() {
                         quality_loop.get_or_insert(LoopUse::Used);
@@ -94,6 +124,11 @@ impl StoredRun {
         RunSeries::of_run(self.journal.header())
     }
 
+    /// The index of its journal, if a case can be read by it alone.
+    pub fn index(&self) -> Option<JournalIndex> {
+        self.journal.index()
+    }
+
     /// Whether its journal has an end.
     pub fn is_ended(&self) -> bool {
         self.journal.ended().is_some()
@@ -104,7 +139,14 @@ impl StoredRun {
         let results = || self.planned();
         let header = self.journal.header();
         let view = RunView::new(&self.head, &header.metadata, &header.model, &results);
-        html::report_in(&view, page, out)
+        let chosen = html::choose(&view, page)?;
+        let Some(places) = chosen.places.clone() else {
+            return html::write_chosen(&view, page, chosen, out);
+        };
+        // The other cases are not read again.
+        let results = || -> Results<'_> { Box::new(places.iter().map(|&place| self.planned_at(place))) };
+        let view = RunView::new(&self.head, &header.metadata, &header.model, &results);
+        html::write_chosen(&view, page, chosen, out)
     }
 
     /// Every planned case, read from the journal.

@@ -99,6 +99,14 @@ pub struct PageLink {
     pub text: String,
 }
 
+/// The page of a list that is shown, for the buttons that lead to others. They belong to the form `choose`.
+pub(crate) struct Pages {
+    pub(crate) name: &'static str,
+    /// From 1.
+    pub(crate) number: usize,
+    pub(crate) count: usize,
+}
+
 /// The formats a report can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {

@@ -10,6 +10,7 @@ mod chain;
 mod copy;
 mod error;
 mod header;
+mod index;
 mod lines;
 mod place;
 mod scan;
@@ -38,6 +39,7 @@ pub(crate) use chain::fits_as_first;
 use error::io_error;
 pub use error::{JOURNAL_VERSION, JournalError};
 pub use header::{JournalHeader, Sample, StoredCombination, StoredSelection, StoredShard, changed_parts};
+pub use index::{JournalIndex, UnitLines};
 use lines::{GradeLine, UnitLine};
 use place::{Line, LinePosition, Place};
 use sync::Syncer;
@@ -96,6 +98,8 @@ pub struct Journal {
     /// The answers of judges that serve every unit of a resumed run.
     shared_judgements: Vec<LinePosition>,
     syncer: Option<Syncer>,
+    /// Whether only the positions of some lines are known.
+    is_indexed: bool,
 }
 
 impl Journal {
@@ -122,6 +126,7 @@ impl Journal {
             broken: None,
             foreign: AtomicBool::new(false),
             syncer: None,
+            is_indexed: false,
             file,
             header,
         }
@@ -181,6 +186,9 @@ impl Journal {
     /// Reopens the journal for appending. What does not fit at its end is removed, and a last line that a killed process
     /// left incomplete.
     pub fn reopen(mut self) -> Result<Self, JournalError> {
+        if self.is_indexed {
+            return Self::open(&self.path)?.reopen();
+        }
         if self.version != JOURNAL_VERSION {
             return Err(self.without_chain());
         }
@@ -407,6 +415,7 @@ impl Journal {
         } else {
             let line = self.present(self.read_unit(self.places.get(place)?.ran?))?;
             line.map(|line| line.unit)
+                .and_then(|unit| self.check_key(place, unit.key).map(|()| unit))
         };
         // In a regrade, the identity of the case may have changed.
         let (case, trial) = self.identity_of(place)?;
@@ -431,7 +440,17 @@ impl Journal {
     /// The verdict on a unit.
     pub fn verdict(&self, place: usize) -> Option<Result<Grade, JournalError>> {
         let graded = self.places.get(place)?.graded?;
-        self.present(self.read_grade(graded))
+        let line = self.present(self.read_grade(graded))?;
+        Some(line.and_then(|line| self.check_key(place, line.key).map(|()| line.grade)))
+    }
+
+    /// Refuses the line of another unit, to which a position that was kept outside may lead.
+    fn check_key(&self, unit: usize, key: UnitKey) -> Result<(), JournalError> {
+        let own = self.identity_of(unit);
+        let is_own = own.is_some_and(|(case, trial)| UnitKey { case: case.id, trial } == key);
+        is_own.then_some(()).ok_or_else(|| JournalError::Changed {
+            path: self.path.display().to_string(),
+        })
     }
 
     /// Places in the plan of the cases that did not pass or have no verdict.
@@ -481,9 +500,9 @@ impl Journal {
         }
     }
 
-    fn read_grade(&self, position: LinePosition) -> Result<Grade, JournalError> {
+    fn read_grade(&self, position: LinePosition) -> Result<GradeLine<Grade>, JournalError> {
         match self.parse::<Line<serde::de::IgnoredAny, GradeLine<Grade>>>(position)? {
-            Line::Graded(line) => Ok(line.grade),
+            Line::Graded(line) => Ok(line),
             _ => Err(io_error(&self.path, std::io::ErrorKind::InvalidData.into())),
         }
     }

@@ -29,8 +29,8 @@ pub use exit::ExitCode;
 pub use expectations::{Expectations, expectations, of_conversation, of_turns};
 pub use expected::{CaseExpected, Expected};
 pub use journal::{
-    Break, JOURNAL_VERSION, Journal, JournalError, JournalHeader, RecordLine, Sample, StoredCombination,
-    StoredSelection, StoredShard, changed_parts,
+    Break, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JournalIndex, RecordLine, Sample,
+    StoredCombination, StoredSelection, StoredShard, UnitLines, changed_parts,
 };
 pub use lock::{LockError, RunLock};
 pub use matrix::{Sibling, SiblingState, SiblingsError, new_group, pass_rate_interval, siblings};

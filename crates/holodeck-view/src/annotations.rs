@@ -6,12 +6,15 @@ use std::{
     io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use holodeck_model::{CaseId, hex_prefix};
-use holodeck_reports::{AnswerLabel, StoredAnswer, StoredRun};
+use holodeck_reports::{AnswerLabel, StoredAnswer};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+
+use crate::{Catalogue, folder::RunPath, summaries::Summary};
 
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
@@ -132,22 +135,21 @@ fn digest_of(answer: &StoredAnswer) -> String {
 
 /// The labelled answers of these runs as the table that `holodeck test calibrate --labels` reads: those with a decision, and
 /// not of conversations. Of two equal answers to a case, the one of the newest run, which is given first.
-pub(crate) fn to_csv(journals: &[PathBuf]) -> String {
+pub(crate) fn to_csv(catalogue: &Catalogue, runs: &[(RunPath, Arc<Summary>)]) -> String {
     let mut text = "case,input,response,passed\r\n".to_owned();
     let mut seen = std::collections::BTreeSet::new();
-    let Some(labels) = journals.first().map(|journal| read(journal)) else {
+    let Some(labels) = runs.first().map(|(run, _)| read(&run.path)) else {
         return text;
     };
-    for journal in journals {
-        let Ok(run) = StoredRun::open(journal) else {
-            continue;
-        };
-        let own = labels.keys().filter(|(id, _)| *id == run.head().run_id);
+    for (path, summary) in runs {
+        let run_id = &summary.head.run_id;
+        let own = labels.keys().filter(|(id, _)| id == run_id);
         for (_, case) in own {
-            let Ok(Some(answer)) = run.answer(*case) else {
+            let place = summary.outcome(path, *case).map(|outcome| outcome.place);
+            let Some(Ok((_, Some((_, answer))))) = place.map(|place| catalogue.open_case(path, place)) else {
                 continue;
             };
-            let label = label_of(&labels, &run.head().run_id, *case, &answer);
+            let label = label_of(&labels, run_id, *case, &answer);
             let Some(passed) = label.passed.filter(|_| !answer.is_conversation) else {
                 continue;
             };

@@ -1,20 +1,26 @@
 //! The runs below a folder. A request names a run by its id here, never by a path; links are not followed.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     fs::{File, TryLockError},
     io,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Arc,
+    time::Instant,
 };
 
+use holodeck_model::CaseId;
 use holodeck_reports::{
-    ComparedRun, HistoryEntry, HistoryRun, RunChanges, StoredRun, read_compared, read_run_file,
+    ComparedRun, HistoryEntry, HistoryRun, ReadRunError, RunTable, StoredAnswer, StoredRun,
 };
-use holodeck_runs::RunStore;
-use sha2::{Digest as _, Sha256};
+use holodeck_runs::{JournalError, RunStore};
 
-use crate::summaries::{FileVersion, Since, Summary, base_version};
+use crate::{
+    file_version::FileVersion,
+    folder::{RunPath, runs_below, runs_beside},
+    reader::{Known, Reader},
+    summaries::Summary,
+};
 
 /// The runs below a folder, found again for each page.
 #[derive(Debug)]
@@ -22,14 +28,16 @@ pub struct Catalogue {
     folder: PathBuf,
     /// Whether nothing may be written below the folder.
     is_read_only: bool,
-    /// The summary of each file, for as long as the file does not change.
-    known: Mutex<HashMap<PathBuf, Known>>,
+    reader: Reader,
 }
 
-#[derive(Clone, Debug)]
-struct Known {
-    version: FileVersion,
-    run: Result<Summary, String>,
+/// The runs of a list.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    /// Oldest first.
+    pub(crate) runs: Vec<HistoryEntry>,
+    /// How many files are still being read, or compared with the run before.
+    pub(crate) unread: usize,
 }
 
 /// The runs of one series.
@@ -38,24 +46,13 @@ pub(crate) struct Series {
     /// The run before the one that was asked for.
     pub(crate) before: Option<RunPath>,
     /// All of them, newest first.
-    pub(crate) runs: Vec<RunPath>,
+    pub(crate) runs: Vec<(RunPath, Arc<Summary>)>,
+    /// How many journals of the folder are still being read.
+    pub(crate) unread: usize,
 }
 
-/// A file with a run.
-#[derive(Clone, Debug)]
-pub(crate) struct RunPath {
-    pub(crate) id: String,
-    pub(crate) path: PathBuf,
-    pub(crate) is_journal: bool,
-    shown: String,
-    version: FileVersion,
-}
-
-/// Folders without runs, which can be large.
-const SKIPPED: [&str; 4] = [".git", "node_modules", "target", "trash"];
-
-/// Folders below which a file may lie.
-const MAX_DEPTH: usize = 24;
+/// How often runs are compared with those before for one list: a run may change meanwhile.
+const MAX_ROUNDS: usize = 3;
 
 impl Catalogue {
     /// The runs below this folder. Unless it is only read, a summary is kept beside each journal.
@@ -66,7 +63,7 @@ impl Catalogue {
         Ok(Self {
             folder,
             is_read_only,
-            known: Mutex::default(),
+            reader: Reader::new(is_read_only),
         })
     }
 
@@ -81,14 +78,57 @@ impl Catalogue {
 
     /// The file of the run with this id.
     pub(crate) fn find(&self, id: &str) -> Option<RunPath> {
-        self.paths().into_iter().find(|run| run.id == id)
+        runs_below(&self.folder).into_iter().find(|run| run.id == id)
     }
 
-    /// Every run, oldest first, with the address that `page` makes of the id of a journal. A run file whose journal is
-    /// there is the same run, and left out.
-    pub fn entries(&self, page: impl Fn(&str) -> String) -> Vec<HistoryEntry> {
-        let paths = self.paths();
-        let mut read: Vec<(RunPath, Known)> = paths.into_iter().map(|path| self.read(path)).collect();
+    /// The runs that are read until the deadline, each with the address that `page` makes of the id of a journal. A run file
+    /// whose journal is there is the same run, and left out.
+    pub(crate) fn entries(&self, until: Option<Instant>, page: impl Fn(&str) -> String) -> Entries {
+        let paths = runs_below(&self.folder);
+        let mut uncompared = 0;
+        let mut rounds = 0..MAX_ROUNDS;
+        let (read, unread) = loop {
+            let (read, unread) = self.read_all(&paths, until);
+            let pairs = uncompared_pairs(&read);
+            let is_late = until.is_some_and(|until| until <= Instant::now());
+            if pairs.is_empty() || is_late || rounds.next().is_none() {
+                uncompared += pairs.len();
+                break (read, unread);
+            }
+            self.reader.compare(pairs, until);
+        };
+        let running = running(&read);
+        let entries = read
+            .into_iter()
+            .enumerate()
+            .map(|(place, (path, known))| HistoryEntry {
+                page: (path.is_journal && known.run.is_ok()).then(|| page(&path.id)),
+                run: known.run.map(|run| HistoryRun {
+                    is_running: running.contains(&place),
+                    folder: self.folder_of(&path),
+                    changes: run
+                        .since
+                        .as_ref()
+                        .and_then(|since| Some(since.changes.as_ref()?.describe())),
+                    head: run.head.clone(),
+                    model: run.model.clone(),
+                }),
+                id: path.id,
+                file: path.shown,
+            });
+        Entries {
+            runs: entries.collect(),
+            unread: unread + uncompared,
+        }
+    }
+
+    /// The runs that are read until the deadline, oldest first, and how many are not.
+    fn read_all(&self, paths: &[RunPath], until: Option<Instant>) -> (Vec<(RunPath, Known)>, usize) {
+        let read = self.reader.read(paths, until);
+        let unread = read.iter().filter(|known| known.is_none()).count();
+        let pairs = paths.iter().cloned().zip(read);
+        let mut read: Vec<(RunPath, Known)> =
+            pairs.filter_map(|(path, known)| Some((path, known?))).collect();
         let run_id = |known: &Known| match &known.run {
             Ok(run) if !run.head.run_id.is_empty() => Some(run.head.run_id.clone()),
             _ => None,
@@ -106,235 +146,115 @@ impl Catalogue {
             let at = known.run.as_ref().ok().map(|run| run.head.timestamp.clone());
             (at.is_none(), at, path.shown.clone())
         });
-        let running = running(&read);
-        self.compare_with_before(&mut read);
-        let entries = read
-            .into_iter()
-            .enumerate()
-            .map(|(place, (path, known))| HistoryEntry {
-                page: (path.is_journal && known.run.is_ok()).then(|| page(&path.id)),
-                run: known.run.map(|run| HistoryRun {
-                    is_running: running.contains(&place),
-                    folder: self.folder_of(&path),
-                    changes: run.since.and_then(|since| Some(since.changes?.describe())),
-                    head: run.head,
-                    model: run.model,
-                }),
-                id: path.id,
-                file: path.shown,
-            });
-        entries.collect()
+        (read, unread)
     }
 
-    /// The run before the one with this id of its series, and every run of the series, newest first.
-    pub(crate) fn series_of(&self, id: &str) -> Series {
-        let read = self.paths().into_iter().filter(|path| path.is_journal);
-        let mut runs: Vec<(RunPath, Known)> = read.map(|path| self.read(path)).collect();
-        runs.sort_by_cached_key(|(_, known)| known.run.as_ref().ok().map(|run| run.head.timestamp.clone()));
-        let own = runs.iter().find(|(path, _)| path.id == id);
-        let key = |(path, known): &(RunPath, Known)| {
-            let series = known.run.as_ref().ok()?.series.clone()?;
-            Some((path.path.parent()?.to_owned(), series))
+    /// The runs of the series of a run, as far as they are read until the deadline.
+    pub(crate) fn series_of(&self, run: &RunPath, until: Option<Instant>) -> Series {
+        let mut paths = runs_beside(&self.folder, run);
+        paths.retain(|path| path.is_journal);
+        let (read, unread) = self.read_all(&paths, until);
+        let read = read
+            .into_iter()
+            .filter_map(|(path, known)| Some((path, known.run.ok()?)));
+        let mut runs: Vec<(RunPath, Arc<Summary>)> = read.collect();
+        let own = runs.iter().find(|(path, _)| path.id == run.id);
+        let Some(series) = own.and_then(|(_, summary)| summary.series.clone()) else {
+            return Series {
+                unread,
+                ..Series::default()
+            };
         };
-        let Some(own) = own.and_then(key) else {
-            return Series::default();
-        };
-        runs.retain(|run| key(run).as_ref() == Some(&own));
-        let place = runs.iter().position(|(path, _)| path.id == id);
-        let mut runs: Vec<RunPath> = runs.into_iter().map(|(path, _)| path).collect();
+        runs.retain(|(_, summary)| summary.series.as_ref() == Some(&series));
+        let place = runs.iter().position(|(path, _)| path.id == run.id);
         let before = place
             .and_then(|place| place.checked_sub(1))
-            .and_then(|before| runs.get(before).cloned());
+            .and_then(|before| runs.get(before))
+            .map(|(path, _)| path.clone());
         runs.reverse();
-        Series { before, runs }
+        Series { before, runs, unread }
+    }
+
+    /// The summary of a run, if it was read.
+    pub(crate) fn summary(&self, run: &RunPath) -> Option<Arc<Summary>> {
+        self.reader.known(run)
+    }
+
+    /// A run with its cases, without their texts.
+    pub(crate) fn compared(&self, run: &RunPath) -> Result<ComparedRun, ReadRunError> {
+        self.reader.compared(run)
+    }
+
+    /// A run of which at least this case can be read, and the answer to the case, if it has one.
+    pub(crate) fn open_case(
+        &self,
+        run: &RunPath,
+        place: usize,
+    ) -> Result<(StoredRun, Option<(CaseId, StoredAnswer)>), JournalError> {
+        let answer = |run: &StoredRun| {
+            let case = run.case_id(place);
+            let said = case.map(|case| Ok((case, run.answer(case)?))).transpose()?;
+            Ok(said.and_then(|(case, said)| Some((case, said?))))
+        };
+        // A line that is not where the summary says is searched for in the whole journal.
+        if let Some(run) = self.open_indexed(run, place)
+            && let Ok(Some(said)) = answer(&run)
+        {
+            return Ok((run, Some(said)));
+        }
+        let run = StoredRun::open(&run.path)?;
+        let said = answer(&run)?;
+        Ok((run, said))
+    }
+
+    fn open_indexed(&self, run: &RunPath, place: usize) -> Option<StoredRun> {
+        let summary = self.summary(run)?;
+        let index = summary.index.as_ref()?;
+        let row = RunTable::row_at(&summary.read_table(run)?, place)?;
+        let file = File::open(&run.path).ok()?;
+        if FileVersion::of(&file.metadata().ok()?) != summary.journal {
+            return None;
+        }
+        let cases = [(place, row.lines())];
+        let opened = StoredRun::open_indexed(&run.path, file, summary.head.clone(), index, cases).ok()?;
+        (opened.case_id(place) == Some(row.case())).then_some(opened)
     }
 
     /// The folder of the agent of a run, below that of the catalogue.
     fn folder_of(&self, run: &RunPath) -> String {
-        let is_folder = |path: &&Path| {
-            path.file_name()
-                .is_some_and(|name| name == ".holodeck" || name == "results" || name == "baselines")
-        };
-        let above = run.path.ancestors().find(is_folder).and_then(Path::parent);
-        let below = above.and_then(|path| path.strip_prefix(&self.folder).ok());
+        let below = run
+            .agent_folder()
+            .and_then(|path| path.strip_prefix(&self.folder).ok());
         below.map_or_else(String::new, |path| path.display().to_string())
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn read(&self, path: RunPath) -> (RunPath, Known) {
-        let known = self.lock().get(&path.path).cloned();
-        let is_current = |known: &Known| {
-            let base = |run: &Summary| run.base == base_version(&path.path, &run.head);
-            known.version == path.version && known.run.as_ref().is_ok_and(base)
-        };
-        if let Some(known) = known.filter(is_current) {
-            return (path, known);
-        }
-        let kept = path.is_journal.then(|| Summary::read(&path.path, path.version));
-        let run = match kept.flatten() {
-            Some(kept) => Ok(kept),
-            None => summarize(&path).inspect(|summary| self.keep_beside(&path, summary)),
-        };
-        let known = Known {
-            version: path.version,
-            run,
-        };
-        self.keep(&path, &known);
-        (path, known)
-    }
-
-    fn keep_beside(&self, path: &RunPath, summary: &Summary) {
-        if path.is_journal && !self.is_read_only {
-            // Without a kept summary the next view reads the journal again.
-            let _ = summary.keep(&path.path);
-        }
-    }
-
-    fn keep(&self, path: &RunPath, known: &Known) {
-        self.lock().insert(path.path.clone(), known.clone());
-    }
-
-    /// Adds to each run the differences to the run before of its series. Runs are given oldest first.
-    fn compare_with_before(&self, runs: &mut [(RunPath, Known)]) {
-        // The last run of each series, and of the one that was compared last its content: it is the next one before.
-        let mut last: Vec<(PathBuf, usize)> = Vec::new();
-        let mut content: Option<(usize, ComparedRun)> = None;
-        for place in 0..runs.len() {
-            let Some((path, known)) = runs.get(place) else {
-                continue;
-            };
-            let Ok(summary) = &known.run else { continue };
-            let Some(series) = &summary.series else { continue };
-            let folder = path.path.parent().unwrap_or(&path.path).to_owned();
-            let is_before = |(other, before): &&mut (PathBuf, usize)| {
-                let before = runs.get(*before).and_then(|(_, known)| known.run.as_ref().ok());
-                *other == folder && before.is_some_and(|before| before.series.as_ref() == Some(series))
-            };
-            let Some((_, known_last)) = last.iter_mut().find(is_before) else {
-                last.push((folder, place));
-                continue;
-            };
-            let before = std::mem::replace(known_last, place);
-            let Some((before_path, _)) = runs.get(before) else {
-                continue;
-            };
-            let version = before_path.version;
-            let is_known = summary
-                .since
-                .as_ref()
-                .is_some_and(|since| since.before == version);
-            if is_known {
-                continue;
-            }
-            let earlier = content.take().filter(|(of, _)| *of == before).map(|(_, run)| run);
-            let earlier = earlier.or_else(|| read_compared(&before_path.path).ok());
-            let later = read_compared(&path.path).ok();
-            let changes = earlier
-                .zip(later.as_ref())
-                .map(|(before, after)| RunChanges::between(&before, after));
-            content = later.map(|later| (place, later));
-            if let Some((path, known)) = runs.get_mut(place)
-                && let Ok(summary) = &mut known.run
-            {
-                summary.since = Some(Since {
-                    before: version,
-                    changes,
-                });
-                self.keep_beside(path, summary);
-                self.keep(path, known);
-            }
-        }
-    }
-
-    fn paths(&self) -> Vec<RunPath> {
-        let mut found = Vec::new();
-        self.add(&self.folder, MAX_DEPTH, &mut found);
-        found.sort_by(|a, b| a.shown.cmp(&b.shown));
-        found
-    }
-
-    /// A folder that cannot be read has no runs that could be shown.
-    fn add(&self, folder: &Path, depth: usize, found: &mut Vec<RunPath>) {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            // Of the entry itself: a link is neither a folder nor a file.
-            let Ok(kind) = entry.file_type() else {
-                continue;
-            };
-            let path = entry.path();
-            let name = entry.file_name();
-            let is_skipped = SKIPPED.iter().any(|skipped| name == *skipped);
-            if kind.is_dir() && depth > 0 && !is_skipped {
-                self.add(&path, depth - 1, found);
-            } else if kind.is_file()
-                && let Some(is_journal) = Self::kind_of(&path)
-                && let Ok(metadata) = entry.metadata()
-            {
-                let shown = path
-                    .strip_prefix(&self.folder)
-                    .unwrap_or(&path)
-                    .display()
-                    .to_string();
-                found.push(RunPath {
-                    id: id_of(&path),
-                    is_journal,
-                    shown,
-                    version: FileVersion::of(&metadata),
-                    path,
-                });
-            }
-        }
-    }
-
-    /// Whether a file is a journal (`true`), or a run file or baseline (`false`), by its place.
-    fn kind_of(path: &Path) -> Option<bool> {
-        let folder = path.parent()?;
-        let is_in = |name: &str| {
-            let mut above = folder.ancestors();
-            above.any(|folder| folder.file_name().is_some_and(|own| own == name))
-        };
-        match path.extension()?.to_str()? {
-            "jsonl" if folder.ends_with(".holodeck/runs") => Some(true),
-            "json" if is_in("results") || is_in("baselines") => Some(false),
-            _ => None,
-        }
-    }
 }
 
-/// Names a file in addresses: a digest of its path, which a request cannot turn into another path.
-fn id_of(path: &Path) -> String {
-    let digest: [u8; 32] = Sha256::digest(path.as_os_str().as_encoded_bytes()).into();
-    let (half, _) = digest.as_chunks::<16>();
-    let half = half.first().copied().unwrap_or_default();
-    format!("{:032x}", u128::from_be_bytes(half))
-}
-
-/// Reads the run in a file.
-fn summarize(path: &RunPath) -> Result<Summary, String> {
-    if !path.is_journal {
-        let (head, model) = read_run_file(&path.path).map_err(|error| error.to_string())?;
-        return Ok(Summary {
-            journal: path.version,
-            base: None,
-            head,
-            model,
-            is_ended: true,
-            series: None,
-            since: None,
-        });
+/// The runs, which are given oldest first, whose differences to the run before of their series are not known, each with that
+/// run.
+fn uncompared_pairs(runs: &[(RunPath, Known)]) -> Vec<(RunPath, RunPath)> {
+    let mut pairs = Vec::new();
+    // The last run of each series.
+    let mut last: Vec<(&Path, &RunPath, &Summary)> = Vec::new();
+    for (path, known) in runs {
+        let Ok(summary) = &known.run else { continue };
+        if summary.series.is_none() {
+            continue;
+        }
+        let folder = path.path.parent().unwrap_or(&path.path);
+        let is_before = |(other, _, before): &&mut (&Path, &RunPath, &Summary)| {
+            *other == folder && before.series == summary.series
+        };
+        let Some(known) = last.iter_mut().find(is_before) else {
+            last.push((folder, path, summary));
+            continue;
+        };
+        let (_, before, _) = std::mem::replace(known, (folder, path, summary));
+        let since = summary.since.as_ref();
+        if since.is_none_or(|since| since.before != before.version) {
+            pairs.push((path.clone(), before.clone()));
+        }
     }
-    let run = StoredRun::open(&path.path).map_err(|error| error.to_string())?;
-    Ok(Summary {
-        journal: path.version,
-        base: base_version(&path.path, run.head()),
-        head: run.head().clone(),
-        model: Some(run.model().to_owned()),
-        is_ended: run.is_ended(),
-        series: Some(run.series()),
-        since: None,
-    })
+    pairs
 }
 
 /// Of the journals of a folder that have no end, the one that changed last is being written if a command holds the lock.

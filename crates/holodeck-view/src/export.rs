@@ -7,7 +7,9 @@ use std::{
 };
 
 use holodeck_model::io_reason;
-use holodeck_reports::{HistoryQuery, PageLink, PageUse, ReportError, RunPage, StoredRun, write_history};
+use holodeck_reports::{
+    HistoryList, HistoryQuery, PageLink, PageUse, ReportError, RunPage, StoredRun, write_history,
+};
 
 use crate::Catalogue;
 
@@ -42,7 +44,7 @@ pub fn export(catalogue: &Catalogue, to: &Path) -> Result<usize, ExportError> {
         move |source| ExportError::Io { path, source }
     };
     // The runs first: the new folder may be below the folder of the runs.
-    let entries = catalogue.entries(|id| format!("run-{id}.html"));
+    let entries = catalogue.entries(None, |id| format!("run-{id}.html")).runs;
     fs::create_dir_all(to).map_err(failed(to))?;
     if fs::read_dir(to).map_err(failed(to))?.next().is_some() {
         return Err(ExportError::NotEmpty {
@@ -80,13 +82,12 @@ pub fn export(catalogue: &Catalogue, to: &Path) -> Result<usize, ExportError> {
         .file_name()
         .unwrap_or_default()
         .to_string_lossy();
-    write_history(
-        &folder,
-        &entries,
-        &HistoryQuery::default(),
-        PageUse::File,
-        &mut file,
-    )?;
+    let list = HistoryList {
+        folder: &folder,
+        entries: &entries,
+        unread: 0,
+    };
+    write_history(&list, &HistoryQuery::default(), PageUse::File, &mut file)?;
     file.flush().map_err(failed(&path))?;
     Ok(pages)
 }

@@ -9,18 +9,19 @@ use axum::{
 };
 use holodeck_model::CaseId;
 use holodeck_reports::{
-    AnswerLabel, CaseOutcome, CaseQuery, CaseSurroundings, GridPage, GridRun, HistoryQuery, LabelForm,
-    PageLink, PageUse, ReadRunError, ReportError, RunPage, StoredAnswer, StoredRun, changed_places,
-    compare_files, format, history_policy, read_compared, write_comparison_html, write_error_page,
+    AnswerLabel, CaseQuery, CaseSurroundings, ComparedRun, GridPage, GridRun, HistoryList, HistoryQuery,
+    LabelForm, PageLink, PageUse, ReadRunError, ReportError, RunPage, StoredAnswer, StoredRun,
+    changed_places, compare_read, format, history_policy, write_comparison_html, write_error_page,
     write_grid, write_history,
 };
+use holodeck_runs::JournalError;
 use http::{HeaderValue, StatusCode, header};
 use std::{
     collections::{BTreeSet, HashMap},
-    path::{Path as FilePath, PathBuf},
+    time::{Duration, Instant},
 };
 
-use crate::{Catalogue, annotations, app::App, guard};
+use crate::{Catalogue, annotations, app::App, folder::RunPath, guard};
 
 pub(crate) fn router(app: &App) -> Router {
     Router::new()
@@ -51,6 +52,18 @@ impl Problem {
     }
 }
 
+impl From<ReadRunError> for Problem {
+    fn from(error: ReadRunError) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
+    }
+}
+
+impl From<JournalError> for Problem {
+    fn from(error: JournalError) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
+    }
+}
+
 impl From<ReportError> for Problem {
     fn from(error: ReportError) -> Self {
         let status = match error {
@@ -61,18 +74,31 @@ impl From<ReportError> for Problem {
     }
 }
 
+/// How long a page waits for runs that were not read yet. It shows the others, and names how many are missing.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+
+fn deadline() -> Instant {
+    Instant::now() + PATIENCE
+}
+
 async fn list(State(app): State<App>, Query(query): Query<HashMap<String, String>>) -> Response {
     let take = |name: &str| query.get(name).cloned().unwrap_or_default();
     let query = HistoryQuery {
         words: take("q"),
         state: take("state"),
         order: take("order"),
+        page: take("page").parse().unwrap_or(1),
     };
     answer(app, move |catalogue| {
         let mut page = Vec::new();
         let folder = catalogue.folder().display().to_string();
-        let entries = catalogue.entries(|id| format!("/run/{id}"));
-        write_history(&folder, &entries, &query, PageUse::Served, &mut page)?;
+        let entries = catalogue.entries(Some(deadline()), |id| format!("/run/{id}"));
+        let list = HistoryList {
+            folder: &folder,
+            entries: &entries.runs,
+            unread: entries.unread,
+        };
+        write_history(&list, &query, PageUse::Served, &mut page)?;
         Ok(page)
     })
     .await
@@ -92,12 +118,14 @@ async fn run(
         words: take("q"),
         pattern: take("re"),
         changed: !take("changed").is_empty(),
+        page: take("page").parse().unwrap_or(0),
+        at: take("at").parse().unwrap_or(0),
     };
     answer(app, move |catalogue| {
         let (path, run) = open(catalogue, &id)?;
-        let before = catalogue.series_of(&id).before;
+        let before = catalogue.series_of(&path, Some(deadline())).before;
         let changed = match &before {
-            Some(before) if query.changed => Some(changed_since(&before.path, &path)?),
+            Some(before) if query.changed => Some(changed_since(catalogue, before, &path)?),
             before => before.is_some().then(BTreeSet::new),
         };
         let case_page = |place: usize| format!("/run/{id}/case/{}", place + 1);
@@ -122,20 +150,23 @@ async fn run(
 }
 
 /// The places of the cases of a run that differ from the run before.
-fn changed_since(before: &FilePath, run: &FilePath) -> Result<BTreeSet<usize>, Problem> {
-    let unreadable = |error: ReadRunError| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string());
-    let before = read_compared(before).map_err(unreadable)?;
-    let run = read_compared(run).map_err(unreadable)?;
+fn changed_since(catalogue: &Catalogue, before: &RunPath, run: &RunPath) -> Result<BTreeSet<usize>, Problem> {
+    let before = catalogue.compared(before)?;
+    let run = catalogue.compared(run)?;
     Ok(changed_places(&before, &run))
 }
 
-/// The journal of the run with this id.
-fn open(catalogue: &Catalogue, id: &str) -> Result<(PathBuf, StoredRun), Problem> {
+/// The journal with this id.
+fn find(catalogue: &Catalogue, id: &str) -> Result<RunPath, Problem> {
     let found = catalogue.find(id).filter(|run| run.is_journal);
-    let found = found.ok_or_else(|| no_run(id))?;
-    let run = StoredRun::open(&found.path);
-    let run = run.map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
-    Ok((found.path, run))
+    found.ok_or_else(|| no_run(id))
+}
+
+/// The whole run in the journal with this id.
+fn open(catalogue: &Catalogue, id: &str) -> Result<(RunPath, StoredRun), Problem> {
+    let found = find(catalogue, id)?;
+    let run = StoredRun::open(&found.path)?;
+    Ok((found, run))
 }
 
 /// The newest runs in which a case is looked up.
@@ -144,23 +175,23 @@ const MAX_RUNS_OF_CASE: usize = 30;
 async fn case(State(app): State<App>, Path((id, number)): Path<(String, String)>) -> Response {
     let token = app.access().form_token().to_owned();
     answer(app, move |catalogue| {
-        let (path, run) = open(catalogue, &id)?;
-        let (place, case, said) = find_case(&run, &id, &number)?;
+        let path = find(catalogue, &id)?;
+        let series = catalogue.series_of(&path, Some(deadline()));
+        let (run, place, case, said) = find_case(catalogue, &path, &number)?;
         let mut runs = Vec::new();
-        for other in catalogue.series_of(&id).runs.into_iter().take(MAX_RUNS_OF_CASE) {
-            // A damaged run says so in the list.
-            if let Ok(Some(outcome)) = CaseOutcome::read(&other.path, case) {
-                runs.push((format!("/run/{}/case/{}", other.id, outcome.place + 1), outcome));
+        for (other, summary) in series.runs.iter().take(MAX_RUNS_OF_CASE) {
+            if let Some(outcome) = summary.outcome(other, case) {
+                runs.push((case_address(&other.id, outcome.place), outcome));
             }
         }
         let links = [
             all_runs(),
             PageLink {
-                href: format!("/run/{id}#case-{}", place + 1),
+                href: format!("/run/{id}?at={0}#case-{0}", place + 1),
                 text: "The run".to_owned(),
             },
         ];
-        let labels = annotations::read(&path);
+        let labels = annotations::read(&path.path);
         let now = annotations::label_of(&labels, &run.head().run_id, case, &said);
         let form = LabelForm {
             action: &case_address(&id, place),
@@ -172,6 +203,8 @@ async fn case(State(app): State<App>, Path((id, number)): Path<(String, String)>
             links: &links,
             label: (!catalogue.is_read_only()).then_some(form),
             runs: &runs,
+            more_runs: series.runs.len().saturating_sub(MAX_RUNS_OF_CASE),
+            unread: series.unread,
         };
         let mut page = Vec::new();
         run.write_case(place, around, &mut page)?;
@@ -184,19 +217,23 @@ fn case_address(id: &str, place: usize) -> String {
     format!("/run/{id}/case/{}", place + 1)
 }
 
-/// The case with this number in a run, and its answer.
-fn find_case(run: &StoredRun, id: &str, number: &str) -> Result<(usize, CaseId, StoredAnswer), Problem> {
+/// The case with this number in a run, and its answer. At least this case of the run can be read.
+fn find_case(
+    catalogue: &Catalogue,
+    run: &RunPath,
+    number: &str,
+) -> Result<(StoredRun, usize, CaseId, StoredAnswer), Problem> {
     let no_case = || {
-        let text = format!("run `{id}` has no case `{number}` with a result");
+        let text = format!("run `{}` has no case `{number}` with a result", run.id);
         Problem::new(StatusCode::NOT_FOUND, text)
     };
     let number = number.parse::<usize>().ok();
     let place = number
         .and_then(|number| number.checked_sub(1))
         .ok_or_else(no_case)?;
-    let case = run.case_id(place).ok_or_else(no_case)?;
-    let said = run.answer(case).map_err(ReportError::from)?;
-    Ok((place, case, said.ok_or_else(no_case)?))
+    let (opened, said) = catalogue.open_case(run, place)?;
+    let (case, said) = said.ok_or_else(no_case)?;
+    Ok((opened, place, case, said))
 }
 
 /// A larger form is refused.
@@ -238,9 +275,9 @@ async fn label(
     let response = answer(app.clone(), {
         let (id, number) = (id.clone(), number.clone());
         move |catalogue| {
-            let (path, run) = open(catalogue, &id)?;
-            let (_, case, answer) = find_case(&run, &id, &number)?;
-            annotations::append(&path, &run.head().run_id, case, &answer, said).map_err(|error| {
+            let path = find(catalogue, &id)?;
+            let (run, _, case, answer) = find_case(catalogue, &path, &number)?;
+            annotations::append(&path.path, &run.head().run_id, case, &answer, said).map_err(|error| {
                 Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("not saved: {error}"))
             })?;
             Ok(Vec::new())
@@ -257,10 +294,10 @@ async fn label(
 /// The labelled answers of the runs of an agent, as a table.
 async fn labels(State(app): State<App>, Path(id): Path<String>) -> Response {
     let mut response = answer(app, move |catalogue| {
-        let (_, _) = open(catalogue, &id)?;
-        let runs = catalogue.series_of(&id).runs.into_iter();
-        let journals: Vec<PathBuf> = runs.map(|run| run.path).collect();
-        Ok(annotations::to_csv(&journals).into_bytes())
+        let run = find(catalogue, &id)?;
+        // The table has all of them.
+        let runs = catalogue.series_of(&run, None).runs;
+        Ok(annotations::to_csv(catalogue, &runs).into_bytes())
     })
     .await;
     if response.status() == StatusCode::OK {
@@ -282,7 +319,10 @@ async fn compare(State(app): State<App>, RawQuery(query): RawQuery) -> Response 
             .split('&')
             .filter_map(|pair| pair.strip_prefix("run="))
             .collect();
-        let find = |id: &str| catalogue.find(id).ok_or_else(|| no_run(id));
+        let read = |id: &str| -> Result<ComparedRun, Problem> {
+            let found = catalogue.find(id).ok_or_else(|| no_run(id))?;
+            Ok(catalogue.compared(&found)?)
+        };
         let has_flag = |flag: &str| query.split('&').any(|pair| pair == flag);
         let [newer, older] = runs[..] else {
             if (3..=MAX_COLUMNS).contains(&runs.len()) {
@@ -294,10 +334,8 @@ async fn compare(State(app): State<App>, RawQuery(query): RawQuery) -> Response 
         if has_flag("table=1") {
             return grid(catalogue, &runs, has_flag("different=1"));
         }
-        let (before, after) = (find(older)?, find(newer)?);
-        let comparison = compare_files(&before.path, &after.path);
-        let comparison =
-            comparison.map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
+        let (before, after) = (read(older)?, read(newer)?);
+        let comparison = compare_read(&before, &after)?;
         let mut page = Vec::new();
         write_comparison_html(&comparison, &mut page).map_err(ReportError::from)?;
         Ok(page)
@@ -310,21 +348,19 @@ const MAX_COLUMNS: usize = 6;
 
 /// The table of several runs, which are given newest first.
 fn grid(catalogue: &Catalogue, ids: &[&str], only_different: bool) -> Page {
-    let entries = catalogue.entries(|id| format!("/run/{id}"));
     let mut runs = Vec::new();
     for id in ids.iter().rev() {
         let found = catalogue.find(id).ok_or_else(|| no_run(id))?;
-        let run = read_compared(&found.path);
-        let run = run.map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
-        let entry = entries.iter().find(|entry| entry.id == *id);
-        let summary = entry.and_then(|entry| Some(&entry.run.as_ref().ok()?.head.summary));
+        let run = catalogue.compared(&found)?;
+        let known = catalogue.summary(&found);
+        let summary = known.as_ref().map(|known| &known.head.summary);
         let cost = summary.and_then(|summary| summary.cost_usd).map(format::cost);
         let time = summary
             .map(|summary| summary.total_duration_ms)
             .filter(|millis| *millis > 0);
         runs.push(GridRun {
             run,
-            page: entry.and_then(|entry| entry.page.clone()),
+            page: found.is_journal.then(|| format!("/run/{id}")),
             facts: cost.into_iter().chain(time.map(format::duration)).collect(),
         });
     }

@@ -8,11 +8,13 @@ use std::{
     process::{Child, Stdio},
 };
 
-use holodeck_testkit::ModelServer;
+use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::project::{Project, TWO_CASES, agent, correct_server, half_correct_server};
+
+mod scale;
 
 /// A view that listens. It ends with its test at the latest, also where that fails.
 struct View {
@@ -61,7 +63,16 @@ impl View {
         .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
+        // On a busy machine the list may be incomplete, and says so.
+        if answer.contains("more being read") {
+            return self.ask(method, path, head);
+        }
         answer
+    }
+
+    /// The list, for which the link is taken.
+    fn list(&self) -> String {
+        self.ask("GET", "/", &self.log_in())
     }
 
     /// The head of a request with the cookie, which takes the link.

@@ -12,13 +12,9 @@ pub fn read_compared(path: &Path) -> Result<ComparedRun, ReadRunError> {
     with_reader(|reader| reader.read(&path.display().to_string(), &[]))
 }
 
-/// Compares the runs in two files, each a journal, a run file or a baseline.
-pub fn compare_files(before: &Path, after: &Path) -> Result<Comparison, ReadRunError> {
-    with_reader(|reader| {
-        let before = reader.read(&before.display().to_string(), &[])?;
-        let after = reader.read(&after.display().to_string(), &[])?;
-        compare(reader, &before, &after, &GateOptions::default())
-    })
+/// Compares two runs that were read by their paths.
+pub fn compare_read(before: &ComparedRun, after: &ComparedRun) -> Result<Comparison, ReadRunError> {
+    with_reader(|reader| compare(reader, before, after, &GateOptions::default()))
 }
 
 /// A reader for runs that are named by their paths: those of no agent in particular.

@@ -10,7 +10,7 @@ use super::{
     pairing::{self, Pairing},
     pairs::{Comparability, Pair, Pairs},
     phrases::describe_verdicts,
-    run::{ComparedCase, state_word},
+    run::{ComparedCase, show_score, state_word},
     statistics,
 };
 use crate::{
@@ -205,18 +205,10 @@ impl Cell {
                 || state.to_owned(),
                 |trials| format!("{state}, {} of {}", trials.passed, trials.judged),
             ),
-            scores: case
-                .scores
-                .iter()
-                .map(|score| (score.metric.key.label(), show_score(score.score)))
-                .collect(),
+            scores: case.shown_scores(),
             note,
         }
     }
-}
-
-fn show_score(score: Option<f64>) -> String {
-    score.map_or_else(|| "–".to_owned(), |score| format!("{score:.2}"))
 }
 
 impl<'a> Column<'a> {

@@ -147,24 +147,9 @@ impl<'a> RunReader<'a> {
         for place in 0..journal.plan().len() {
             cases.push(self.journal_case(&journal, place, &mut metrics)?);
         }
+        let has_all = cases.iter().all(|case: &ComparedCase| case.state.is_some());
+        let (unfinished, provenance) = unfinished_of(&journal, has_all);
         let header = journal.header();
-        let unfinished = match journal.ended() {
-            None => Some("it was not ended: it was killed, still runs, or its journal was cut".to_owned()),
-            Some(ended) => {
-                let counts =
-                    ended.how == RunEndKind::Foreign || cases.iter().any(|case| case.state.is_none());
-                ended.because.clone().filter(|_| counts)
-            }
-        };
-        let shard = header.shard.as_ref();
-        let shard = shard.map(|shard| shard.part.describe(header.plan.len()));
-        let provenance = header.replayed.iter().map(holodeck_model::Replayed::describe);
-        let combination = header
-            .combination
-            .iter()
-            .map(|stored| describe_combination(&stored.values));
-        let partial = header.partial().map(Partial::describe);
-        let regraded = header.regrades.iter().map(|run| format!("regraded from {run}"));
         let info = RunInfo {
             name: name.to_owned(),
             kind: RunKind::Journal,
@@ -174,13 +159,7 @@ impl<'a> RunReader<'a> {
             model: Some(header.model.clone()).filter(|model| !model.is_empty()),
             at: header.started_at.clone(),
             unfinished,
-            provenance: partial
-                .into_iter()
-                .chain(provenance)
-                .chain(combination)
-                .chain(regraded)
-                .chain(shard)
-                .collect(),
+            provenance,
             states: BTreeMap::new(),
             agent_parts: header.agent.clone(),
             old_baseline: false,
@@ -197,27 +176,8 @@ impl<'a> RunReader<'a> {
         let identity = journal.plan().get(place).copied();
         let name = identity.and_then(|identity| self.names.get(&identity.id).cloned());
         let name = name.map(|name| self.redactor.text(&name).into_owned());
-        let mut case = ComparedCase {
-            label: label(name.as_deref(), "", place),
-            name,
-            content: identity.map(|identity| identity.content),
-            state: None,
-            trials: None,
-            scores: Vec::new(),
-            deciders: metrics.share_deciders(CaseDeciders::default()),
-            answer: None,
-        };
-        let Some(report) = journal_report(journal, place)? else {
-            return Ok(case);
-        };
-        case.name = report.name.clone().or(case.name);
-        case.label = label(case.name.as_deref(), &report.question(), place);
-        case.state = Some(report.state());
-        case.trials = TrialTally::of(&report);
-        case.scores = scores_of(&report, metrics);
-        case.deciders = metrics.share_deciders(report.deciders());
-        case.answer = answers_of(&report);
-        Ok(case)
+        let report = journal_report(journal, place)?;
+        Ok(compared_case(journal, place, name, report.as_ref(), metrics))
     }
 
     /// The texts of the cases at these places.
@@ -229,8 +189,13 @@ impl<'a> RunReader<'a> {
         if places.is_empty() {
             return Ok(HashMap::new());
         }
+        let opened;
         let journal = match &run.source {
             Source::Journal(journal) => journal,
+            Source::Table { .. } => {
+                opened = Journal::open(&run.info.path)?;
+                &opened
+            }
             Source::File | Source::Baseline => {
                 return file::texts(&run.info.path, places, self.redactor);
             }
@@ -242,6 +207,68 @@ impl<'a> RunReader<'a> {
             }
         }
         Ok(texts)
+    }
+}
+
+/// Why not every planned case of a run has a result, if so, and the source of its answers.
+pub(super) fn unfinished_of(journal: &Journal, has_all: bool) -> (Option<String>, Vec<String>) {
+    let header = journal.header();
+    let unfinished = match journal.ended() {
+        None => Some("it was not ended: it was killed, still runs, or its journal was cut".to_owned()),
+        Some(ended) => {
+            let counts = ended.how == RunEndKind::Foreign || !has_all;
+            ended.because.clone().filter(|_| counts)
+        }
+    };
+    let shard = header.shard.as_ref();
+    let shard = shard.map(|shard| shard.part.describe(header.plan.len()));
+    let provenance = header.replayed.iter().map(holodeck_model::Replayed::describe);
+    let combination = header
+        .combination
+        .iter()
+        .map(|stored| describe_combination(&stored.values));
+    let partial = header.partial().map(Partial::describe);
+    let regraded = header.regrades.iter().map(|run| format!("regraded from {run}"));
+    let provenance = partial
+        .into_iter()
+        .chain(provenance)
+        .chain(combination)
+        .chain(regraded)
+        .chain(shard);
+    (unfinished, provenance.collect())
+}
+
+/// The case at a place of a journal, without its texts. `name` is used if the record has none.
+pub(super) fn compared_case(
+    journal: &Journal,
+    place: usize,
+    name: Option<String>,
+    report: Option<&CaseReport>,
+    metrics: &mut Metrics,
+) -> ComparedCase {
+    let content = journal.plan().get(place).map(|identity| identity.content);
+    let Some(report) = report else {
+        return ComparedCase {
+            label: label(name.as_deref(), "", place),
+            name,
+            content,
+            state: None,
+            trials: None,
+            scores: Vec::new(),
+            deciders: metrics.share_deciders(CaseDeciders::default()),
+            answer: None,
+        };
+    };
+    let name = report.name.clone().or(name);
+    ComparedCase {
+        label: label(name.as_deref(), &report.question(), place),
+        name,
+        content,
+        state: Some(report.state()),
+        trials: TrialTally::of(report),
+        scores: scores_of(report, metrics),
+        deciders: metrics.share_deciders(report.deciders()),
+        answer: answers_of(report),
     }
 }
 

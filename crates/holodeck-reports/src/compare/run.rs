@@ -10,7 +10,7 @@ use std::{
 use holodeck_model::{
     CaseContent, CaseDeciders, CaseState, CheckIdentity, Decider, Digest, MetricResult, case_label,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use holodeck_runs::CaseReport;
@@ -74,13 +74,17 @@ pub struct ComparedRun {
 #[derive(Debug)]
 pub(super) enum Source {
     Journal(Box<holodeck_runs::Journal>),
+    /// The table beside a journal, which is opened where a text is needed.
+    Table {
+        is_without_chain: bool,
+    },
     File,
     Baseline,
 }
 
 /// One case of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct ComparedCase {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ComparedCase {
     /// Its own name.
     pub(super) name: Option<String>,
     /// The label that is shown: its name, else the beginning of its question.
@@ -88,18 +92,18 @@ pub(super) struct ComparedCase {
     /// Its content; absent if the file does not record it.
     pub(super) content: Option<CaseContent>,
     /// The verdict; absent for a case that was not run.
-    pub(super) state: Option<CaseState>,
+    pub(crate) state: Option<CaseState>,
     /// If it ran more than once.
     pub(super) trials: Option<TrialTally>,
     pub(super) scores: Vec<ComparedScore>,
     /// The identities of everything that decides the verdict.
     pub(super) deciders: Arc<CaseDeciders>,
     /// Digest of its answers and tool calls.
-    pub(super) answer: Option<String>,
+    pub(crate) answer: Option<String>,
 }
 
 /// The trials of a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(clippy::exhaustive_structs, reason = "three numbers")]
 pub struct TrialTally {
     /// How many have a verdict.
@@ -111,7 +115,7 @@ pub struct TrialTally {
 }
 
 /// The score of one metric.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ComparedScore {
     pub(super) metric: Arc<MetricIdentity>,
     /// Absent when it could not be computed.
@@ -124,14 +128,14 @@ pub(super) struct ComparedScore {
 }
 
 /// A metric of a case, and what computed its scores.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct MetricIdentity {
     pub(super) key: MetricKey,
     pub(super) source: ScoreSource,
 }
 
 /// A metric: a name may appear twice with different options.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct MetricKey {
     pub(super) name: String,
     /// Place among the metrics of this name, from 0.
@@ -149,7 +153,7 @@ impl MetricKey {
 }
 
 /// The source of a score.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(clippy::exhaustive_structs, reason = "plain data of a report")]
 pub struct ScoreSource {
     /// `standard`, `rag`, `geval`, `code` or `goal_success`.
@@ -335,6 +339,14 @@ impl ComparedCase {
         self.trials.is_some_and(|trials| trials.judged > 1)
     }
 
+    /// The score of each metric, as it is shown.
+    pub(crate) fn shown_scores(&self) -> Vec<(String, String)> {
+        let scores = self.scores.iter();
+        scores
+            .map(|score| (score.metric.key.label(), show_score(score.score)))
+            .collect()
+    }
+
     /// How many of its trials have no verdict.
     pub(super) fn trial_errors(&self) -> u64 {
         self.trials.map_or(0, |trials| trials.errors)
@@ -406,7 +418,11 @@ impl ComparedRun {
 
     /// Whether it is a journal whose lines have no digests, so that it cannot be known whether they were changed.
     pub fn is_without_chain(&self) -> bool {
-        matches!(&self.source, Source::Journal(journal) if journal.is_without_chain())
+        match &self.source {
+            Source::Journal(journal) => journal.is_without_chain(),
+            Source::Table { is_without_chain } => *is_without_chain,
+            Source::File | Source::Baseline => false,
+        }
     }
 
     pub(super) fn new(mut info: RunInfo, cases: Vec<ComparedCase>, source: Source) -> Self {
@@ -422,6 +438,11 @@ impl ComparedRun {
         }
         Self { info, cases, source }
     }
+}
+
+/// A score, or that there is none.
+pub(super) fn show_score(score: Option<f64>) -> String {
+    score.map_or_else(|| "–".to_owned(), |score| format!("{score:.2}"))
 }
 
 /// The name of a state.

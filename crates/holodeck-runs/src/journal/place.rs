@@ -41,9 +41,11 @@ pub(super) struct End {
 }
 
 /// The positions of the lines of a unit.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ran: Option<LinePosition>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) graded: Option<LinePosition>,
 }
 
@@ -55,16 +57,41 @@ impl Place {
     pub(super) fn is_graded(&self) -> bool {
         self.graded.is_some()
     }
+
+    /// The end of its last line in the file.
+    pub(super) fn end(&self) -> u64 {
+        let lines = self.ran.iter().chain(&self.graded);
+        let ends = lines.map(|line| line.offset.saturating_add(u64::from(line.length.get())));
+        ends.max().unwrap_or_default()
+    }
 }
 
 /// The position of a line in the file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(u64, NonZeroU32, u128)", into = "(u64, NonZeroU32, u128)")]
 pub(super) struct LinePosition {
     pub(super) offset: u64,
     /// Never 0, so that an absent position takes no more memory.
     pub(super) length: NonZeroU32,
     /// Of the line alone, by which a change is found when it is read.
     pub(super) digest: LineDigest,
+}
+
+impl From<(u64, NonZeroU32, u128)> for LinePosition {
+    fn from((offset, length, digest): (u64, NonZeroU32, u128)) -> Self {
+        Self {
+            offset,
+            length,
+            digest: digest.to_be_bytes(),
+        }
+    }
+}
+
+impl From<LinePosition> for (u64, NonZeroU32, u128) {
+    fn from(position: LinePosition) -> Self {
+        let digest = u128::from_be_bytes(position.digest);
+        (position.offset, position.length, digest)
+    }
 }
 
 /// The length of a line with its end.

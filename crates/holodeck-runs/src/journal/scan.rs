@@ -50,19 +50,36 @@ pub(super) fn open(path: &Path) -> Result<Journal, JournalError> {
 }
 
 fn open_file(path: &Path) -> Result<Journal, JournalError> {
+    let io = |source| io_error(path, source);
+    let file = File::open(path).map_err(io)?;
+    let mut lines = Lines::new(BufReader::with_capacity(1 << 16, file.try_clone().map_err(io)?));
+    let (version, chain, header) = read_header(path, &mut lines)?;
+    let mut journal = Journal {
+        end: lines.offset,
+        lines: 1,
+        chain,
+        ..Journal::empty(path, version, header, Arc::new(file))
+    };
+    journal.scan(&mut lines).map_err(io)?;
+    journal.count_finished();
+    Ok(journal)
+}
+
+/// Reads the first line: the version, the chain with it, and the header.
+pub(super) fn read_header(
+    path: &Path,
+    lines: &mut Lines,
+) -> Result<(u64, Chain, JournalHeader), JournalError> {
     #[derive(Deserialize)]
     struct Version {
         holodeck_journal: u64,
     }
-    let io = |source| io_error(path, source);
     let malformed = |reason: String| JournalError::Malformed {
         path: path.display().to_string(),
         line: 1,
         reason,
     };
-    let file = File::open(path).map_err(io)?;
-    let mut lines = Lines::new(BufReader::with_capacity(1 << 16, file.try_clone().map_err(io)?));
-    if lines.next().map_err(io)?.is_none() {
+    if lines.next().map_err(|source| io_error(path, source))?.is_none() {
         return Err(malformed("the first line is incomplete".to_owned()));
     }
     let version: Version =
@@ -89,15 +106,7 @@ fn open_file(path: &Path) -> Result<Journal, JournalError> {
     let header: JournalHeader =
         serde_json::from_slice(&lines.line).map_err(|error| malformed(error.to_string()))?;
     check_trials(&header).map_err(|reason| malformed(reason.to_owned()))?;
-    let mut journal = Journal {
-        end: lines.offset,
-        lines: 1,
-        chain,
-        ..Journal::empty(path, version, header, Arc::new(file))
-    };
-    journal.scan(&mut lines).map_err(io)?;
-    journal.count_finished();
-    Ok(journal)
+    Ok((version, chain, header))
 }
 
 fn check_trials(header: &JournalHeader) -> Result<(), &'static str> {

@@ -13,6 +13,7 @@ use super::*;
 use crate::{RunEnd, RunFlags, TurnGrade};
 
 mod forged;
+mod indexed;
 
 fn plan(cases: usize) -> Vec<CaseIdentity> {
     let yaml: Vec<Value> = (0..cases)

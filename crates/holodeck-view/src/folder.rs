@@ -1,0 +1,103 @@
+//! Finds the files of runs below a folder. Links are not followed.
+
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::file_version::FileVersion;
+
+/// A file with a run.
+#[derive(Clone, Debug)]
+pub(crate) struct RunPath {
+    pub(crate) id: String,
+    pub(crate) path: PathBuf,
+    pub(crate) is_journal: bool,
+    /// The path below the folder.
+    pub(crate) shown: String,
+    pub(crate) version: FileVersion,
+}
+
+impl RunPath {
+    /// The folder of its agent.
+    pub(crate) fn agent_folder(&self) -> Option<&Path> {
+        let is_store = |path: &&Path| {
+            path.file_name()
+                .is_some_and(|name| name == ".holodeck" || name == "results" || name == "baselines")
+        };
+        self.path.ancestors().find(is_store)?.parent()
+    }
+}
+
+/// Folders without runs, which can be large.
+const SKIPPED: [&str; 4] = [".git", "node_modules", "target", "trash"];
+
+/// Folders below which a file may lie.
+const MAX_DEPTH: usize = 24;
+
+/// Every file with a run below a folder, by its path.
+pub(crate) fn runs_below(folder: &Path) -> Vec<RunPath> {
+    let mut found = Vec::new();
+    add(folder, folder, MAX_DEPTH, &mut found);
+    found.sort_by(|a, b| a.shown.cmp(&b.shown));
+    found
+}
+
+/// The files with runs in the folder of this one, by their paths.
+pub(crate) fn runs_beside(folder: &Path, run: &RunPath) -> Vec<RunPath> {
+    let mut found = Vec::new();
+    if let Some(parent) = run.path.parent() {
+        add(folder, parent, 0, &mut found);
+    }
+    found.sort_by(|a, b| a.shown.cmp(&b.shown));
+    found
+}
+
+/// A folder that cannot be read has no runs that could be shown.
+fn add(top: &Path, folder: &Path, depth: usize, found: &mut Vec<RunPath>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        // Of the entry itself: a link is neither a folder nor a file.
+        let Ok(kind) = entry.file_type() else {
+            continue;
+        };
+        let path = entry.path();
+        let name = entry.file_name();
+        let is_skipped = SKIPPED.iter().any(|skipped| name == *skipped);
+        if kind.is_dir() && depth > 0 && !is_skipped {
+            add(top, &path, depth - 1, found);
+        } else if kind.is_file()
+            && let Some(is_journal) = kind_of(&path)
+            && let Ok(metadata) = entry.metadata()
+        {
+            let shown = path.strip_prefix(top).unwrap_or(&path).display().to_string();
+            found.push(RunPath {
+                id: id_of(&path),
+                is_journal,
+                shown,
+                version: FileVersion::of(&metadata),
+                path,
+            });
+        }
+    }
+}
+
+/// Whether a file is a journal (`true`), or a run file or baseline (`false`), by its place.
+fn kind_of(path: &Path) -> Option<bool> {
+    let folder = path.parent()?;
+    let is_in = |name: &str| {
+        let mut above = folder.ancestors();
+        above.any(|folder| folder.file_name().is_some_and(|own| own == name))
+    };
+    match path.extension()?.to_str()? {
+        "jsonl" if folder.ends_with(".holodeck/runs") => Some(true),
+        "json" if is_in("results") || is_in("baselines") => Some(false),
+        _ => None,
+    }
+}
+
+/// Names a file in addresses: a digest of its path, which a request cannot turn into another path.
+fn id_of(path: &Path) -> String {
+    let digest: [u8; 32] = Sha256::digest(path.as_os_str().as_encoded_bytes()).into();
+    let (half, _) = digest.as_chunks::<16>();
+    let half = half.first().copied().unwrap_or_default();
+    format!("{:032x}", u128::from_be_bytes(half))
+}
