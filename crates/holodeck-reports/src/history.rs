@@ -62,6 +62,10 @@ pub struct HistoryList<'a> {
     pub entries: &'a [HistoryEntry],
     /// How many more are being read.
     pub unread: usize,
+    /// The token of the forms that change something; absent if nothing may be changed.
+    pub token: Option<&'a str>,
+    /// The id and the name of each file in the trash.
+    pub trash: &'a [(String, String)],
 }
 
 /// A reader's choice of rows and their order.
@@ -101,6 +105,9 @@ struct Page<'a> {
     states: Vec<(&'static str, bool)>,
     orders: Vec<(&'static str, bool)>,
     unread: Option<String>,
+    is_running: bool,
+    token: Option<&'a str>,
+    trash: &'a [(String, String)],
     pages: Pages,
     script: &'static str,
     trends: Vec<Trend>,
@@ -199,6 +206,11 @@ pub fn write_history(
         states: STATES.map(|state| (state, state == query.state)).to_vec(),
         orders: ORDERS.map(|order| (order, order == query.order)).to_vec(),
         unread: (list.unread > 0).then(|| format!("{} more being read", format::count(list.unread, "run"))),
+        is_running: entries
+            .iter()
+            .any(|entry| entry.run.as_ref().is_ok_and(|run| run.is_running)),
+        token: list.token,
+        trash: list.trash,
         pages: Pages {
             name: "Pages of runs",
             number,

@@ -20,6 +20,7 @@ use crate::{
     folder::{RunPath, runs_below, runs_beside},
     reader::{Known, Reader},
     summaries::Summary,
+    trash::{self, Deleted},
 };
 
 /// The runs below a folder, found again for each page.
@@ -173,6 +174,38 @@ impl Catalogue {
             .map(|(path, _)| path.clone());
         runs.reverse();
         Series { before, runs, unread }
+    }
+
+    /// Moves the files of a run to the trash. Why not, if it is refused.
+    pub(crate) fn delete(&self, run: &RunPath) -> Result<(), String> {
+        let mut files = runs_below(run.agent_folder().unwrap_or(&self.folder));
+        files.retain(|file| file.path != run.path);
+        let known = self.reader.read(std::slice::from_ref(run), None);
+        let run_id = match known.into_iter().flatten().next().map(|known| known.run) {
+            Some(Ok(run)) => run.head.run_id.clone(),
+            // The journal of a damaged run has its id as its name.
+            _ => run
+                .path
+                .file_stem()
+                .map(|id| id.to_string_lossy().into_owned())
+                .unwrap_or_default(),
+        };
+        let mut copies = Vec::new();
+        if run.is_journal {
+            files.retain(|file| !file.is_journal);
+            let known = self.reader.read(&files, None);
+            for (file, known) in files.into_iter().zip(known) {
+                if known.is_some_and(|known| known.run.is_ok_and(|run| run.head.run_id == run_id)) {
+                    copies.push(file);
+                }
+            }
+        }
+        trash::delete(&self.folder, run, &run_id, &copies)
+    }
+
+    /// The files in the trash of every agent.
+    pub(crate) fn deleted(&self) -> Vec<Deleted> {
+        trash::deleted_below(&self.folder)
     }
 
     /// The summary of a run, if it was read.

@@ -86,6 +86,8 @@ pub fn export(catalogue: &Catalogue, to: &Path) -> Result<usize, ExportError> {
         folder: &folder,
         entries: &entries,
         unread: 0,
+        token: None,
+        trash: &[],
     };
     write_history(&list, &HistoryQuery::default(), PageUse::File, &mut file)?;
     file.flush().map_err(failed(&path))?;

@@ -1,6 +1,9 @@
 //! Finds the files of runs below a folder. Links are not followed.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::FileType,
+    path::{Path, PathBuf},
+};
 
 use sha2::{Digest as _, Sha256};
 
@@ -100,4 +103,41 @@ fn id_of(path: &Path) -> String {
     let (half, _) = digest.as_chunks::<16>();
     let half = half.first().copied().unwrap_or_default();
     format!("{:032x}", u128::from_be_bytes(half))
+}
+
+/// Each `.holodeck/trash/` below a folder, with its files and their names in addresses.
+pub(crate) fn trashed_below(top: &Path) -> Vec<(PathBuf, Vec<(PathBuf, String)>)> {
+    fn folders(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+        for path in children(folder, FileType::is_dir) {
+            let is_store = folder.ends_with(".holodeck");
+            if is_store && path.ends_with("trash") {
+                found.push(path);
+            } else if depth > 0 && !SKIPPED.iter().any(|skipped| path.ends_with(skipped)) {
+                folders(&path, depth - 1, found);
+            }
+        }
+    }
+    fn files(folder: &Path, depth: usize, found: &mut Vec<(PathBuf, String)>) {
+        let here = children(folder, FileType::is_file);
+        found.extend(here.map(|path| (path.clone(), id_of(&path))));
+        for path in children(folder, FileType::is_dir).filter(|_| depth > 0) {
+            files(&path, depth - 1, found);
+        }
+    }
+    let mut trashes = Vec::new();
+    folders(top, MAX_DEPTH, &mut trashes);
+    let trashes = trashes.into_iter().map(|trash| {
+        let mut found = Vec::new();
+        files(&trash, MAX_DEPTH, &mut found);
+        (trash, found)
+    });
+    trashes.collect()
+}
+
+/// The entries of a folder that are of this type themselves: a link is none.
+fn children(folder: &Path, is_kind: fn(&FileType) -> bool) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter(move |entry| entry.file_type().is_ok_and(|kind| is_kind(&kind)))
+        .map(|entry| entry.path())
 }

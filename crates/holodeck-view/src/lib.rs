@@ -17,6 +17,7 @@ mod reader;
 mod routes;
 mod server;
 mod summaries;
+mod trash;
 
 pub use catalogue::Catalogue;
 pub use export::{ExportError, export};

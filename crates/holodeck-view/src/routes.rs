@@ -5,7 +5,7 @@ use axum::{
     extract::{Path, Query, RawQuery, Request, State},
     middleware,
     response::{Html, IntoResponse as _, Response},
-    routing::get,
+    routing::{get, post},
 };
 use holodeck_model::CaseId;
 use holodeck_reports::{
@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Catalogue, annotations, app::App, folder::RunPath, guard};
+use crate::{Catalogue, annotations, app::App, folder::RunPath, guard, trash::restore as restore_file};
 
 pub(crate) fn router(app: &App) -> Router {
     Router::new()
@@ -30,6 +30,8 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/run/{id}/case/{number}", get(case).post(label))
         .route("/run/{id}/labels.csv", get(labels))
         .route("/compare", get(compare))
+        .route("/delete", post(delete))
+        .route("/restore", post(restore))
         .fallback(unknown)
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
         .with_state(app.clone())
@@ -89,14 +91,20 @@ async fn list(State(app): State<App>, Query(query): Query<HashMap<String, String
         order: take("order"),
         page: take("page").parse().unwrap_or(1),
     };
+    let token = app.access().form_token().to_owned();
     answer(app, move |catalogue| {
         let mut page = Vec::new();
+        let token = (!catalogue.is_read_only()).then_some(token.as_str());
+        let trash = catalogue.deleted().into_iter().map(|file| (file.id, file.shown));
+        let trash: Vec<(String, String)> = trash.collect();
         let folder = catalogue.folder().display().to_string();
         let entries = catalogue.entries(Some(deadline()), |id| format!("/run/{id}"));
         let list = HistoryList {
             folder: &folder,
             entries: &entries.runs,
             unread: entries.unread,
+            token,
+            trash: &trash,
         };
         write_history(&list, &query, PageUse::Served, &mut page)?;
         Ok(page)
@@ -239,28 +247,104 @@ fn find_case(
 /// A larger form is refused.
 const MAX_FORM: usize = 64 << 10;
 
+/// The fields of a form, which must carry the token of this view.
+async fn read_form(app: &App, request: Request) -> Result<Vec<(String, String)>, Response> {
+    let refuse = |text: &'static str| (StatusCode::FORBIDDEN, text).into_response();
+    let body = axum::body::to_bytes(request.into_body(), MAX_FORM).await;
+    let body =
+        body.map_err(|_| (StatusCode::PAYLOAD_TOO_LARGE, "the form is too large\n").into_response())?;
+    // A form is written as a query is.
+    let fields = std::str::from_utf8(&body)
+        .ok()
+        .and_then(|body| format!("/?{body}").parse().ok())
+        .and_then(|uri| Query::<Vec<(String, String)>>::try_from_uri(&uri).ok());
+    let Some(Query(fields)) = fields else {
+        return Err(refuse("not a form\n"));
+    };
+    let token = fields.iter().find(|(name, _)| name == "token");
+    if token.is_some_and(|(_, token)| app.access().is_form_token(token)) {
+        return Ok(fields);
+    }
+    Err(refuse("the form is not one of this view: load the page again\n"))
+}
+
+/// The values of the fields with this name.
+fn values(fields: Vec<(String, String)>, name: &str) -> Vec<String> {
+    let values = fields.into_iter().filter(|(own, _)| own == name);
+    values.map(|(_, value)| value).collect()
+}
+
+/// Leads to another page after a change, or says why there was none.
+fn after_change(response: Response, to: &str) -> Response {
+    match HeaderValue::try_from(to) {
+        Ok(to) if response.status() == StatusCode::OK => {
+            (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()
+        }
+        _ => response,
+    }
+}
+
+/// Moves runs to the trash, all of which must be there.
+async fn delete(State(app): State<App>, request: Request) -> Response {
+    let ids = match read_form(&app, request).await {
+        Ok(fields) => values(fields, "run"),
+        Err(refused) => return refused,
+    };
+    let response = answer(app, move |catalogue| {
+        if ids.is_empty() {
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "no run was chosen"));
+        }
+        let runs: Result<Vec<RunPath>, Problem> = ids
+            .iter()
+            .map(|id| catalogue.find(id).ok_or_else(|| no_run(id)))
+            .collect();
+        for run in runs? {
+            catalogue.delete(&run).map_err(|why| {
+                let text = format!("`{}` stays: {why}", run.shown);
+                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, text)
+            })?;
+        }
+        Ok(Vec::new())
+    })
+    .await;
+    after_change(response, "/")
+}
+
+/// Moves a file back from the trash.
+async fn restore(State(app): State<App>, request: Request) -> Response {
+    let ids = match read_form(&app, request).await {
+        Ok(fields) => values(fields, "file"),
+        Err(refused) => return refused,
+    };
+    let response = answer(app, move |catalogue| {
+        let deleted = catalogue.deleted();
+        for id in &ids {
+            let file = deleted.iter().find(|file| file.id == *id);
+            let file = file.ok_or_else(|| {
+                Problem::new(StatusCode::NOT_FOUND, format!("there is no `{id}` in the trash"))
+            })?;
+            restore_file(file).map_err(|why| {
+                let text = format!("`{}` stays in the trash: {why}", file.shown);
+                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, text)
+            })?;
+        }
+        Ok(Vec::new())
+    })
+    .await;
+    after_change(response, "/")
+}
+
 /// Keeps what a person says about an answer.
 async fn label(
     State(app): State<App>,
     Path((id, number)): Path<(String, String)>,
     request: Request,
 ) -> Response {
-    let refuse = |text: &'static str| (StatusCode::FORBIDDEN, text).into_response();
-    let Ok(body) = axum::body::to_bytes(request.into_body(), MAX_FORM).await else {
-        return (StatusCode::PAYLOAD_TOO_LARGE, "the form is too large\n").into_response();
-    };
-    // A form is written as a query is.
-    let fields = std::str::from_utf8(&body)
-        .ok()
-        .and_then(|body| format!("/?{body}").parse().ok())
-        .and_then(|uri| Query::<HashMap<String, String>>::try_from_uri(&uri).ok());
-    let Some(Query(fields)) = fields else {
-        return refuse("not a form\n");
+    let fields: HashMap<String, String> = match read_form(&app, request).await {
+        Ok(fields) => fields.into_iter().collect(),
+        Err(refused) => return refused,
     };
     let take = |name: &str| fields.get(name).map_or("", String::as_str);
-    if !app.access().is_form_token(take("token")) {
-        return refuse("the form is not one of this view: load the page again\n");
-    }
     let said = AnswerLabel {
         passed: match take("passed") {
             "yes" => Some(true),
@@ -284,11 +368,7 @@ async fn label(
         }
     })
     .await;
-    let to = HeaderValue::try_from(format!("/run/{id}/case/{number}")).ok();
-    match to.filter(|_| response.status() == StatusCode::OK) {
-        Some(to) => (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response(),
-        None => response,
-    }
+    after_change(response, &format!("/run/{id}/case/{number}"))
 }
 
 /// The labelled answers of the runs of an agent, as a table.

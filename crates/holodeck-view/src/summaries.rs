@@ -173,7 +173,7 @@ pub(crate) fn base_version(journal: &Path, head: &ReportHead) -> Option<FileVers
 
 /// `RUN.summary` beside `RUN.jsonl`. Nothing is put beside run files and baselines, which people keep: theirs is in
 /// `.holodeck/run-files/`, if their agent has a `.holodeck/`.
-fn path_of(run: &RunPath) -> Option<PathBuf> {
+pub(crate) fn path_of(run: &RunPath) -> Option<PathBuf> {
     if run.is_journal {
         return Some(run.path.with_extension("summary"));
     }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::project::{Project, TWO_CASES, agent, correct_server, half_correct_server};
 
 mod scale;
+mod trash;
 
 /// A view that listens. It ends with its test at the latest, also where that fails.
 struct View {
