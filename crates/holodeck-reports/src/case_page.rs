@@ -15,8 +15,8 @@ use crate::{
     difference::words,
     explain::explain,
     format,
-    history::{HISTORY_STYLE, VIEW_SCRIPT},
-    html::{Case, STYLE, page_policy},
+    history::HISTORY_STYLE,
+    html::{Case, STYLE, VIEW_SCRIPT, page_policy},
 };
 
 /// The parts of the page that are not in the run.
@@ -138,6 +138,8 @@ struct Page<'a> {
     shown: String,
     differences: Vec<Words>,
     verdicts: Vec<Verdict<'a>>,
+    /// The thinking of the model, of each turn that has some.
+    thinking: Vec<(Option<usize>, &'a str)>,
     events: Vec<String>,
     trials: Vec<Trial>,
     runs: Vec<Row<'a>>,
@@ -251,6 +253,7 @@ impl StoredRun {
             shown: String::from_utf8_lossy(&shown).into_owned(),
             differences: differences(&case),
             verdicts: verdicts(&case),
+            thinking: case.turns().filter_map(|turn| thinking(&turn)).collect(),
             events,
             trials: self.trials(place)?,
             runs: rows(around.runs, &header.run_id),
@@ -400,6 +403,11 @@ impl<'a> Verdict<'a> {
             details: details.and_then(|details| serde_json::to_string_pretty(details).ok()),
         }
     }
+}
+
+fn thinking<'a>(turn: &TurnReport<'a>) -> Option<(Option<usize>, &'a str)> {
+    let text = turn.record.result.thinking.as_deref()?;
+    (!text.trim().is_empty()).then_some((turn.number, text))
 }
 
 /// Decisions about calls, calls of nested agents and notices.

@@ -306,6 +306,7 @@ pub fn early(head: &ReportHead) -> Option<&'static str> {
         "budget" => Some("stopped by its budget"),
         "unenforceable" => Some("stopped: a budget cannot be enforced"),
         "incomplete" => Some("incomplete"),
+        "running" => Some("running"),
         _ => Some("stopped early"),
     }
 }

@@ -13,14 +13,11 @@ use self::trend::{Trend, trends};
 use crate::{
     PageLink, ReportError, format,
     format::Tone,
-    html::{SCRIPT, STYLE, page_policy, policy_of},
+    html::{SCRIPT, STYLE, VIEW_SCRIPT, page_policy, policy_of},
     view::Pages,
 };
 
 pub(crate) const HISTORY_STYLE: &str = include_str!("../templates/history.css");
-
-/// Copies a text, and loads a page again that is not complete. Pages are readable without it.
-pub(crate) const VIEW_SCRIPT: &str = include_str!("../templates/view.js");
 
 /// A run in the list.
 #[derive(Clone, Debug)]

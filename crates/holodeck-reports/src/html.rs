@@ -2,47 +2,35 @@
 
 mod case;
 mod charts;
+mod chosen;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    io::Write,
-};
+use std::{collections::BTreeSet, fmt, io::Write};
 
 use askama::Template;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holodeck_model::{CaseState, ReportHead};
-use holodeck_runs::CaseReport;
 use sha2::{Digest as _, Sha256};
 
 pub(crate) use self::case::Case;
 use self::charts::{Charts, MetricChart, Ranking, StatePart, states};
+use self::chosen::Chosen;
+pub use self::chosen::RunPage;
+pub(crate) use self::chosen::choose;
 use crate::{
-    CaseQuery, PageLink, PlannedResult, ReportError, RunView,
-    case_filter::{CaseFilter, CaseValues, STATES},
-    explain_in_a_line, format,
+    CaseQuery, PageLink, ReportError, RunView,
+    case_filter::{CaseValues, STATES},
+    format,
     format::Tone,
     view::Pages,
 };
 
 pub(crate) const STYLE: &str = include_str!("../templates/page.css");
 pub(crate) const SCRIPT: &str = include_str!("../templates/page.js");
+/// Copies a text, and loads a page again that is not complete. Pages are readable without it.
+pub(crate) const VIEW_SCRIPT: &str = include_str!("../templates/view.js");
 
 /// Only the first failures are open, because a browser must lay out every open case.
 const MAX_OPEN: usize = 100;
-
-/// The surroundings of the page of a run.
-#[derive(Default)]
-#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
-pub struct RunPage<'a> {
-    /// The links above it.
-    pub links: &'a [PageLink],
-    /// Set if a server answers its form: the choice of cases, and the places of those that differ from the run before, if
-    /// there is one.
-    pub choice: Option<(&'a CaseQuery, Option<BTreeSet<usize>>)>,
-    /// The address of the page of the case at a place, if it has one.
-    pub case_page: Option<&'a dyn Fn(usize) -> String>,
-}
 
 /// One self-contained page.
 pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
@@ -57,124 +45,6 @@ pub(super) fn report_in(
 ) -> Result<(), ReportError> {
     let chosen = choose(view, page)?;
     write_chosen(view, page, chosen, out)
-}
-
-/// The cases that a page shows, and the figures of all cases.
-pub(super) struct Chosen<'a> {
-    filter: CaseFilter<'a>,
-    charts: Charts,
-    values: CaseValues,
-    causes: Causes,
-    has_before: bool,
-    /// The places of the cases; absent if the page has all that fit.
-    pub(super) places: Option<BTreeSet<usize>>,
-    pages: Pages,
-}
-
-/// Cases of a page that a server makes.
-const PAGE_CASES: usize = 100;
-
-/// Reads all cases and chooses those of the page.
-pub(super) fn choose<'a>(view: &RunView<'_>, page: &'a RunPage<'_>) -> Result<Chosen<'a>, ReportError> {
-    let (filter, has_before) = match &page.choice {
-        None => (CaseFilter::default(), false),
-        Some((query, changed)) => {
-            let filter = CaseFilter::new(query, changed.clone()).map_err(ReportError::Query)?;
-            (filter, changed.is_some())
-        }
-    };
-    let mut chosen = Chosen {
-        filter,
-        charts: Charts::default(),
-        values: CaseValues::default(),
-        causes: Causes::default(),
-        has_before,
-        places: None,
-        pages: Pages {
-            name: "Pages of cases",
-            number: 1,
-            count: 1,
-        },
-    };
-    let mut order = Order::default();
-    for planned in view.planned() {
-        let case = match planned? {
-            PlannedResult::Finished(case) => case,
-            PlannedResult::NotRun(case) => {
-                if chosen.filter.query.is_some() && chosen.filter.fits_not_run(case.index) {
-                    order.add(Section::NOT_RUN, case.index);
-                }
-                continue;
-            }
-        };
-        chosen.charts.observe(&case);
-        if chosen.filter.query.is_some() {
-            chosen.values.observe(&case, &chosen.filter);
-        }
-        if !chosen.filter.fits(&case) {
-            continue;
-        }
-        if case.is_failure() {
-            chosen.causes.observe(&case);
-            if chosen.filter.query.is_some() {
-                order.failures.push((case.index, explain_in_a_line(&case)));
-            }
-        } else if chosen.filter.query.is_some() {
-            order.add(Section::of(case.state()), case.index);
-        }
-    }
-    if let Some(query) = chosen.filter.query {
-        let places = order.finish(&chosen.causes);
-        let at = query.at.checked_sub(1).filter(|_| query.page == 0);
-        let at = at.and_then(|at| places.iter().position(|place| *place == at));
-        let count = places.len().div_ceil(PAGE_CASES).max(1);
-        let number = at.map_or(query.page, |at| at / PAGE_CASES + 1).clamp(1, count);
-        let places = places.chunks(PAGE_CASES).nth(number - 1).unwrap_or_default();
-        chosen.places = Some(places.iter().copied().collect());
-        chosen.pages = Pages {
-            number,
-            count,
-            ..chosen.pages
-        };
-    }
-    Ok(chosen)
-}
-
-/// The places of the cases that fit, in the order in which they are shown.
-#[derive(Default)]
-struct Order {
-    /// With their causes.
-    failures: Vec<(usize, String)>,
-    /// With their sections.
-    others: Vec<(usize, usize)>,
-}
-
-impl Order {
-    fn add(&mut self, section: usize, place: usize) {
-        self.others.push((section, place));
-    }
-
-    /// Failures with a cause of their own, then those of each cause, the most frequent first, then the other cases.
-    fn finish(mut self, causes: &Causes) -> Vec<usize> {
-        let mut first: BTreeMap<&str, usize> = BTreeMap::new();
-        for (place, cause) in &self.failures {
-            first.entry(cause).or_insert(*place);
-        }
-        let rank = |place: usize, cause: &str| {
-            let count = causes.counts.get(cause).copied().filter(|count| *count > 1);
-            let of_cause = count.and_then(|_| first.get(cause).copied());
-            (count.map(std::cmp::Reverse), of_cause, place)
-        };
-        let mut failures: Vec<_> = self
-            .failures
-            .iter()
-            .map(|(place, cause)| rank(*place, cause))
-            .collect();
-        failures.sort_unstable();
-        self.others.sort_unstable();
-        let others = self.others.iter().map(|(_, place)| *place);
-        failures.iter().map(|(.., place)| *place).chain(others).collect()
-    }
 }
 
 /// Writes the page with the chosen cases; `view` need not have more of them.
@@ -255,74 +125,11 @@ pub(super) fn write_chosen(
         &Tail {
             head: view.head,
             script: SCRIPT,
+            own_script: if page.choice.is_some() { VIEW_SCRIPT } else { "" },
             pages,
         },
         out,
     )
-}
-
-/// The failures that have the same cause, which stand together.
-#[derive(Default)]
-struct Causes {
-    counts: BTreeMap<String, usize>,
-    total: usize,
-    groups: Vec<Cause>,
-}
-
-/// Several cases that did not pass for the same cause.
-#[derive(Template)]
-#[template(path = "cause.html")]
-struct Cause {
-    key: String,
-    text: String,
-    count: usize,
-    html: Vec<u8>,
-}
-
-/// More failures stay in the order of the file: a group is held in memory.
-const MAX_GROUPED: usize = 1_000;
-
-/// Longer causes are cut in a heading.
-const CAUSE_CHARS: usize = 300;
-
-impl Causes {
-    fn observe(&mut self, case: &CaseReport) {
-        self.total += 1;
-        if self.total <= MAX_GROUPED {
-            *self.counts.entry(explain_in_a_line(case)).or_default() += 1;
-        } else {
-            self.counts.clear();
-        }
-    }
-
-    /// Whether it is the first one of its cause; `None` if no other case has it.
-    fn first_of(&self, case: &CaseReport) -> Option<bool> {
-        let key = explain_in_a_line(case);
-        let count = self.counts.get(&key).filter(|count| **count > 1)?;
-        let is_known = self.groups.iter().any(|group| group.key == key);
-        (*count > 1).then_some(!is_known)
-    }
-
-    fn group_of(&mut self, case: &CaseReport) -> Option<&mut Vec<u8>> {
-        let key = explain_in_a_line(case);
-        let place = self.groups.iter().position(|group| group.key == key);
-        let place = place.unwrap_or_else(|| {
-            self.groups.push(Cause {
-                text: format::one_line(&key, CAUSE_CHARS),
-                count: self.counts.get(&key).copied().unwrap_or_default(),
-                key,
-                html: Vec::new(),
-            });
-            self.groups.len() - 1
-        });
-        Some(&mut self.groups.get_mut(place)?.html)
-    }
-
-    /// The groups, the largest first.
-    fn into_groups(mut self) -> Vec<Cause> {
-        self.groups.sort_by_key(|group| std::cmp::Reverse(group.count));
-        self.groups
-    }
 }
 
 /// Cases under one title, in groups that a browser lays out only when they become visible.
@@ -337,13 +144,6 @@ struct Section<'o> {
 const GROUP_SIZE: usize = 100;
 
 impl Section<'_> {
-    /// The places of the sections after that of failures.
-    const NOT_RUN: usize = 0;
-
-    fn of(state: CaseState) -> usize {
-        1 + usize::from(state == CaseState::Passed)
-    }
-
     /// Writes the title, which a section without cases does not have.
     fn title(&mut self) -> Result<(), ReportError> {
         if !self.has_title {
@@ -439,6 +239,7 @@ struct Head<'a> {
     notes: Vec<(&'static str, String)>,
     links: Vec<PageLink>,
     is_served: bool,
+    is_running: bool,
 }
 
 /// The form that chooses cases.
@@ -503,7 +304,11 @@ impl<'a> Head<'a> {
         let head = view.head;
         Self {
             agent: &head.agent_name,
-            policy: page_policy(&[STYLE], SCRIPT, page.choice.is_some()),
+            policy: match page.choice {
+                None => policy(),
+                Some(_) => policy_of(&[STYLE], &[SCRIPT, VIEW_SCRIPT], true),
+            },
+            is_running: page.is_running,
             style: STYLE,
             is_served: page.choice.is_some(),
             tone: match format::tone(head) {
@@ -563,6 +368,7 @@ fn notes(head: &ReportHead) -> Vec<(&'static str, String)> {
 struct Tail<'a> {
     head: &'a ReportHead,
     script: &'static str,
+    own_script: &'static str,
     pages: Pages,
 }
 

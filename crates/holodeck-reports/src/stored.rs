@@ -109,6 +109,14 @@ impl StoredRun {
         &self.journal
     }
 
+    /// Says of a run without an end that a command is writing it.
+    pub fn set_running(&mut self) {
+        if !self.is_ended() {
+            "running".clone_into(&mut self.head.ended);
+            self.head.ended_because = Some("it still runs".to_owned());
+        }
+    }
+
     /// Everything except the cases.
     pub fn head(&self) -> &ReportHead {
         &self.head

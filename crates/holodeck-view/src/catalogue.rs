@@ -50,6 +50,8 @@ pub(crate) struct Series {
     pub(crate) runs: Vec<(RunPath, Arc<Summary>)>,
     /// How many journals of the folder are still being read.
     pub(crate) unread: usize,
+    /// Whether a command is writing the run that was asked for.
+    pub(crate) is_running: bool,
 }
 
 /// How often runs are compared with those before for one list: a run may change meanwhile.
@@ -155,6 +157,8 @@ impl Catalogue {
         let mut paths = runs_beside(&self.folder, run);
         paths.retain(|path| path.is_journal);
         let (read, unread) = self.read_all(&paths, until);
+        let mut running = running(&read).into_iter();
+        let is_running = running.any(|place| read.get(place).is_some_and(|(path, _)| path.id == run.id));
         let read = read
             .into_iter()
             .filter_map(|(path, known)| Some((path, known.run.ok()?)));
@@ -163,6 +167,7 @@ impl Catalogue {
         let Some(series) = own.and_then(|(_, summary)| summary.series.clone()) else {
             return Series {
                 unread,
+                is_running,
                 ..Series::default()
             };
         };
@@ -173,7 +178,12 @@ impl Catalogue {
             .and_then(|before| runs.get(before))
             .map(|(path, _)| path.clone());
         runs.reverse();
-        Series { before, runs, unread }
+        Series {
+            before,
+            runs,
+            unread,
+            is_running,
+        }
     }
 
     /// Moves the files of a run to the trash. Why not, if it is refused.

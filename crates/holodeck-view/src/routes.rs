@@ -130,8 +130,12 @@ async fn run(
         at: take("at").parse().unwrap_or(0),
     };
     answer(app, move |catalogue| {
-        let (path, run) = open(catalogue, &id)?;
-        let before = catalogue.series_of(&path, Some(deadline())).before;
+        let (path, mut run) = open(catalogue, &id)?;
+        let series = catalogue.series_of(&path, Some(deadline()));
+        if series.is_running {
+            run.set_running();
+        }
+        let before = series.before;
         let changed = match &before {
             Some(before) if query.changed => Some(changed_since(catalogue, before, &path)?),
             before => before.is_some().then(BTreeSet::new),
@@ -150,6 +154,7 @@ async fn run(
             links: &links,
             choice: Some((&query, changed)),
             case_page: Some(&case_page),
+            is_running: series.is_running && !run.is_ended(),
         };
         run.write_page(&around, &mut page)?;
         Ok(page)

@@ -85,7 +85,7 @@ fn store(program: &Path, folder: &Path, size: &Size) -> Result<()> {
         let yaml = format!(
             "name: support\nmodel: {{provider: openai, name: test-model, endpoint: \"{}\"}}\ninstructions: {{inline: Be \
              brief {agent}.}}\nevaluations:\n  metrics:\n    - {{type: standard, metric: contains}}\n    - {{type: standard, \
-             metric: rougeL, threshold: 0.01}}\ntest_cases:\n{cases}",
+             metric: rouge, threshold: 0.01}}\ntest_cases:\n{cases}",
             model.url()
         );
         fs::write(folder.join("agent.yaml"), yaml)?;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::project::{Project, TWO_CASES, agent, correct_server, half_correct_server};
 
+mod causes;
 mod scale;
 mod trash;
 
@@ -100,7 +101,9 @@ impl View {
 /// The addresses of the pages of runs that a list leads to.
 fn pages(list: &str) -> Vec<&str> {
     let parts = list.split("<a href=\"").skip(1);
-    parts.filter_map(|part| part.split('"').next()).collect()
+    let addresses = parts.filter_map(|part| part.split('"').next());
+    // The link that loads the page again has none.
+    addresses.filter(|address| !address.is_empty()).collect()
 }
 
 fn status(answer: &str) -> &str {
@@ -284,7 +287,26 @@ fn a_run_without_an_end_is_running_only_while_the_lock_is_held() {
         .open(project.path(".holodeck/lock"))
         .unwrap();
     lock.lock().unwrap();
-    assert!(view.ask("GET", "/", &head).contains(">running</span>"));
+    let list = view.ask("GET", "/", &head);
+    assert!(
+        list.contains(">running</span>") && list.contains("A run is running"),
+        "{list}"
+    );
+    let page = view.ask("GET", pages(&list)[0], &head);
+    assert!(
+        page.contains("<span class=\"badge error\">running</span>"),
+        "{page}"
+    );
+    assert!(
+        !page.contains("incomplete") && !page.contains("was not ended"),
+        "{page}"
+    );
+    drop(lock);
+    let page = view.ask("GET", pages(&list)[0], &head);
+    assert!(
+        page.contains("incomplete") && page.contains("was not ended"),
+        "{page}"
+    );
 }
 
 #[test]
@@ -772,28 +794,4 @@ fn nothing_is_written_through_a_link_or_when_it_only_reads() {
     let own = format!("{head}origin: http://{}\r\n", view.host);
     let answer = view.ask("POST", &address, &form(&own, "token=x&passed=yes"));
     assert_eq!(status(&answer), "405", "{answer}");
-}
-
-#[test]
-fn cases_with_the_same_cause_stand_together() {
-    let cases: String = (0..3)
-        .map(|number| format!("  - name: same {number}\n    input: x?\n    ground_truth: \"never\"\n"))
-        .chain(["  - name: other\n    input: x?\n    ground_truth: nowhere\n".to_owned()])
-        .collect();
-    let server = correct_server();
-    let project = Project::with(&agent(&server.url(), &cases));
-    project.run(&["test"]);
-    let view = View::start(&project);
-    let head = view.log_in();
-    let list = view.ask("GET", "/", &head);
-    let page = view.ask("GET", pages(&list)[0], &head);
-    let heading = page.find("<h3 class=\"cause\">3 cases: ").unwrap();
-    let place = |name: &str| page.find(&format!("<b>{name}</b>")).unwrap();
-    assert!(place("other") < heading && heading < place("same 0"), "{page}");
-    // Only the first of them is open.
-    assert_eq!(page.matches("data-state=\"failed\" open").count(), 2, "{page}");
-    let chosen = view.ask("GET", &format!("{}?q=other", pages(&list)[0]), &head);
-    assert!(!chosen.contains("class=\"cause\""), "{chosen}");
-    let none = view.ask("GET", &format!("{}?q=nothing-has-it", pages(&list)[0]), &head);
-    assert!(!none.contains("<h2>Did not pass"), "{none}");
 }

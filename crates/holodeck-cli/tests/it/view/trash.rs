@@ -82,8 +82,16 @@ fn a_run_that_something_is_made_of_stays() {
     project.run(&["test", "--save-baseline"]);
     project.run(&["test", "regrade"]);
     let saved = project.read("baselines/baseline.json");
-    let id = project.journals()[0].file_stem().unwrap().to_str().unwrap().to_owned();
-    project.write("baselines/other.json", saved.replace(&id, "20260101T000000000-cccccc"));
+    let id = project.journals()[1]
+        .file_stem()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    project.write(
+        "baselines/other.json",
+        saved.replace(&id, "20260101T000000000-cccccc"),
+    );
     let (view, own, token) = writable(&project);
     let all = files(&project);
     let list = view.ask("GET", "/", &own);
@@ -94,7 +102,7 @@ fn a_run_that_something_is_made_of_stays() {
     let journals = project.journals();
     let name = |place: usize| journals[place].file_name().unwrap().to_str().unwrap().to_owned();
     for (id, why) in [
-        (row(&name(0)), "is made of it"),
+        (row(&name(1)), "is made of it"),
         (row("baselines/other.json"), "it is a baseline"),
     ] {
         let answer = view.ask("POST", "/delete", &form(&own, &format!("token={token}&run={id}")));
@@ -108,7 +116,7 @@ fn a_run_that_something_is_made_of_stays() {
         .open(project.path(".holodeck/lock"))
         .unwrap();
     lock.lock().unwrap();
-    let body = format!("token={token}&run={}", row(&name(1)));
+    let body = format!("token={token}&run={}", row(&name(2)));
     let answer = view.ask("POST", "/delete", &form(&own, &body));
     assert!(answer.contains("another run is writing here"), "{answer}");
     drop(lock);
