@@ -181,6 +181,9 @@ pub enum BackendError {
     Cancelled,
 }
 
+/// The beginning of the failure of a turn whose answer is not in the requested form.
+pub const UNFIT_ANSWER: &str = "structured output does not match the schema: ";
+
 const ENDED_EARLY: &str = "the stream ended early";
 const NO_RESULT: &str = "the turn ended without a result";
 

@@ -32,7 +32,7 @@ pub use approval::{Approval, ApprovalAsk, ApprovalBasis, ApprovalDecision, Appro
 pub use backend::{AgentBackend, BackendFactory};
 pub use conversation::Conversation;
 pub use elicitation::{Elicitation, ElicitationAnswer, ElicitationHost};
-pub use error::{BackendError, Explanation};
+pub use error::{BackendError, Explanation, UNFIT_ANSWER};
 pub use event::BackendEvent;
 pub use event_stream::EventStream;
 pub use fold::{FailedTurn, ResultFold, collect};

@@ -9,7 +9,7 @@ use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
     ApprovalDecision, BackendError, BackendEvent, Conversation, ExecutionResult, MAX_TOOL_CALLS, Outcome,
-    RequestPlace, ResultFold, StopFamily, StopReason, ToolCx, TurnRequest,
+    RequestPlace, ResultFold, StopFamily, StopReason, ToolCx, TurnRequest, UNFIT_ANSWER,
 };
 use serde_json::Value;
 
@@ -252,7 +252,7 @@ struct Turn {
 fn unfit(problem: &str, stop_reason: &StopReason) -> String {
     let cut = stop_reason.truncation();
     let cut = cut.map_or_else(String::new, |reason| format!("; {}", reason.truncation_note()));
-    format!("structured output does not match the schema: {problem}{cut}")
+    format!("{UNFIT_ANSWER}{problem}{cut}")
 }
 
 /// An event while tools run.

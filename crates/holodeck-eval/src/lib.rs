@@ -55,7 +55,7 @@ pub use {
     masked::{InputText, MaskedInput, MaskedText},
     metric::{
         Asked, AskingMetric, Comparison, CountingJudge, Judge, JudgeAnswer, JudgeError, JudgeErrorKind,
-        JudgeRequest, JudgedLine, Metric, MetricError, NoPrograms, Programs, Score,
+        JudgeRequest, JudgedLine, Metric, MetricError, NoPrograms, Programs, Score, UNFIT_VERDICT,
     },
     quality::{QualityQuestion, QualityVerdict},
     simulated_user::{UserMessage, UserStatus, UserView},

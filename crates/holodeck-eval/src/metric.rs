@@ -42,11 +42,19 @@ pub struct Asked<'a> {
     pub programs: &'a dyn Programs,
 }
 
+/// The beginning of the reason why an answer of a judge that is not in the requested form counts for nothing.
+pub const UNFIT_VERDICT: &str = "its answer does not have the requested form: ";
+
 /// The model that judges. It is responsible for time-outs, the number of concurrent calls, records and cost.
 #[async_trait]
 pub trait Judge: Send + Sync {
     /// Returns the answer to a prompt, or why there is none.
     async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError>;
+
+    /// The name of the judge on this model, else of the default one, in messages; `None` if it has none.
+    fn name(&self, model: Option<&ModelConfig>) -> Option<String> {
+        model.map(|model| model.name.clone())
+    }
 
     /// Returns the cosine of the embeddings of each text and of the query, in millionths, or why that is not known.
     async fn compare(&self, request: Comparison<'_>) -> Result<Vec<i64>, JudgeError> {
@@ -363,10 +371,12 @@ pub enum MetricError {
         problem: String,
     },
     /// The judge returned no verdict.
-    #[error("`{name}` was not judged: {reason}")]
+    #[error("`{name}` has no verdict: {}{reason}", asked.as_ref().map_or_else(String::new, |asked| format!("{asked}: ")))]
     NotJudged {
         /// The metric.
         name: String,
+        /// Who was asked, and for what.
+        asked: Option<String>,
         /// Why.
         reason: String,
         /// The meaning of the failed call for others.

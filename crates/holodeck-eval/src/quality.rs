@@ -3,7 +3,9 @@
 use holodeck_model::{ModelConfig, Opinion};
 use serde::Deserialize;
 
-use crate::{Judge, JudgeError, JudgeErrorKind, JudgeRequest, VerdictFormat, judges::material::Material};
+use crate::{
+    Judge, JudgeError, JudgeErrorKind, JudgeRequest, UNFIT_VERDICT, VerdictFormat, judges::material::Material,
+};
 
 /// A question about the quality of an answer.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +55,7 @@ impl QualityQuestion<'_> {
         };
         let answer = judge.ask(request).await?;
         let unfit = |kind, problem: String| JudgeError {
-            reason: format!("the judge's answer does not fit: {problem}"),
+            reason: format!("{UNFIT_VERDICT}{problem}"),
             kind,
         };
         if let Some(problem) = VerdictFormat::Quality.invalid_score(&answer.value) {
@@ -149,7 +151,7 @@ mod tests {
             json!({"score": null, "improvements": [], "reason": "", "unachievable": false}),
         ] {
             let (verdict, _) = ask(answer.clone(), "text");
-            assert!(verdict.unwrap_err().reason.contains("does not fit"), "{answer}");
+            assert!(verdict.unwrap_err().reason.starts_with(UNFIT_VERDICT), "{answer}");
         }
     }
 }

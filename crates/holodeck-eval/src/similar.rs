@@ -105,6 +105,7 @@ impl AskingMetric for Similar {
                 Err(error) => {
                     return Err(MetricError::NotJudged {
                         name: self.name().to_owned(),
+                        asked: None,
                         reason: error.reason,
                         kind: error.kind,
                         missing_votes: Vec::new(),

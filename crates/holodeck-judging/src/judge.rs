@@ -12,9 +12,12 @@ use std::{
 };
 
 use async_trait::async_trait;
-use holodeck_backend_api::{AgentBackend, BackendError, NumberOdds, TextSimilarity, TurnRequest};
+use holodeck_backend_api::{
+    AgentBackend, BackendError, NumberOdds, TextSimilarity, TurnRequest, UNFIT_ANSWER,
+};
 use holodeck_eval::{
-    Comparison, Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, JudgedLine, VerdictFormat,
+    Comparison, Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, JudgedLine, UNFIT_VERDICT,
+    VerdictFormat,
 };
 use holodeck_model::{
     EmbeddingConfig, JudgeFailure, ModelConfig, Redactor, Spent, UnitKey, hex_prefix, parse_json_strictly,
@@ -313,7 +316,7 @@ impl UnitJudge<'_> {
             }
             (Err(unusable), None) => Err(unusable),
             (Err(_), Some(problem)) => Err(JudgeError {
-                reason: format!("the judge's answer does not fit: {problem}"),
+                reason: format!("{UNFIT_VERDICT}{problem}"),
                 kind: JudgeErrorKind::NotAScore,
             }),
         };
@@ -340,11 +343,14 @@ pub fn read_answer(record: TurnRecord, error: Option<&BackendError>) -> Result<J
         && let Some(reason) = record.truncation()
     {
         let note = reason.truncation_note();
-        return Err(JudgeError::retryable(format!("the judge did not finish: {note}")));
+        return Err(JudgeError::retryable(format!("it did not finish: {note}")));
     }
     if let Some(failure) = record.failures.first() {
         return Err(JudgeError {
-            reason: failure.text.clone(),
+            reason: match failure.text.strip_prefix(UNFIT_ANSWER) {
+                Some(problem) => format!("{UNFIT_VERDICT}{problem}"),
+                None => failure.text.clone(),
+            },
             kind: known.unwrap_or_else(|| match error {
                 Some(error) if !error.is_retryable() && !matches!(error, BackendError::Timeout { .. }) => {
                     JudgeErrorKind::Final
@@ -360,7 +366,7 @@ pub fn read_answer(record: TurnRecord, error: Option<&BackendError>) -> Result<J
             value,
             model: record.result.model,
         }),
-        None => Err(JudgeError::retryable("the judge returned no verdict")),
+        None => Err(JudgeError::retryable("it returned no verdict")),
     }
 }
 
@@ -405,6 +411,10 @@ fn odds_of_score(answer: &serde_json::Value, odds: &[NumberOdds]) -> Vec<(f64, f
 
 #[async_trait]
 impl Judge for UnitJudge<'_> {
+    fn name(&self, model: Option<&ModelConfig>) -> Option<String> {
+        self.judge.name(model)
+    }
+
     async fn ask(&self, mut request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
         self.judge.redactor.mask_text(&mut request.prompt);
         let question = digest(&request, &self.judge.default_model);

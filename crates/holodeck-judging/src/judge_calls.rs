@@ -7,7 +7,7 @@ use std::sync::{
 
 use async_trait::async_trait;
 use holodeck_eval::{Comparison, CountingJudge, Judge, JudgeAnswer, JudgeError, JudgeRequest};
-use holodeck_model::{JudgeFailure, Spent, UnitKey};
+use holodeck_model::{JudgeFailure, ModelConfig, Spent, UnitKey};
 use tokio_util::sync::CancellationToken;
 
 use crate::{RunJudge, UnitJudge, judge_failure};
@@ -76,6 +76,10 @@ impl JudgeCalls {
 
 #[async_trait]
 impl Judge for JudgeCalls {
+    fn name(&self, model: Option<&ModelConfig>) -> Option<String> {
+        self.judge.name(model)
+    }
+
     async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
         let unit = self.unit();
         let answer = unit.ask(request).await;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use holodeck_eval::UNFIT_VERDICT;
 use holodeck_model::{CaseState, Failure, FailureKind, MetricResult};
 
 use crate::{Difference, format};
@@ -195,7 +196,10 @@ fn is_part(metric: &str) -> bool {
 
 pub(crate) fn metric_reason(metric: &MetricResult) -> Option<Reason> {
     let text = match (metric.passed, &metric.error, metric.score) {
-        (_, Some(error), _) => format!("could not be computed: {}", without_name(error)),
+        (_, Some(error), _) => match no_verdict(error) {
+            Some(why) => format!("no verdict: {why}"),
+            None => format!("could not be computed: {error}"),
+        },
         (Some(false), None, Some(score)) => match format::score(score, metric.threshold) {
             (score, Some(threshold)) => {
                 let reasoning = metric.reasoning.as_deref();
@@ -210,18 +214,25 @@ pub(crate) fn metric_reason(metric: &MetricResult) -> Option<Reason> {
             .unwrap_or_else(|| "could not be computed".to_owned()),
         _ => return None,
     };
-    Some(Reason::new(&metric.label(), text))
+    let hint = metric
+        .error
+        .as_ref()
+        .filter(|error| error.contains(UNFIT_VERDICT));
+    Some(Reason {
+        hint: hint.map(|_| UNFIT_HINT.to_owned()),
+        ..Reason::new(&metric.label(), text)
+    })
 }
 
-/// The error of a metric without the name of the metric, which is shown beside it.
-fn without_name(error: &str) -> &str {
-    let reason = error
-        .strip_prefix('`')
-        .and_then(|error| error.split_once("` was "));
-    let reason = reason.map(|(_, reason)| reason);
-    reason
-        .filter(|reason| reason.starts_with("not judged: "))
-        .unwrap_or(error)
+const UNFIT_HINT: &str =
+    "a small model may not keep to the form of a verdict: set another judge with `evaluations.model`";
+
+/// Why a judge gave no verdict, without the name of the metric, which is shown beside it.
+fn no_verdict(error: &str) -> Option<&str> {
+    let (_, rest) = error.strip_prefix('`')?.split_once("` ")?;
+    // Earlier versions stored the second form.
+    rest.strip_prefix("has no verdict: ")
+        .or_else(|| rest.strip_prefix("was not judged: "))
 }
 
 fn describe_calls(turn: &TurnReport<'_>) -> String {

@@ -80,7 +80,8 @@ impl Geval {
         let steps = questions.shared_items("steps", prompt).await?;
         if steps.is_empty() {
             return Err(questions.not_judged(
-                "the judge derived no steps from the criteria".to_owned(),
+                "steps",
+                "it derived no steps from the criteria",
                 JudgeErrorKind::Retryable,
             ));
         }
@@ -281,7 +282,7 @@ pub async fn derive_steps(
         round: "",
     };
     let geval = Geval::new(metric, subject)
-        .map_err(|problem| questions.not_judged(problem.text, JudgeErrorKind::Final))?;
+        .map_err(|problem| questions.not_judged("steps", &problem.text, JudgeErrorKind::Final))?;
     geval.steps(&questions).await
 }
 

@@ -42,6 +42,9 @@ struct Juror {
     /// Why it has no score.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// Who was asked for what, if so.
+    #[serde(skip)]
+    asked: Option<String>,
     #[serde(skip)]
     failure: Option<JudgeErrorKind>,
     #[serde(skip)]
@@ -126,9 +129,12 @@ impl Jury {
                     }
                     // Another error is that of a missing text, which is missing for every judge.
                     Err(error) => match error.of_part("repeat", repeat, judging.repeats) {
-                        MetricError::NotJudged { reason, kind, .. } => {
+                        MetricError::NotJudged {
+                            asked, reason, kind, ..
+                        } => {
                             return Ok(Juror {
                                 retries,
+                                asked,
                                 error: Some(reason),
                                 failure: Some(kind),
                                 ..Juror::named(model)
@@ -175,12 +181,19 @@ impl Jury {
     }
 
     fn not_judged(&self, reason: String) -> MetricError {
-        self.failed(reason, JudgeErrorKind::Final, Vec::new())
+        self.failed(None, reason, JudgeErrorKind::Final, Vec::new())
     }
 
-    fn failed(&self, reason: String, kind: JudgeErrorKind, missing_votes: Vec<MissingVote>) -> MetricError {
+    fn failed(
+        &self,
+        asked: Option<String>,
+        reason: String,
+        kind: JudgeErrorKind,
+        missing_votes: Vec<MissingVote>,
+    ) -> MetricError {
         MetricError::NotJudged {
             name: self.name.clone(),
+            asked,
             reason,
             kind,
             missing_votes,
@@ -197,6 +210,7 @@ impl Juror {
             scores: Vec::new(),
             differing: None,
             error: None,
+            asked: None,
             failure: None,
             reason: None,
             evidence: None,
@@ -245,6 +259,7 @@ impl AskingMetric for Jury {
             return match (juror.score, juror.error.clone()) {
                 (Some(value), None) => Ok(juror.into_score(value)),
                 (_, error) => Err(self.failed(
+                    juror.asked,
                     error.unwrap_or_else(|| "there is no score".to_owned()),
                     juror.failure.unwrap_or(JudgeErrorKind::Final),
                     Vec::new(),
@@ -261,7 +276,7 @@ impl AskingMetric for Jury {
         let fails_with = |kind| jurors.iter().any(|juror| juror.failure == Some(kind));
         // A vote that is not in the recording may have decided otherwise than the others.
         if fails_with(JudgeErrorKind::RecordingMiss) {
-            return Err(self.failed(errors.join("; "), JudgeErrorKind::RecordingMiss, missing));
+            return Err(self.failed(None, errors.join("; "), JudgeErrorKind::RecordingMiss, missing));
         }
         if voting.len() < judging.min_judges {
             let all_are_no_scores = jurors
@@ -281,7 +296,7 @@ impl AskingMetric for Jury {
                 judging.min_judges,
                 errors.join("; ")
             );
-            return Err(self.failed(reason, kind, missing));
+            return Err(self.failed(None, reason, kind, missing));
         }
         let scores: Vec<f64> = voting.iter().filter_map(|juror| juror.score).collect();
         let value = match judging.aggregate {

@@ -5,7 +5,10 @@ use std::time::Duration;
 use holodeck_model::ModelConfig;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::{Judge, JudgeAnswer, JudgeErrorKind, JudgeRequest, MetricError, VerdictFormat};
+use crate::{Judge, JudgeAnswer, JudgeErrorKind, JudgeRequest, MetricError, UNFIT_VERDICT, VerdictFormat};
+
+/// The end of the purpose of a question that is asked once more.
+const AGAIN: &str = " again";
 
 /// Asks one judge on behalf of one metric.
 #[derive(Clone, Copy)]
@@ -75,7 +78,7 @@ impl Questions<'_> {
             timeout: self.timeout,
         };
         let answer = self.judge.ask(request).await;
-        answer.map_err(|error| self.not_judged(error.reason, error.kind))
+        answer.map_err(|error| self.not_judged(question.step, &error.reason, error.kind))
     }
 
     /// Asks, and asks once more if `read` finds that the answer does not fit.
@@ -110,7 +113,7 @@ impl Questions<'_> {
             let (step, prompt) = match &problem {
                 None => (step.to_owned(), prompt.clone()),
                 Some(problem) => (
-                    format!("{step} again"),
+                    format!("{step}{AGAIN}"),
                     format!(
                         "{prompt}\n\nAn earlier answer to this task was refused: {problem}. Answer again, correctly."
                     ),
@@ -131,7 +134,7 @@ impl Questions<'_> {
                 (Some(reason), _) => (reason, JudgeErrorKind::NotAScore),
             };
             if problem.is_some() {
-                return Err(self.not_judged(format!("the judge's answer does not fit: {reason}"), kind));
+                return Err(self.not_judged(&step, &format!("{UNFIT_VERDICT}{reason}"), kind));
             }
             problem = Some(reason);
         }
@@ -222,10 +225,15 @@ impl Questions<'_> {
         .await
     }
 
-    pub(super) fn not_judged(&self, reason: String, kind: JudgeErrorKind) -> MetricError {
+    /// No verdict: which judge was asked for what, and why its answer counts for nothing.
+    pub(super) fn not_judged(&self, step: &str, reason: &str, kind: JudgeErrorKind) -> MetricError {
+        let judge = self.judge.name(self.model);
+        let judge = judge.map_or_else(String::new, |name| format!(" `{name}`"));
+        let step = step.strip_suffix(AGAIN).unwrap_or(step);
         MetricError::NotJudged {
             name: self.metric.to_owned(),
-            reason,
+            asked: Some(format!("the judge{judge} ({step})")),
+            reason: reason.to_owned(),
             kind,
             missing_votes: Vec::new(),
         }

@@ -325,7 +325,7 @@ impl Rag {
 
 /// Without anything to judge there is no share; 1 would pass an answer that says nothing.
 fn nothing(questions: &Questions<'_>, what: &str) -> MetricError {
-    questions.not_judged(format!("the judge found no {what}"), JudgeErrorKind::Retryable)
+    questions.not_judged(what, &format!("it found no {what}"), JudgeErrorKind::Retryable)
 }
 
 fn join(items: Vec<String>, verdicts: Vec<NumberedVerdict>) -> Vec<Judged> {

@@ -65,6 +65,7 @@ impl AskingMetric for Length {
         let answer = asked.judge.ask(request).await;
         let answer = answer.map_err(|error| MetricError::NotJudged {
             name: self.name().to_owned(),
+            asked: None,
             reason: error.reason,
             kind: error.kind,
             missing_votes: Vec::new(),
@@ -86,7 +87,7 @@ fn an_asking_metric_keeps_its_place_and_follows_the_same_rules() {
         (
             "",
             Verdict::Error,
-            Some("`length` was not judged: the endpoint returned nothing"),
+            Some("`length` has no verdict: the endpoint returned nothing"),
         ),
         (
             "more than ten",

@@ -612,7 +612,7 @@ fn a_metric_without_a_usable_judge_or_program_is_an_error_with_its_name() {
         ]
     );
     let error = outcomes[2].error.as_ref().unwrap().to_string();
-    assert!(error.starts_with("`Helpful` was not judged: "), "{error}");
+    assert!(error.starts_with("`Helpful` has no verdict: "), "{error}");
 }
 
 #[test]

@@ -199,7 +199,9 @@ async fn a_failed_judge_call_is_retried_if_retryable_and_otherwise_an_error() {
     let not_judged = |reason: &str| {
         (
             CaseState::Error,
-            Some(format!("`judged` was not judged: {reason}")),
+            Some(format!(
+                "`judged` has no verdict: the judge `gpt-4o` (score): {reason}"
+            )),
         )
     };
     for (turn, calls, reason) in [
@@ -213,7 +215,7 @@ async fn a_failed_judge_call_is_retried_if_retryable_and_otherwise_an_error() {
         (
             |_| good_event().and_stop(holodeck_backend_api::StopReason::MaxTokens),
             2,
-            "the judge did not finish: answer truncated at max_tokens",
+            "it did not finish: answer truncated at max_tokens",
         ),
     ] {
         let judge = ScriptedBackend::answering(move |_| turn(true));
