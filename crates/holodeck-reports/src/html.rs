@@ -71,32 +71,40 @@ pub(super) fn write_chosen(
         write(&Choose::new(query, &values, has_before), out)?;
     }
     let mut open = MAX_OPEN;
-    section("Did not pass", summary.failed + summary.errors, out, |section| {
-        let mut failures = view.cases().filter(|case| {
-            case.as_ref().map_or(true, |case| {
-                case.is_failure() && is_here(case.index) && filter.fits(case)
-            })
-        });
-        for case in &mut failures {
-            let case = case?;
-            let is_first = causes.first_of(&case);
-            let shown = Case::new(&case, open > 0 && is_first != Some(false), href(case.index));
-            open = open.saturating_sub(usize::from(is_first != Some(false)));
-            match is_first.and_then(|_| causes.group_of(&case)) {
-                Some(html) => write(&shown, html)?,
-                None => section.case(&shown)?,
+    let mut shown = 0;
+    section(
+        "Did not pass",
+        summary.failed + summary.errors,
+        &mut shown,
+        out,
+        |section| {
+            let mut failures = view.cases().filter(|case| {
+                case.as_ref()
+                    .map_or(true, |case| case.is_failure() && is_here(case.index) && filter.fits(case))
+            });
+            for case in &mut failures {
+                let case = case?;
+                let is_first = causes.first_of(&case);
+                let shown = Case::new(&case, open > 0 && is_first != Some(false), href(case.index));
+                open = open.saturating_sub(usize::from(is_first != Some(false)));
+                match is_first.and_then(|_| causes.group_of(&case)) {
+                    Some(html) => {
+                        *section.shown += 1;
+                        write(&shown, html)?;
+                    }
+                    None => section.case(&shown)?,
+                }
             }
-        }
-        section.end()?;
-        section.written = 0;
-        for group in causes.into_groups() {
-            section.title()?;
-            write(&group, section.out)?;
-            section.out.write_all(&group.html)?;
-        }
-        Ok(())
-    })?;
-    section("Not run", summary.not_run, out, |section| {
+            section.end()?;
+            for group in causes.into_groups() {
+                section.title()?;
+                write(&group, section.out)?;
+                section.out.write_all(&group.html)?;
+            }
+            Ok(())
+        },
+    )?;
+    section("Not run", summary.not_run, &mut shown, out, |section| {
         for case in view.not_run() {
             let case = case?;
             if is_here(case.index) && filter.fits_not_run(case.index) {
@@ -111,7 +119,7 @@ pub(super) fn write_chosen(
         (CaseState::Passed, summary.passed, "Passed"),
     ];
     for (state, count, title) in rest {
-        section(title, count, out, |section| {
+        section(title, count, &mut shown, out, |section| {
             for case in view.cases() {
                 let case = case?;
                 if case.state() == state && is_here(case.index) && filter.fits(&case) {
@@ -139,9 +147,52 @@ struct Section<'o> {
     out: &'o mut dyn Write,
     count: usize,
     written: usize,
+    has_group: bool,
+    /// The cases of the page so far that a browser reads at once.
+    shown: &'o mut usize,
+    chunk: Chunk,
 }
 
 const GROUP_SIZE: usize = 100;
+
+/// A browser reads so many cases at once: each further one costs time before the page can be used.
+const MAX_SHOWN: usize = 2_000;
+
+/// Further cases, which the script adds to the page when a reader opens them. Without the script, each is a line.
+#[derive(Default, Template)]
+#[template(path = "chunk.html")]
+struct Chunk {
+    lines: String,
+    html: String,
+    numbers: Vec<usize>,
+    states: BTreeSet<&'static str>,
+}
+
+const CHUNK_SIZE: usize = 250;
+
+impl Chunk {
+    fn add(&mut self, case: &Case<'_>) -> Result<(), ReportError> {
+        self.numbers.push(case.number());
+        self.states.insert(case.class());
+        self.lines.push_str(&case.line());
+        self.lines.push('\n');
+        let mut html = Vec::new();
+        Template::write_into(case, &mut html)?;
+        self.html.push_str(&String::from_utf8_lossy(&html));
+        Ok(())
+    }
+
+    /// `250 more cases, from 2001 to 2290`.
+    fn title(&self) -> String {
+        let (first, last) = (self.numbers.iter().min(), self.numbers.iter().max());
+        format!(
+            "{}, from number {} to {}",
+            format::count(self.numbers.len(), "more case"),
+            first.copied().unwrap_or_default(),
+            last.copied().unwrap_or_default()
+        )
+    }
+}
 
 impl Section<'_> {
     /// Writes the title, which a section without cases does not have.
@@ -156,8 +207,19 @@ impl Section<'_> {
     fn case(&mut self, case: &Case<'_>) -> Result<(), ReportError> {
         self.title()?;
         let done = self.written;
-        if self.written.is_multiple_of(GROUP_SIZE) {
-            self.end()?;
+        if *self.shown >= MAX_SHOWN {
+            self.end_group()?;
+            self.written += 1;
+            self.chunk.add(case)?;
+            if self.chunk.numbers.len() >= CHUNK_SIZE {
+                self.end_chunk()?;
+            }
+            return Ok(());
+        }
+        *self.shown += 1;
+        if !self.has_group || self.written.is_multiple_of(GROUP_SIZE) {
+            self.end_group()?;
+            self.has_group = true;
             // The style gives a group the estimated height of a full one.
             let is_full = self.count.saturating_sub(done) >= GROUP_SIZE;
             let class = if is_full { "group" } else { "rest" };
@@ -168,10 +230,23 @@ impl Section<'_> {
     }
 
     fn end(&mut self) -> Result<(), ReportError> {
-        if self.written > 0 {
+        self.end_group()?;
+        self.end_chunk()
+    }
+
+    fn end_group(&mut self) -> Result<(), ReportError> {
+        if std::mem::take(&mut self.has_group) {
             writeln!(self.out, "</div>")?;
         }
         Ok(())
+    }
+
+    fn end_chunk(&mut self) -> Result<(), ReportError> {
+        let chunk = std::mem::take(&mut self.chunk);
+        if chunk.numbers.is_empty() {
+            return Ok(());
+        }
+        write(&chunk, self.out)
     }
 }
 
@@ -179,6 +254,7 @@ impl Section<'_> {
 fn section(
     title: &'static str,
     count: usize,
+    shown: &mut usize,
     out: &mut dyn Write,
     cases: impl FnOnce(&mut Section<'_>) -> Result<(), ReportError>,
 ) -> Result<(), ReportError> {
@@ -191,6 +267,9 @@ fn section(
         out,
         count,
         written: 0,
+        has_group: false,
+        shown,
+        chunk: Chunk::default(),
     };
     cases(&mut section)?;
     section.end()

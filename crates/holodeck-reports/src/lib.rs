@@ -37,7 +37,7 @@ pub use compare::{
     ScoreSource, TestMethod, TrialTally, UnpairedCase, VerdictTest, changed_places, check_baseline_name,
     compare, compare_read, comparison_json, describe_metric, describe_run, describe_side, describe_verdicts,
     headline, is_baseline, other_owner as other_baseline_owner, read_compared, write_baseline,
-    write_comparison_html, write_comparison_markdown, write_grid,
+    write_comparison_html, write_comparison_markdown, write_grid, write_matrix,
 };
 pub use difference::{DiffLine, DiffSide, Difference};
 pub use empty::write_empty_report;

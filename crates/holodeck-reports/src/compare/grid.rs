@@ -47,20 +47,25 @@ pub struct GridPage<'a> {
 
 #[derive(Template)]
 #[template(path = "grid.html")]
-struct Page<'a> {
+pub(super) struct Page<'a> {
     policy: String,
     style: &'static str,
     own_style: &'static str,
+    title: String,
     links: &'a [PageLink],
     shown: String,
-    other_rows: (String, &'static str),
+    /// The address of the other choice of rows, if a server answers it.
+    other_rows: Option<(String, &'static str)>,
+    /// The best of the runs by each figure.
+    best: Vec<BestRun>,
+    footer: String,
     columns: Vec<Column<'a>>,
     rows: Vec<Row>,
     tests: Vec<Test>,
 }
 
 struct Column<'a> {
-    letter: char,
+    letter: String,
     agent: &'a str,
     about: Vec<&'a str>,
     at: String,
@@ -88,14 +93,88 @@ struct Cell {
 
 struct Test {
     pair: String,
-    href: String,
+    /// The address of the comparison, if it has one.
+    href: Option<String>,
     text: String,
+}
+
+/// The best of several runs by one figure.
+pub(super) struct BestRun {
+    pub(super) figure: String,
+    /// Several, if they are equal.
+    pub(super) runs: Vec<String>,
+    pub(super) value: String,
+    /// How many runs have the figure, if not all.
+    pub(super) note: String,
 }
 
 /// Writes the table of two to six runs, which are given oldest first.
 pub fn write_grid(runs: &[GridRun], page: GridPage<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
+    let compare = |one, other| Some((page.compare)(one, other));
+    let mut shown = Page::new(runs, &compare);
+    if page.only_different {
+        shown.rows.retain(|row| row.differs);
+    }
+    shown.links = page.links;
+    shown.other_rows = Some(if page.only_different {
+        ((page.rows)(false), "Show all cases")
+    } else {
+        ((page.rows)(true), "Show only cases with different states")
+    });
+    Ok(shown.write_into(out)?)
+}
+
+/// The letter of a run, and after 26 a number.
+pub(super) fn letter(place: usize) -> String {
+    match u8::try_from(place) {
+        Ok(place @ 0..=25) => char::from(b'A' + place).to_string(),
+        _ => format!("No. {}", place + 1),
+    }
+}
+
+impl<'a> Page<'a> {
+    /// The table of all rows, with the addresses of the comparisons of every two runs.
+    pub(super) fn new(runs: &'a [GridRun], compare: &dyn Fn(usize, usize) -> Option<String>) -> Self {
+        let rows = rows(runs);
+        let different = rows.iter().filter(|row| row.differs).count();
+        Self {
+            policy: page_policy(&[STYLE, HISTORY_STYLE], SCRIPT, false),
+            style: STYLE,
+            own_style: HISTORY_STYLE,
+            title: format!("{} side by side", format::count(runs.len(), "run")),
+            links: &[],
+            shown: format!(
+                "{}, {different} with different states",
+                format::count(rows.len(), "case")
+            ),
+            other_rows: None,
+            best: Vec::new(),
+            footer: "holodeck view".to_owned(),
+            columns: runs
+                .iter()
+                .enumerate()
+                .map(|(place, run)| Column::new(run, letter(place)))
+                .collect(),
+            rows,
+            tests: tests(runs, compare),
+        }
+    }
+
+    /// The page of the runs of one matrix, which has files of its own and no server.
+    pub(super) fn of_matrix(runs: &'a [GridRun], best: Vec<BestRun>, footer: String) -> Self {
+        Self {
+            title: format!("{} side by side", format::count(runs.len(), "combination")),
+            best,
+            footer,
+            ..Self::new(runs, &|_, _| None)
+        }
+    }
+}
+
+/// A row for each case of the first run, then for those that only another one has.
+fn rows(runs: &[GridRun]) -> Vec<Row> {
     let Some(first) = runs.first() else {
-        return Ok(());
+        return Vec::new();
     };
     let mut rows: Vec<Vec<Option<(usize, &'static str)>>> = (0..first.run.cases.len())
         .map(|place| vec![Some((place, ""))])
@@ -103,35 +182,7 @@ pub fn write_grid(runs: &[GridRun], page: GridPage<'_>, out: &mut dyn Write) -> 
     for (column, other) in runs.iter().enumerate().skip(1) {
         add_column(&mut rows, column, first, other);
     }
-    let mut rows: Vec<Row> = rows.iter().map(|cells| Row::new(cells, runs)).collect();
-    let all = rows.len();
-    let different = rows.iter().filter(|row| row.differs).count();
-    if page.only_different {
-        rows.retain(|row| row.differs);
-    }
-    let page = Page {
-        policy: page_policy(&[STYLE, HISTORY_STYLE], SCRIPT, false),
-        style: STYLE,
-        own_style: HISTORY_STYLE,
-        links: page.links,
-        shown: format!(
-            "{}, {different} with different states",
-            format::count(all, "case")
-        ),
-        other_rows: if page.only_different {
-            ((page.rows)(false), "Show all cases")
-        } else {
-            ((page.rows)(true), "Show only cases with different states")
-        },
-        columns: runs
-            .iter()
-            .zip('A'..)
-            .map(|(run, letter)| Column::new(run, letter))
-            .collect(),
-        rows,
-        tests: tests(runs, page.compare),
-    };
-    Ok(page.write_into(out)?)
+    rows.iter().map(|cells| Row::new(cells, runs)).collect()
 }
 
 /// Adds the cases of another run to the rows of the first one; those that only it has are rows of their own.
@@ -212,22 +263,12 @@ impl Cell {
 }
 
 impl<'a> Column<'a> {
-    fn new(run: &'a GridRun, letter: char) -> Self {
+    fn new(run: &'a GridRun, letter: String) -> Self {
         let info = &run.run.info;
         let summary = SummaryFold::of_states(&info.states).finish();
         let interval = pass_rate_interval(&summary);
-        let mut means: Vec<(String, Vec<f64>)> = Vec::new();
-        for score in run.run.cases.iter().flat_map(|case| &case.scores) {
-            let label = score.metric.key.label();
-            match means.iter_mut().find(|(known, _)| *known == label) {
-                Some((_, scores)) => scores.extend(score.score),
-                None => means.push((label, score.score.into_iter().collect())),
-            }
-        }
-        let means = means.into_iter().map(|(label, scores)| {
-            let mean = (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64);
-            (label, show_score(mean))
-        });
+        let means = mean_scores(&run.run).into_iter();
+        let means = means.map(|(label, mean, _)| (label, show_score(mean)));
         let model = info.model.iter().map(String::as_str);
         Self {
             letter,
@@ -244,17 +285,34 @@ impl<'a> Column<'a> {
     }
 }
 
+/// The mean of the scores of each metric, and how many there are.
+pub(super) fn mean_scores(run: &ComparedRun) -> Vec<(String, Option<f64>, usize)> {
+    let mut means: Vec<(String, Vec<f64>)> = Vec::new();
+    for score in run.cases.iter().flat_map(|case| &case.scores) {
+        let label = score.metric.key.label();
+        match means.iter_mut().find(|(known, _)| *known == label) {
+            Some((_, scores)) => scores.extend(score.score),
+            None => means.push((label, score.score.into_iter().collect())),
+        }
+    }
+    let means = means.into_iter().map(|(label, scores)| {
+        let mean = (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64);
+        (label, mean, scores.len())
+    });
+    means.collect()
+}
+
 /// The paired test of passes and failures of every two runs.
-fn tests(runs: &[GridRun], href: &dyn Fn(usize, usize) -> String) -> Vec<Test> {
+fn tests(runs: &[GridRun], href: &dyn Fn(usize, usize) -> Option<String>) -> Vec<Test> {
     let alpha = GateOptions::default().alpha;
     let mut tests = Vec::new();
-    for (place, (before, one)) in runs.iter().zip('A'..).enumerate() {
-        for (later, (after, two)) in runs.iter().zip('A'..).enumerate().skip(place + 1) {
+    for (place, before) in runs.iter().enumerate() {
+        for (later, after) in runs.iter().enumerate().skip(place + 1) {
             let pairing: Pairing = pairing::pair(&before.run.cases, &after.run.cases);
             let pairs = Pairs::new(&before.run, &after.run, &pairing);
             let verdicts = describe_verdicts(&statistics::verdicts(&pairs, alpha), alpha);
             tests.push(Test {
-                pair: format!("{one} → {two}"),
+                pair: format!("{} → {}", letter(place), letter(later)),
                 href: href(place, later),
                 text: verdicts.into_iter().next().unwrap_or_default(),
             });

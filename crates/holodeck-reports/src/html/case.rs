@@ -12,6 +12,9 @@ use holodeck_runs::{CallReport, CaseReport, Expected, TurnGrade, TurnReport};
 /// Limits each text, so that a page with ten thousand cases still opens.
 const TEXT_CHARS: usize = 20_000;
 
+/// Longer names are cut where a case is one line.
+const LABEL_CHARS: usize = 200;
+
 #[derive(Template)]
 #[template(path = "case.html")]
 pub(crate) struct Case<'a> {
@@ -25,6 +28,8 @@ pub(crate) struct Case<'a> {
     facts: Vec<String>,
     reasons: Vec<CaseReason>,
     turns: Vec<Turn<'a>>,
+    /// Every trial of a case that ran several times.
+    trials: Vec<Trial<'a>>,
     /// The expectations about a conversation as a whole.
     tools: Vec<ExpectedTools>,
     /// The metrics of a conversation as a whole.
@@ -65,6 +70,18 @@ struct Run<'a> {
     lines: Vec<(&'static str, Cow<'a, str>)>,
 }
 
+struct Trial<'a> {
+    number: u32,
+    class: &'static str,
+    state: &'static str,
+    time: String,
+    is_shown: bool,
+    problems: Vec<String>,
+    /// Absent for one that passed, except the first.
+    answer: Option<Cow<'a, str>>,
+    scores: Vec<(Cow<'a, str>, String)>,
+}
+
 struct ExpectedTools {
     name: &'static str,
     text: String,
@@ -93,7 +110,11 @@ struct Metric<'a> {
 impl<'a> Case<'a> {
     /// The case on a page of its own.
     pub(crate) fn alone(case: &'a CaseReport) -> Self {
-        Self::new(case, true, None)
+        // Its page has a part for trials.
+        Self {
+            trials: Vec::new(),
+            ..Self::new(case, true, None)
+        }
     }
 
     pub(super) fn new(case: &'a CaseReport, open: bool, href: Option<String>) -> Self {
@@ -143,10 +164,30 @@ impl<'a> Case<'a> {
                 })
                 .collect(),
             turns,
+            trials: trials(case),
             tools: conversation_tools(case),
             metrics: case.conversation_metrics().iter().map(Metric::new).collect(),
             notes: format::notes(case),
         }
+    }
+
+    /// Its number in the file, from 1.
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The class of its state.
+    pub(super) fn class(&self) -> &'static str {
+        self.class
+    }
+
+    /// `12 refund policy: failed, 1.2 s, 812 tokens`.
+    pub(super) fn line(&self) -> String {
+        let facts: Vec<&str> = std::iter::once(self.state.as_ref())
+            .chain(self.facts.iter().map(String::as_str))
+            .collect();
+        let label = format::one_line(&self.label, LABEL_CHARS);
+        format!("{} {label}: {}", self.number, facts.join(", "))
     }
 
     pub(super) fn not_run(case: &NotRun) -> Self {
@@ -165,11 +206,34 @@ impl<'a> Case<'a> {
                 hint: None,
             }],
             turns: Vec::new(),
+            trials: Vec::new(),
             tools: Vec::new(),
             metrics: Vec::new(),
             notes: Vec::new(),
         }
     }
+}
+
+fn trials(case: &CaseReport) -> Vec<Trial<'_>> {
+    let Some(trials) = case.trials.as_deref() else {
+        return Vec::new();
+    };
+    let shown = trials.shown;
+    let trials = trials.results.iter().map(|trial| Trial {
+        number: trial.trial.saturating_add(1),
+        class: format::class(trial.state),
+        state: format::state(trial.state),
+        time: format::duration(trial.execution_time_ms),
+        is_shown: trial.trial == shown,
+        problems: trial.errors.clone(),
+        answer: trial.agent_response.as_deref().map(clip),
+        scores: trial
+            .metric_results
+            .iter()
+            .map(|metric| (metric.label(), format::metric_score(metric).0))
+            .collect(),
+    });
+    trials.collect()
 }
 
 impl<'a> Turn<'a> {

@@ -223,6 +223,34 @@ fn charts_show_every_score_and_the_extremes() {
     assert_eq!(slowest, [40, 39, 38, 37, 36]);
 }
 
+#[test]
+fn a_large_page_has_a_line_for_each_further_case_and_its_texts_stay_texts() {
+    let mut cases: Vec<CaseReport> = (0..MAX_SHOWN + 620).map(samples::varied).collect();
+    let last = cases.len() - 1;
+    cases[last].name = Some("</script><img src=x>".to_owned());
+    cases[last].unit.turns[0].result.response = "</script><!-- <script>alert(1)</script>".to_owned();
+    let page = page(&cases);
+    assert_eq!(page.matches("<details class=\"case\"").count(), cases.len());
+    let chunks: Vec<&str> = page.split("<details class=\"chunk\"").skip(1).collect();
+    let (at_once, _) = page.split_once("<details class=\"chunk\"").unwrap();
+    assert_eq!(at_once.matches("<details class=\"case\"").count(), MAX_SHOWN);
+    let mut lines = 0;
+    for chunk in &chunks {
+        let (_, text) = chunk.split_once("<pre>").unwrap();
+        let (text, rest) = text.split_once("</pre>").unwrap();
+        let (_, html) = rest.split_once("<script type=\"text/plain\">").unwrap();
+        let (html, _) = html.split_once("</script>").unwrap();
+        let listed = text.lines().count();
+        assert_eq!(html.matches("<details class=\"case\"").count(), listed);
+        assert!(chunk.contains(&format!("data-count=\"{listed}\"")), "{chunk}");
+        lines += listed;
+    }
+    assert_eq!(lines, 620);
+    // One for each group, and that of the page.
+    assert_eq!(page.matches("</script").count(), chunks.len() + 1);
+    assert!(!page.contains("<img") && !page.contains("<!-- "));
+}
+
 /// Pages for `cargo xtask soak report`, which checks them in a browser.
 #[test]
 #[ignore = "writes pages for a browser; `cargo xtask soak report` runs it"]
