@@ -30,6 +30,8 @@ pub struct Cassette {
     places: Vec<Place>,
     by_key: HashMap<String, Vec<usize>>,
     info: RecordingInfo,
+    /// The models that were asked: provider and name as the YAML had them.
+    asked: Vec<(String, String)>,
     has_tools: bool,
     has_choices: bool,
 }
@@ -116,6 +118,7 @@ impl Cassette {
         let mut by_key: HashMap<String, Vec<usize>> = HashMap::new();
         let mut newest: Option<Timestamp> = None;
         let mut models: Vec<String> = Vec::new();
+        let mut asked: Vec<(String, String)> = Vec::new();
         let mut has_tools = false;
         let mut has_choices = false;
         for number in 2.. {
@@ -131,6 +134,10 @@ impl Cassette {
                 let of_tools = is_tool_provider(&sketch.request.provider);
                 has_tools |= of_tools;
                 has_choices |= sketch.request.provider == CHOICE;
+                let of_model = (sketch.request.provider.clone(), sketch.request.model.clone());
+                if !is_beside_models(&sketch.request.provider) && !asked.contains(&of_model) {
+                    asked.push(of_model);
+                }
                 let model = sketch.response.model.unwrap_or(sketch.request.model);
                 if !is_beside_models(&sketch.request.provider) && !models.contains(&model) {
                     models.push(model);
@@ -154,6 +161,7 @@ impl Cassette {
             places,
             by_key,
             info,
+            asked,
             has_tools,
             has_choices,
         })
@@ -174,6 +182,11 @@ impl Cassette {
     /// When and with which models it was recorded.
     pub fn info(&self) -> &RecordingInfo {
         &self.info
+    }
+
+    /// The models that were asked: provider and name as the YAML had them. A request to any other is not in it.
+    pub fn asked(&self) -> &[(String, String)] {
+        &self.asked
     }
 
     /// Whether it contains tool results; older recordings do not.

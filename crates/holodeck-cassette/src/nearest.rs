@@ -13,8 +13,14 @@ pub(crate) fn distance(recorded: &ModelRequest, current: &ModelRequest) -> usize
     differences(recorded, current).len()
 }
 
-/// The differences, one per line.
+/// The differences, one per line. Beside another model nothing else counts: it is asked for nothing that was recorded.
 pub(crate) fn describe(recorded: &ModelRequest, current: &ModelRequest) -> String {
+    if (&recorded.provider, &recorded.model) != (&current.provider, &current.model) {
+        return format!(
+            "  the model: recorded {} {}, now {} {}",
+            recorded.provider, recorded.model, current.provider, current.model
+        );
+    }
     let differences = differences(recorded, current);
     let mut lines: Vec<String> = differences
         .iter()

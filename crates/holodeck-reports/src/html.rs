@@ -79,8 +79,9 @@ pub(super) fn write_chosen(
         out,
         |section| {
             let mut failures = view.cases().filter(|case| {
-                case.as_ref()
-                    .map_or(true, |case| case.is_failure() && is_here(case.index) && filter.fits(case))
+                case.as_ref().map_or(true, |case| {
+                    case.is_failure() && is_here(case.index) && filter.fits(case)
+                })
             });
             for case in &mut failures {
                 let case = case?;
@@ -155,7 +156,7 @@ struct Section<'o> {
 
 const GROUP_SIZE: usize = 100;
 
-/// A browser reads so many cases at once: each further one costs time before the page can be used.
+/// The cases that a browser reads at once: each further one costs time before the page can be used.
 const MAX_SHOWN: usize = 2_000;
 
 /// Further cases, which the script adds to the page when a reader opens them. Without the script, each is a line.

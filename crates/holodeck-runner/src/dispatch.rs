@@ -3,18 +3,16 @@
 //! Executing a case is in `execute`, grading it in `grading`; neither makes a decision about the run. To start reading,
 //! see [`Dispatcher::run`].
 
-use std::{
-    collections::{HashMap, VecDeque},
-    panic::AssertUnwindSafe,
-    sync::Arc,
-};
+mod work;
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures::FutureExt as _;
 use holodeck_eval::JudgedLine;
 use holodeck_model::{CaseState, case_label};
 use tokio::{
     sync::mpsc,
-    task::{Id, JoinError, JoinSet},
+    task::{Id, JoinError},
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
@@ -23,6 +21,7 @@ use crate::{
     Budget, RunControl, RunError, RunEvent, RunSink, Stop,
     adaptation_notes::AdaptationNotes,
     budget::Meter,
+    dispatch::work::{Work, describe_join_error, describe_panic},
     execute::{Blocker, CaseEnd, Executor},
     grading::{Earlier, GradedUnit, GradingStage},
 };
@@ -80,30 +79,6 @@ pub(crate) struct Dispatcher<'a> {
     pub(crate) budget: Budget,
 }
 
-/// The unfinished work of a run.
-#[derive(Default)]
-struct Work {
-    running: JoinSet<CaseEnd>,
-    grading: JoinSet<GradedUnit>,
-    /// The place in the plan of each task in both sets.
-    units: HashMap<Id, usize>,
-    /// Ends the resources of trials that no unit needs any more.
-    ending_trials: JoinSet<()>,
-    /// Errors that will also affect other cases, by the unit that had them.
-    blockers: HashMap<usize, Blocker>,
-    to_grade: VecDeque<usize>,
-    /// How many trials of each repeated case have no verdict of this run yet.
-    trials_left: HashMap<usize, usize>,
-    /// Set when a budget is used up; it takes effect after that case is reported.
-    over_budget: Option<RunEnd>,
-}
-
-impl Work {
-    fn is_done(&self) -> bool {
-        self.running.is_empty() && self.grading.is_empty() && self.to_grade.is_empty()
-    }
-}
-
 impl Dispatcher<'_> {
     /// Executes and grades every unit without a verdict.
     pub(crate) async fn run(mut self, control: &RunControl) -> Result<RunEnd, RunError> {
@@ -157,7 +132,7 @@ impl Dispatcher<'_> {
                 && let Some(over) = work.over_budget.take()
             {
                 let reason = over.because.clone().unwrap_or_default();
-                self.drain(&reason, work.running.len());
+                self.drain(&reason, &work);
                 ended = Some(over);
             }
             while ended.is_none() && self.has_room(&work) {
@@ -200,7 +175,7 @@ impl Dispatcher<'_> {
                     let before = ended.replace(end_by(requested)).map(|ended| ended.how);
                     let first = matches!(before, None | Some(RunEndKind::Stopped));
                     if first || matches!(requested, Stop::By(_)) {
-                        self.drain(end_by(requested).how.as_str(), work.running.len());
+                        self.drain(end_by(requested).how.as_str(), &work);
                     }
                     continue;
                 }
@@ -235,6 +210,7 @@ impl Dispatcher<'_> {
                     };
                     if is_short {
                         let Some((record, grade)) = self.grade_now(unit, record, unwritten, &cancel)? else {
+                            self.report_answer(unit, &mut work);
                             work.to_grade.push_back(unit);
                             continue;
                         };
@@ -243,6 +219,7 @@ impl Dispatcher<'_> {
                         if work.grading.len() < grading_limit {
                             self.start_grading(unit, record, &mut work, &cancel)?;
                         } else {
+                            self.report_answer(unit, &mut work);
                             work.to_grade.push_back(unit);
                         }
                         continue;
@@ -270,16 +247,16 @@ impl Dispatcher<'_> {
             if let Some(Blocker::Credentials(reason)) = blocker {
                 // No other case can be answered: running ones are stopped and count as not run.
                 cancel.cancel();
-                self.drain(&reason, work.running.len());
+                self.drain(&reason, &work);
                 ended = Some(RunEnd::early(RunEndKind::Stopped, reason));
             } else if let Some(Blocker::Unreachable(reason)) = blocker
                 && unreachable >= MAX_UNREACHABLE
             {
-                self.drain(&reason, work.running.len());
+                self.drain(&reason, &work);
                 ended = Some(RunEnd::early(RunEndKind::Stopped, reason));
             } else if self.on_failure == OnFailure::Stop && !passed && work.over_budget.is_none() {
                 let reason = "a case did not pass";
-                self.drain(reason, work.running.len());
+                self.drain(reason, &work);
                 ended = Some(RunEnd::early(RunEndKind::Stopped, reason));
             }
         }
@@ -375,6 +352,7 @@ impl Dispatcher<'_> {
         cancel: &CancellationToken,
     ) -> Result<(), RunError> {
         if let Some(grading) = self.grading_of(unit, record, cancel)? {
+            self.report_answer(unit, work);
             let id = work.grading.spawn(grading).id();
             work.units.insert(id, unit);
         }
@@ -472,11 +450,25 @@ impl Dispatcher<'_> {
         Ok(())
     }
 
-    fn drain(&mut self, reason: &str, running: usize) {
+    fn drain(&mut self, reason: &str, work: &Work) {
         self.sink.on(&RunEvent::Draining {
             reason: reason.to_owned(),
-            running,
+            running: work.running.len(),
+            judging: work.grading.len() + work.to_grade.len(),
         });
+    }
+
+    /// Reports once that a unit has its answer and waits for its verdict.
+    fn report_answer(&mut self, unit: usize, work: &mut Work) {
+        let (Some(index), Some((_, trial))) = (self.index(unit), self.journal.identity_of(unit)) else {
+            return;
+        };
+        if work.answered.insert(unit) {
+            self.sink.on(&RunEvent::CaseAnswered {
+                index,
+                trial: self.is_repeated(self.journal.case_of(unit)).then_some(trial),
+            });
+        }
     }
 
     /// The record of a finished case; `None` if this run stopped it.
@@ -546,6 +538,7 @@ impl Dispatcher<'_> {
         grade: Grade,
         work: &mut Work,
     ) -> Result<bool, RunError> {
+        work.answered.remove(&unit);
         self.sink.graded(&record, &grade);
         self.adaptations.show_files(&record, self.sink);
         let index = self.index(unit).unwrap_or_default();
@@ -580,20 +573,4 @@ impl Dispatcher<'_> {
         });
         Ok(passed)
     }
-}
-
-fn describe_join_error(error: JoinError) -> String {
-    match error.try_into_panic() {
-        Ok(panic) => describe_panic(&*panic),
-        Err(_) => "the task of the case was aborted".to_owned(),
-    }
-}
-
-fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
-    panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("a task panicked")
-        .to_owned()
 }

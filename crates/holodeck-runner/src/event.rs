@@ -39,6 +39,14 @@ pub enum RunEvent {
         /// The trial, from 0; absent for a case that runs once.
         trial: Option<u32>,
     },
+    /// A trial has its answer, and its verdict takes a judge or a grader program: it does not run any more. Absent if the
+    /// verdict is known at once. An answer from an earlier start of the run is reported when its grading starts.
+    CaseAnswered {
+        /// Place in the file, from 0.
+        index: usize,
+        /// The trial, from 0; absent for a case that runs once.
+        trial: Option<u32>,
+    },
     /// A trial is finished and its verdict is written. For the last one of a case, [`CaseFinished`](Self::CaseFinished)
     /// follows. Absent for a case that runs once.
     TrialFinished {
@@ -67,6 +75,8 @@ pub enum RunEvent {
         reason: String,
         /// Cases still running.
         running: usize,
+        /// Cases with an answer that are still being judged.
+        judging: usize,
     },
     /// The run ended.
     Finished {

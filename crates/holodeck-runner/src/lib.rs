@@ -41,7 +41,7 @@ pub use finish::RunOutcome;
 pub use grade::Renew;
 pub use merge::{MergeRequest, merge_shards};
 pub use merge_error::MergeError;
-pub use plan::{EarlierPasses, FailedIn, Plan, Selection, plan_trials};
+pub use plan::{Again, EarlierPasses, FailedIn, Plan, Selection, plan_trials};
 pub use plan_error::PlanError;
 pub use regrade::{RegradeRequest, regrade};
 pub use run::{RunSettings, TestRequest, check_resumable, run_tests};

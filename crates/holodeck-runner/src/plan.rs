@@ -25,13 +25,26 @@ pub struct Selection {
     pub sample: Option<Sample>,
     /// The first N of the remaining cases.
     pub limit: Option<usize>,
-    /// Only cases that did not pass last time.
+    /// Only cases that did not pass last time, or that a change concerns.
     pub failed_in: Option<FailedIn>,
     /// Of the remaining cases only those of one shard.
     pub shard: Option<Shard>,
 }
 
-/// Where `--failed` looks for cases that passed, and what a pass must have been decided by.
+/// Which of the cases that earlier runs answered run again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "callers construct it as a literal")]
+pub enum Again {
+    /// Those that did not pass, or passed when something else decided: `--failed`.
+    NotPassed,
+    /// Those whose answer or verdict a change concerns, whatever it was: `--watch`.
+    Changed {
+        /// The parts of the agent now, with their digests.
+        agent: BTreeMap<String, String>,
+    },
+}
+
+/// Where `--failed` and `--watch` look for earlier verdicts, and what these must have been decided by.
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct FailedIn {
@@ -41,6 +54,8 @@ pub struct FailedIn {
     pub now: CurrentDeciders,
     /// The flags of the new run.
     pub flags: RunFlags,
+    /// Which cases run again.
+    pub again: Again,
 }
 
 /// How `--failed` read the passes of earlier runs.
@@ -52,6 +67,9 @@ pub struct EarlierPasses {
     changes: Changes,
     /// How many cases count as passed, by the parts of the agent that passed them.
     passed: Vec<(BTreeMap<String, String>, usize)>,
+    /// The run with the answers of all chosen cases, if only what decides about them changed: it is resumed, and no answer is
+    /// requested.
+    pub answers_in: Option<PathBuf>,
 }
 
 impl EarlierPasses {
@@ -96,6 +114,10 @@ impl Selection {
             && self.shard.is_none()
     }
 
+    fn again(&self) -> Option<&Again> {
+        self.failed_in.as_ref().map(|failed_in| &failed_in.again)
+    }
+
     /// How it is stored for a file of `of` cases.
     pub fn stored(&self, of: usize) -> StoredSelection {
         StoredSelection {
@@ -103,7 +125,8 @@ impl Selection {
             tags: self.tags.clone(),
             sample: self.sample,
             limit: self.limit,
-            failed: self.failed_in.is_some(),
+            failed: self.again() == Some(&Again::NotPassed),
+            changed: matches!(self.again(), Some(Again::Changed { .. })),
             of: Some(of),
         }
     }
@@ -141,7 +164,7 @@ impl Plan {
         let failed = selection
             .failed_in
             .as_ref()
-            .map(|failed_in| find_not_passed(failed_in, cases, identities, &mut earlier))
+            .map(|failed_in| find_again(failed_in, cases, identities, &mut earlier))
             .transpose()?;
         let tagged = (!selection.tags.is_empty()).then(|| find_tagged(cases, &selection.tags));
         let mut chosen = Vec::new();
@@ -178,16 +201,18 @@ impl Plan {
     }
 }
 
-/// Places in the current file of the cases that did not pass last time. The newest run that planned a case decides: a
-/// case without a verdict there, a new case and a changed case have not passed, nor has a case about which something else
-/// decides now.
-fn find_not_passed(
+/// Places in the current file of the cases that did not pass last time, or that a change concerns. The newest run that planned a
+/// case decides: a case without a verdict there, a new case and a changed case have not passed, nor has a case about which
+/// something else decides now.
+fn find_again(
     failed_in: &FailedIn,
     cases: &Cases,
     identities: &[CaseIdentity],
     earlier_passes: &mut EarlierPasses,
 ) -> Result<HashSet<usize>, PlanError> {
     let mut has_failed: HashMap<usize, bool> = HashMap::new();
+    // Of each case that runs again, the run with its answer, if that still is the agent's.
+    let mut answers: HashSet<Option<&PathBuf>> = HashSet::new();
     for path in &failed_in.journals {
         if has_failed.len() == cases.len() {
             break;
@@ -196,15 +221,24 @@ fn find_not_passed(
         if journal.is_without_chain() {
             journal.check_trusted()?;
         }
-        let not_passed: HashSet<usize> = journal.not_passed()?.into_iter().collect();
+        let is_other_agent = match &failed_in.again {
+            Again::NotPassed => false,
+            Again::Changed { agent } => !changed_parts(&journal.header().agent, agent).is_empty(),
+        };
+        let outdated: HashSet<usize> = match &failed_in.again {
+            Again::NotPassed => journal.not_passed()?.into_iter().collect(),
+            Again::Changed { .. } => without_verdict(&journal, is_other_agent),
+        };
         for (index, earlier) in match_plan(&journal, cases, identities)? {
             if has_failed.contains_key(&index) {
                 continue;
             }
-            let mut failed = earlier.is_none_or(|place| not_passed.contains(&place));
+            let mut failed = earlier.is_none_or(|place| outdated.contains(&place));
+            let mut answered_in = None;
             if let Some(place) = earlier.filter(|_| !failed) {
                 let changes = failed_in.now.changes(&journal, place, index, &failed_in.flags)?;
                 failed = !changes.is_empty();
+                answered_in = Some(path);
                 if failed {
                     earlier_passes.outdated += 1;
                     earlier_passes.changes.add(changes);
@@ -213,10 +247,31 @@ fn find_not_passed(
                 }
             }
             has_failed.insert(index, failed);
+            if failed {
+                answers.insert(answered_in);
+            }
         }
     }
+    let is_newest = |path: &&PathBuf| failed_in.journals.first() == Some(*path);
+    let watches = matches!(failed_in.again, Again::Changed { .. });
+    earlier_passes.answers_in = match answers.into_iter().collect::<Vec<_>>().as_slice() {
+        [Some(path)] if watches && is_newest(path) && has_failed.len() == cases.len() => {
+            Some((*path).clone())
+        }
+        _ => None,
+    };
     let failed = has_failed.into_iter().filter(|(_, failed)| *failed);
     Ok(failed.map(|(index, _)| index).collect())
+}
+
+/// Places in the plan of the cases without a verdict; of an agent that changed, all.
+fn without_verdict(journal: &Journal, is_other_agent: bool) -> HashSet<usize> {
+    let places = 0..journal.plan().len();
+    let lacks = |place: &usize| {
+        let mut units = journal.units_of(*place);
+        is_other_agent || units.any(|unit| journal.verdict(unit).is_none())
+    };
+    places.filter(lacks).collect()
 }
 
 /// The current cases that belong to the plan of an earlier run, each with its place in that plan. A case that was added
@@ -228,7 +283,7 @@ pub(crate) fn match_plan(
 ) -> Result<Vec<(usize, Option<usize>)>, PlanError> {
     let selected = &journal.header().selected;
     // The cases of other shards do not belong to a shard, nor does it know which new ones are its own.
-    let chosen = if selected.failed || journal.header().shard.is_some() {
+    let chosen = if selected.failed || selected.changed || journal.header().shard.is_some() {
         Plan::default()
     } else {
         let selection = Selection {

@@ -5,6 +5,7 @@ use std::{
     io::{Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
+    time::SystemTime,
 };
 
 use holodeck_model::io_reason;
@@ -69,6 +70,14 @@ impl RunLock {
             Err(TryLockError::Error(source)) => Err(io(source)),
         }
     }
+}
+
+/// When the command that holds this lock got it; `None` if none holds it. A reader never makes the file.
+pub(crate) fn held_since(path: &Path) -> Option<SystemTime> {
+    let file = File::open(path).ok()?;
+    // Its holder writes to it once, when it got it.
+    let is_held = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+    file.metadata().ok()?.modified().ok().filter(|_| is_held)
 }
 
 #[cfg(test)]

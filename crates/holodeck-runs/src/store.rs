@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use holodeck_model::{Combination, io_reason};
 use jiff::{Timestamp, tz::TimeZone};
 
-use crate::RunOwner;
+use crate::{RunOwner, lock::held_since};
 
 /// The folders with runs beside an agent file, `.holodeck/` and `results/`. All agents in the folder share them.
 #[derive(Clone, Debug)]
@@ -113,6 +113,25 @@ impl RunStore {
     /// The lock file of a writing run.
     pub fn lock_path(&self) -> PathBuf {
         self.dir.join(".holodeck/lock")
+    }
+
+    /// The store in which a journal lies, if it lies in one.
+    pub fn of_journal(journal: &Path) -> Option<Self> {
+        let dir = journal.parent()?.parent()?.parent()?;
+        let store = Self::new(dir);
+        (journal.parent() == Some(store.runs_dir().as_path())).then_some(store)
+    }
+
+    /// Of these journals of the store, which have no end, the one that a command writes now: the one that was written last, if a
+    /// command holds the lock and wrote to it since then. The others are those of killed runs.
+    pub fn written_now<'p>(&self, unended: impl IntoIterator<Item = &'p Path>) -> Option<&'p Path> {
+        let since = held_since(&self.lock_path())?;
+        let written = unended.into_iter().filter_map(|journal| {
+            let at = std::fs::metadata(journal).ok()?.modified().ok()?;
+            Some((at, journal))
+        });
+        let (at, journal) = written.max_by_key(|(at, _)| *at)?;
+        (at >= since).then_some(journal)
     }
 
     /// The journal of a run.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{File, TryLockError},
+    fs::File,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -300,27 +300,21 @@ fn uncompared_pairs(runs: &[(RunPath, Known)]) -> Vec<(RunPath, RunPath)> {
     pairs
 }
 
-/// Of the journals of a folder that have no end, the one that changed last is being written if a command holds the lock.
+/// The runs whose journals commands write now.
 fn running(runs: &[(RunPath, Known)]) -> BTreeSet<usize> {
-    let mut newest: BTreeMap<&Path, (FileVersion, usize)> = BTreeMap::new();
+    let mut unended: BTreeMap<&Path, Vec<(&Path, usize)>> = BTreeMap::new();
     for (place, (path, known)) in runs.iter().enumerate() {
         let is_open = path.is_journal && known.run.as_ref().is_ok_and(|run| !run.is_ended);
         if let Some(folder) = path.path.parent().filter(|_| is_open) {
-            let newest = newest.entry(folder).or_insert((path.version, place));
-            if path.version > newest.0 {
-                *newest = (path.version, place);
-            }
+            unended.entry(folder).or_default().push((&path.path, place));
         }
     }
-    let newest = newest.into_iter().filter(|(folder, _)| {
-        let agent = folder.parent().and_then(Path::parent);
-        let lock = agent.map(|agent| RunStore::new(agent).lock_path());
-        lock.is_some_and(|lock| is_locked(&lock))
+    let running = unended.into_values().filter_map(|journals| {
+        let (first, _) = journals.first()?;
+        let store = RunStore::of_journal(first)?;
+        let written = store.written_now(journals.iter().map(|(path, _)| *path))?;
+        let (_, place) = journals.iter().find(|(path, _)| *path == written)?;
+        Some(*place)
     });
-    newest.map(|(_, (_, place))| place).collect()
-}
-
-/// Whether a command holds the lock. A reader never makes the file.
-fn is_locked(lock: &Path) -> bool {
-    File::open(lock).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    running.collect()
 }

@@ -144,6 +144,7 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
         &["holodeck-cli"],
         "only a program chooses its allocator, never a library",
     ),
+    importer("notify", &["holodeck-cli"], "only the command line watches files"),
     importer("rustyline", &["holodeck-cli"], "only the command line reads keys"),
     importer(
         "clap_mangen",

@@ -6,8 +6,11 @@ mod finish;
 mod flags;
 mod history;
 mod matrix;
+mod matrix_page;
 mod session;
 mod targets;
+mod watch;
+mod watched_files;
 
 use std::{
     path::{Path, PathBuf},
@@ -228,17 +231,10 @@ fn write_failure(
 }
 
 fn new_run(args: &NewRunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
-    let agent = args.output.agent_after_flag().unwrap_or(&args.agent.agent);
-    let mut options = args.how.options();
-    options.open.answers = args.what.answers();
-    options.filter.clone_from(&args.what.filter);
-    options.tags.clone_from(&args.what.tags);
-    options.sample = args.what.sample();
-    options.limit = args.what.limit.map(std::num::NonZeroUsize::get);
-    options.failed = args.what.failed;
-    options.trials = args.what.trials;
-    options.min_passes = args.what.min_passes;
-    let mut session = Session::open(agent, &args.output, options, terminal)?;
+    if args.what.watch {
+        return watch::run(args, terminal);
+    }
+    let mut session = Session::open(args.agent_file(), &args.output, args.options(), terminal)?;
     session.options.shard = args.what.shard(&session.env)?;
     if let Some(combinations) = matrix::select(&session.agent, &args.what.matrix)? {
         return matrix::run(&session, &combinations, args.what.dry_run, terminal);
@@ -247,6 +243,22 @@ fn new_run(args: &NewRunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failu
         return session.dry_run(terminal);
     }
     session.execute(Kind::Run, terminal)
+}
+
+impl NewRunArgs {
+    /// The options of the run.
+    fn options(&self) -> TestOptions {
+        let mut options = self.how.options();
+        options.open.answers = self.what.answers();
+        options.filter.clone_from(&self.what.filter);
+        options.tags.clone_from(&self.what.tags);
+        options.sample = self.what.sample();
+        options.limit = self.what.limit.map(std::num::NonZeroUsize::get);
+        options.failed = self.what.failed;
+        options.trials = self.what.trials;
+        options.min_passes = self.what.min_passes;
+        options
+    }
 }
 
 fn resume(args: &ResumeArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {

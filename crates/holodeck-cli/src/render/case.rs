@@ -191,8 +191,8 @@ pub(super) fn calls(case: &CaseReport, width: usize, all: bool) -> String {
     lines.collect()
 }
 
-/// The case in one line, for output that is not a terminal.
-pub(super) fn plain(case: &CaseReport, finished: usize, total: usize) -> String {
+/// The case in one line, for output that is not a terminal; without the reasons if these stand elsewhere.
+pub(super) fn plain(case: &CaseReport, finished: usize, total: usize, with_reasons: bool) -> String {
     let word = match case.state() {
         CaseState::Passed => "PASS",
         CaseState::Failed => "FAIL",
@@ -214,7 +214,7 @@ pub(super) fn plain(case: &CaseReport, finished: usize, total: usize) -> String 
         line.push_str(&format!(" [{}]", loop_summary(quality)));
     }
     let why = explain_in_a_line(case);
-    if !why.is_empty() {
+    if with_reasons && !why.is_empty() {
         line.push_str(": ");
         line.push_str(&format::clip(&one_line(&why), LINE_CHARS).replace('\n', " "));
     }

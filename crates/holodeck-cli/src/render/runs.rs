@@ -18,12 +18,17 @@ pub(crate) struct ListedRow {
     pub(crate) run_id: Option<String>,
     /// The run, or why it cannot be read.
     pub(crate) run: Result<StoredRun, String>,
+    /// Whether a command writes it now.
+    pub(crate) is_running: bool,
     /// The run before and the differences to it, or why they are not known; absent for the first one.
     pub(crate) before: Option<(String, Result<RunChanges, String>)>,
 }
 
-/// The state of a run in words.
-pub(crate) fn run_state(run: &StoredRun) -> String {
+/// The state of a run in words: that of a run which a command writes now is not known yet.
+pub(crate) fn run_state(run: &StoredRun, is_running: bool) -> String {
+    if is_running {
+        return "running".to_owned();
+    }
     format::verdict(run.head())
 }
 
@@ -40,7 +45,7 @@ pub(crate) fn run_list(rows: &[ListedRow], total: usize, width: usize) -> String
                 continue;
             }
         };
-        text.push_str(&heading(run));
+        text.push_str(&heading(run, row.is_running));
         text.push_str(&indented(&figures(run), width));
         for note in run.head().provenance() {
             text.push_str(&indented(&one_line(&note), width));
@@ -67,7 +72,7 @@ pub(crate) fn run_list(rows: &[ListedRow], total: usize, width: usize) -> String
 }
 
 /// `20261127T101112345-0a1b2c  2026-11-27T10:11:12Z  failed`.
-fn heading(run: &StoredRun) -> String {
+fn heading(run: &StoredRun, is_running: bool) -> String {
     let head = run.head();
     let style = match format::tone(head) {
         Tone::Good => GOOD,
@@ -78,7 +83,7 @@ fn heading(run: &StoredRun) -> String {
         "{}  {}  {}\n",
         paint(STRONG, one_line(&head.run_id)),
         one_line(&format::date(&head.timestamp)),
-        paint(style, run_state(run))
+        paint(style, run_state(run, is_running))
     )
 }
 
@@ -114,10 +119,15 @@ fn indented(text: &str, width: usize) -> String {
 }
 
 /// A run: its figures, and the block of each case that did not pass.
-pub(crate) fn stored_run(run: &StoredRun, planned: &[PlannedResult], width: usize) -> String {
-    let mut text = heading(run);
+pub(crate) fn stored_run(
+    run: &StoredRun,
+    is_running: bool,
+    planned: &[PlannedResult],
+    width: usize,
+) -> String {
+    let mut text = heading(run, is_running);
     text.push_str(&indented(&figures(run), width));
-    let notes = run.head().ended_because.iter().cloned();
+    let notes = run.head().ended_because.iter().filter(|_| !is_running).cloned();
     for note in notes
         .chain(run.head().provenance())
         .chain(run.head().warnings.clone())
@@ -126,7 +136,7 @@ pub(crate) fn stored_run(run: &StoredRun, planned: &[PlannedResult], width: usiz
     }
     text.push('\n');
     let mut repeated = case::RepeatedDetails::default();
-    let mut passed = 0;
+    let (mut passed, mut waiting) = (0, 0);
     for result in planned {
         match result {
             PlannedResult::Finished(report) if report.state() == CaseState::Passed => passed += 1,
@@ -135,6 +145,7 @@ pub(crate) fn stored_run(run: &StoredRun, planned: &[PlannedResult], width: usiz
                 text.push_str(&repeated.details(report, width));
                 text.push_str(&case::calls(report, width, false));
             }
+            PlannedResult::NotRun(_) if is_running => waiting += 1,
             PlannedResult::NotRun(missing) => {
                 let line = format!("– {}: {}", one_line(&missing.label()), one_line(&missing.reason));
                 for line in wrap(&line, width) {
@@ -146,12 +157,18 @@ pub(crate) fn stored_run(run: &StoredRun, planned: &[PlannedResult], width: usiz
     if passed > 0 {
         text.push_str(&format!("{passed} passed\n"));
     }
+    if waiting > 0 {
+        text.push_str(&format!(
+            "{} without a verdict yet\n",
+            format::count(waiting, "case")
+        ));
+    }
     text
 }
 
 /// A case with its verdict and everything that was said and called.
-pub(crate) fn stored_case(run: &StoredRun, report: &CaseReport, width: usize) -> String {
-    let mut text = heading(run);
+pub(crate) fn stored_case(run: &StoredRun, is_running: bool, report: &CaseReport, width: usize) -> String {
+    let mut text = heading(run, is_running);
     text.push('\n');
     text.push_str(&case::row(report, width));
     text.push_str(&case::reasons(report, width));

@@ -97,6 +97,31 @@ fn a_question_that_was_not_recorded_is_3_and_tells_the_nearest() {
 }
 
 #[test]
+fn a_recording_of_another_model_is_named_once_before_anything_runs() {
+    let server = correct_server();
+    let yaml = agent(&server.url(), TWO_CASES);
+    let project = Project::with(&yaml);
+    project.run(&["test", "--record", "tape.jsonl"]).exits(0);
+    let replaying = yaml.replace("execution:\n", "execution:\n  replay: tape.jsonl\n");
+    project.write("agent.yaml", &replaying);
+    project.run(&["test"]).exits(0);
+    project.write("agent.yaml", replaying.replace("test-model", "other-model"));
+    let runs = project.journals().len();
+    for args in [&["test"][..], &["test", "--dry-run"]] {
+        let ran = project.run(args).exits(3);
+        assert_eq!(ran.all().matches("tape.jsonl").count(), 1, "{}", ran.all());
+        ran.says("was made with openai test-model, and the agent now uses openai other-model")
+            .says("hint: remove `execution.replay` (agent.yaml:11:11), or run with `--live`");
+    }
+    assert_eq!(project.journals().len(), runs);
+    project.run(&["test", "--live"]).exits(0);
+    let ran = project.run(&["test", "--replay", "tape.jsonl"]).exits(3);
+    let ran = ran.says("`--live --record FILE` records it again");
+    assert!(!ran.all().contains("execution.replay"), "{}", ran.all());
+    server.finish();
+}
+
+#[test]
 fn a_run_that_broke_off_goes_on() {
     let server = half_correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));

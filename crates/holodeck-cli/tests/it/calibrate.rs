@@ -156,7 +156,7 @@ fn an_error_of_the_judge_is_no_verdict_even_if_the_metric_fails_on_errors() {
         assert_eq!((&result["judged"], &result["errors"]), (&json!(11), &json!(1)));
         let row = &result["rows"][11];
         assert_eq!((&row["judge"], &row["score"]), (&Value::Null, &Value::Null));
-        assert!(row["error"].as_str().unwrap().contains("not judged"), "{row}");
+        assert!(row["error"].as_str().unwrap().contains("has no verdict"), "{row}");
         project.run(&CALIBRATE).exits(4).says("not judged (1)");
     }
 }

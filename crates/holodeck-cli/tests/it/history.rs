@@ -5,7 +5,12 @@ use std::fs;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use crate::project::{Project, TWO_CASES, agent, half_correct_server};
+use holodeck_testkit::{Gate, ModelServer, Reply};
+
+use crate::{
+    interrupt::signal,
+    project::{CommandOutput, Project, TWO_CASES, agent, half_correct_server},
+};
 
 #[test]
 fn the_newest_run_is_first_and_names_what_changed_since_the_one_before() {
@@ -59,6 +64,42 @@ fn a_run_of_another_agent_is_not_listed_and_a_damaged_one_is_a_row() {
     fs::write(&journal, text.replacen("\"graded\":", "\"grabed\":", 1)).unwrap();
     let list = project.run(&["test", "list"]).exits(0).says("cannot be read");
     assert!(!list.stdout.contains("passed"), "{}", list.stdout);
+}
+
+#[tokio::test]
+async fn a_run_that_a_command_writes_is_running_and_a_killed_one_is_not() {
+    let gate = Gate::new();
+    let reply = Reply::text("Paris. 12").behind(&gate);
+    let server = ModelServer::answering(move |_| reply.clone());
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let states = || -> Vec<String> {
+        let list = project.run(&["test", "list", "--json"]).exits(0).json();
+        let runs = list["runs"].as_array().unwrap().iter();
+        runs.map(|run| run["state"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let start = || project.command(&["test", "-q"]).spawn().unwrap();
+    let mut killed = start();
+    server.until_open(1).await;
+    assert_eq!(states(), ["running"]);
+    project
+        .run(&["test", "show"])
+        .exits(0)
+        .says("running")
+        .says("2 cases without a verdict yet");
+    signal(&killed, "-KILL");
+    killed.wait().unwrap();
+    assert_eq!(states(), ["incomplete"]);
+    let second = start();
+    while states().len() < 2 {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert_eq!(states(), ["running", "incomplete"]);
+    project.run(&["test", "list"]).exits(0).says("running\n");
+    gate.open();
+    CommandOutput::of(&second.wait_with_output().unwrap()).exits(0);
+    assert_eq!(states(), ["passed", "incomplete"]);
+    server.finish();
 }
 
 #[test]

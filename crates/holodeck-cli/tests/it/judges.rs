@@ -81,6 +81,65 @@ const ALL_METRICS: &str = "    - {type: geval, name: Correctness, criteria: Is t
     - {type: standard, metric: coherence, scale: 3}\n    - {type: standard, metric: fluency}\n";
 
 #[test]
+fn a_judge_that_answers_in_another_form_is_named_with_its_question_and_a_way_out() {
+    let agent = ModelServer::answering(|_| Reply::text("It takes 30 days."));
+    let judge = ModelServer::answering(|request| match form(request) {
+        "items" => Reply::text(r#"{"items": ["Read it."], "reason": 7}"#),
+        _ => Reply::text(r#"{"grade": "good"}"#),
+    });
+    let metrics = "    - {type: geval, name: polite, criteria: Is it polite?, evaluation_steps: [Read it.], \
+                   threshold: 0.5}\n";
+    let project = project(&agent.url(), &judge.url(), metrics, ONE_CASE);
+    let ran = project.run(&["test"]).exits(4);
+    let said = "no verdict: the judge `judging-model` (score): its answer does not have the requested form: ";
+    let all = ran.all().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(all.contains(said), "{}", ran.all());
+    assert!(
+        all.contains("hint: a small model may not keep to the form of a verdict"),
+        "{}",
+        ran.all()
+    );
+    for never in ["could not be computed", "not judged", "structured output"] {
+        assert!(!all.contains(never), "{never} in {}", ran.all());
+    }
+    let shown = project.run(&["test", "show", "latest", "refunds"]).exits(0);
+    let shown = shown.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains(said), "{shown}");
+}
+
+#[test]
+fn a_case_that_waits_for_its_judge_is_reported_as_answered() {
+    let agent = ModelServer::answering(|_| Reply::text("It takes 30 days."));
+    let judge = ModelServer::answering(kind_judge);
+    let project = project(&agent.url(), &judge.url(), ALL_METRICS, ONE_CASE);
+    let events = |args: &[&str]| -> Vec<String> {
+        let ran = project.run(args).exits(0);
+        let lines = ran
+            .stdout
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines
+            .map(|line| line["event"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        events(&["test", "--json"]),
+        [
+            "started",
+            "case_started",
+            "case_answered",
+            "case_finished",
+            "finished"
+        ]
+    );
+    // The answer is that of the first run.
+    assert_eq!(
+        events(&["test", "regrade", "--json"]),
+        ["started", "case_answered", "case_finished", "finished"]
+    );
+}
+
+#[test]
 fn every_judged_metric_gives_a_score_with_its_reason() {
     let agent = ModelServer::answering(|_| Reply::text("It takes 30 days."));
     let judge = ModelServer::answering(kind_judge);
@@ -160,11 +219,11 @@ fn no_broken_judge_gives_a_verdict() {
     let score = json!({"reason": "fine", "score": 10}).to_string();
     let broken: Vec<(&str, BrokenReply)> = vec![
         (
-            "does not match the schema",
+            "does not have the requested form",
             Box::new(|| Reply::text("I would give it 10 of 10.")),
         ),
         (
-            "does not match the schema",
+            "does not have the requested form",
             Box::new(|| Reply::text("{\"reason\": \"fine\", \"score\": ")),
         ),
         (
@@ -177,7 +236,7 @@ fn no_broken_judge_gives_a_verdict() {
             Box::new(|| Reply::text("{\"reason\": \"fine\", \"score\": 99}")),
         ),
         (
-            "does not match the schema",
+            "does not have the requested form",
             Box::new(|| Reply::text("{\"reason\": \"fine\", \"score\": NaN}")),
         ),
         ("empty", Box::new(Reply::nothing)),
@@ -207,7 +266,12 @@ fn no_broken_judge_gives_a_verdict() {
         let code = if problem == "401" { 3 } else { 4 };
         assert_eq!(output.code, Some(code), "{problem}: {}", output.all());
         assert!(
-            output.all().contains(problem),
+            output
+                .stdout
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+                .contains(problem),
             "no {problem:?} in {}",
             output.all()
         );

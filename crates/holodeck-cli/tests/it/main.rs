@@ -113,6 +113,7 @@ mod trials;
 mod validate;
 mod verdicts;
 mod view;
+mod watch;
 mod which_run;
 mod wizard;
 mod yaml_checks;

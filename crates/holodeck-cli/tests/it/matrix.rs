@@ -93,6 +93,51 @@ fn every_combination_is_a_run_and_one_that_fails_decides() {
 }
 
 #[test]
+fn one_page_shows_all_combinations_and_links_theirs() {
+    let server = server();
+    let project = project(&server, MODELS);
+    let ran = project.run(&["test", "--report", "html=all.html"]).exits(1);
+    let ran = ran.says("report   all.html\n");
+    assert!(ran.stdout.contains("all-good.html"), "{}", ran.stdout);
+    let page = project.read("all.html");
+    assert!(page.contains("3 combinations side by side"), "{page}");
+    assert!(page.contains("2 cases, 2 with different states"), "{page}");
+    for name in ["good", "bad", "other"] {
+        assert!(
+            page.contains(&format!("href=\"all-{name}.html\"")),
+            "{name}: {page}"
+        );
+        assert!(project.path(&format!("all-{name}.html")).is_file(), "{name}");
+    }
+    let (_, best) = page.split_once("The best by each figure").unwrap();
+    let (best, _) = best.split_once("Nothing gates on this").unwrap();
+    assert!(
+        best.contains("model.name=good") && best.contains("model.name=other"),
+        "{best}"
+    );
+    assert!(!best.contains("model.name=bad"), "{best}");
+    // It is a report of holodeck, and only such a one is overwritten.
+    let again = project
+        .run(&["test", "--json", "--report", "html=all.html"])
+        .exits(1);
+    let last: Value = serde_json::from_str(again.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&last["event"], &last["reports"]),
+        (&"matrix_finished".into(), &serde_json::json!(["all.html"]))
+    );
+    project.write("all.html", "my notes");
+    let asked = server.requests().len();
+    project
+        .run(&["test", "--report", "html=all.html"])
+        .exits(2)
+        .says("all.html");
+    assert_eq!(
+        (project.read("all.html").as_str(), server.requests().len()),
+        ("my notes", asked)
+    );
+}
+
+#[test]
 fn the_instructions_of_a_combination_replace_those_of_the_file() {
     let server = ModelServer::answering(|request| {
         let strict = request.texts("system").concat().contains("Be strict");

@@ -145,11 +145,17 @@ impl CommandOutput {
         self
     }
 
-    /// Checks that the output contains `what`.
+    /// Checks that the output contains `what`, on one line or wrapped.
     #[track_caller]
     pub(crate) fn says(self, what: &str) -> Self {
-        assert!(self.all().contains(what), "no {what:?} in\n{}", self.all());
+        assert!(self.contains(what), "no {what:?} in\n{}", self.all());
         self
+    }
+
+    /// Whether the output contains `what`, on one line or wrapped.
+    pub(crate) fn contains(&self, what: &str) -> bool {
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        self.all().contains(what) || words(&self.all()).contains(&words(what))
     }
 
     pub(crate) fn json(&self) -> Value {

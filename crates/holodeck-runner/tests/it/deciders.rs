@@ -21,8 +21,8 @@ use holodeck_model::{
 };
 use holodeck_reports::{Comparison, GateOptions, GateReasonKind, RunReader, compare};
 use holodeck_runner::{
-    CurrentDeciders, FailedIn, MergeError, MergeRequest, Plan, Renew, RunControl, RunError, RunOutcome,
-    Selection, TestRequest, merge_shards, regrade, run_tests,
+    Again, CurrentDeciders, FailedIn, MergeError, MergeRequest, Plan, Renew, RunControl, RunError,
+    RunOutcome, Selection, TestRequest, merge_shards, regrade, run_tests,
 };
 use holodeck_runs::{AgentRuns, Grade, Journal, RunFlags, RunOwner, RunStore};
 use holodeck_testkit::{ScriptedBackend, ScriptedTurn};
@@ -429,6 +429,7 @@ async fn a_pass_that_something_else_decided_does_not_count_for_failed() {
             let request = bench.request();
             let selection = Selection {
                 failed_in: Some(FailedIn {
+                    again: Again::NotPassed,
                     journals: vec![first.journal_path().to_owned()],
                     now: bench.now(),
                     flags: RunFlags::default(),
@@ -453,6 +454,45 @@ async fn a_pass_that_something_else_decided_does_not_count_for_failed() {
             named.contains("counts, although the agent changed since: model"),
             change.cases < 2,
             "{named}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_watched_change_concerns_the_cases_that_it_decides_and_another_agent_all() {
+    for change in CHANGES {
+        let mut bench = Bench::new(change.base);
+        let first = bench.run().await;
+        let plan = |bench: &Bench, model: &str| {
+            let request = bench.request();
+            let selection = Selection {
+                failed_in: Some(FailedIn {
+                    again: Again::Changed {
+                        agent: [("model".to_owned(), model.to_owned())].into(),
+                    },
+                    journals: vec![first.journal_path().to_owned()],
+                    now: bench.now(),
+                    flags: RunFlags::default(),
+                }),
+                ..Selection::default()
+            };
+            Plan::new(&request.agent.config.test_cases, &request.identities, &selection).unwrap()
+        };
+        let unchanged = plan(&bench, "m");
+        assert_eq!((unchanged.cases, unchanged.earlier.answers_in), (vec![], None));
+        let all = bench.request().agent.config.test_cases.len();
+        let other_agent = plan(&bench, "another");
+        assert_eq!(other_agent.cases.len(), all);
+        // The answers of another agent are not graded again.
+        assert_eq!(other_agent.earlier.answers_in, None);
+        bench.change(change);
+        let concerned = plan(&bench, "m");
+        assert_eq!(concerned.cases.len(), change.cases, "{}", change.to);
+        assert_eq!(
+            concerned.earlier.answers_in.as_deref(),
+            Some(first.journal_path()),
+            "{}",
+            change.to
         );
     }
 }

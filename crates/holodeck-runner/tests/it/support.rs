@@ -14,7 +14,7 @@ use holodeck_model::{
     identify_cases,
 };
 use holodeck_runner::{
-    CurrentDeciders, FailedIn, RegradeRequest, Renew, RunControl, RunError, RunEvent, RunOutcome,
+    Again, CurrentDeciders, FailedIn, RegradeRequest, Renew, RunControl, RunError, RunEvent, RunOutcome,
     RunSettings, RunSink, Selection, TestRequest, regrade, run_tests,
 };
 use holodeck_runs::{AgentRuns, LATEST, Member, RunFlags, RunUse};
@@ -119,6 +119,7 @@ impl Project {
     /// Where `--failed` looks.
     pub(crate) fn failed_in(&self, journals: impl IntoIterator<Item = PathBuf>) -> FailedIn {
         FailedIn {
+            again: Again::NotPassed,
             journals: journals.into_iter().collect(),
             now: CurrentDeciders {
                 agent: self.agent(),

@@ -2,7 +2,9 @@
 
 use holodeck_backend_api::{BackendError, Outcome, StopReason};
 use holodeck_model::CaseState;
+use holodeck_reports::StoredRun;
 use holodeck_runner::RunError;
+use holodeck_runs::{Grade, Journal, RunEnd};
 use holodeck_testkit::{ScriptedBackend, ScriptedTurn};
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -48,6 +50,42 @@ async fn state_of(case: &str) -> (CaseState, u8, Vec<String>) {
     let result = run.results().remove(0);
     assert_eq!(result.passed, result.state == CaseState::Passed);
     (result.state, run.code(), result.errors)
+}
+
+/// Journals of earlier versions have no expectations beside a verdict.
+#[tokio::test]
+async fn a_journal_without_expectations_is_read_with_the_same_verdicts() {
+    let project = Project::new(&format!(
+        "{CONTAINS}test_cases:\n  - {{input: q, ground_truth: Paris}}\n  - {{input: r, ground_truth: Rome}}\n"
+    ));
+    let run = project.run(&backend()).await;
+    let new = Journal::open(run.outcome.journal_path()).unwrap();
+    let path = project.dir.path().join(".holodeck/runs/earlier.jsonl");
+    let mut journal = Journal::create(&path, new.header().clone()).unwrap();
+    for unit in 0..new.unit_count() {
+        let record = new.unit(unit).transpose().unwrap().unwrap();
+        let grade = new.verdict(unit).transpose().unwrap().unwrap();
+        assert!(grade.expected.is_some());
+        let line = journal.record_line(&record, None).unwrap();
+        journal.write_record(unit, &line).unwrap();
+        let grade = Grade {
+            expected: None,
+            ..grade
+        };
+        journal.grade(unit, &grade).unwrap();
+    }
+    journal
+        .close(&RunEnd::completed(), "2026-11-21T00:00:01Z")
+        .unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(!text.contains("\"expected\":"), "{text}");
+    let [earlier, now] =
+        [&path, &run.outcome.journal_path().to_owned()].map(|path| StoredRun::open(path).unwrap());
+    assert_eq!(earlier.head().summary, now.head().summary);
+    assert_eq!(
+        (earlier.head().summary.passed, earlier.head().summary.failed),
+        (1, 1)
+    );
 }
 
 #[tokio::test]

@@ -119,6 +119,9 @@ pub struct StoredSelection {
     /// Only cases that did not pass in an earlier run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
+    /// Only cases that a change concerns.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changed: bool,
     /// How many cases the file had; absent in journals of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<usize>,
@@ -142,13 +145,14 @@ impl Sample {
 }
 
 impl StoredSelection {
-    /// How cases were selected by tags and by chance; empty if they were not.
+    /// How cases were selected by tags, by chance and by a change; empty if they were not.
     pub fn describe(&self) -> String {
         let tags = (!self.tags.is_empty()).then(|| format!("tag {}", self.tags.join(" or ")));
         let sample = self
             .sample
             .map(|Sample { cases, seed }| format!("sample of {cases} with seed {seed}"));
-        let parts: Vec<String> = tags.into_iter().chain(sample).collect();
+        let changed = self.changed.then(|| "what a change concerns".to_owned());
+        let parts: Vec<String> = tags.into_iter().chain(sample).chain(changed).collect();
         parts.join(", ")
     }
 }

@@ -16,7 +16,8 @@ use holodeck_cassette::{
     RecordedTools, Recorder, ReplayedAgent, ReplayedChoices, ReplayedSimilarity, ReplayedTools, Replayer,
     Tape, ToolSet,
 };
-use holodeck_model::{Env, ModelConfig, Redactor, Replayed, ResolvedAgent};
+use holodeck_model::{AnswersFrom, Env, ModelConfig, Redactor, Replayed, ResolvedAgent};
+use holodeck_yaml::LoadedAgent;
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
@@ -210,6 +211,49 @@ impl Answers {
             calls: Arc::clone(&calls),
         });
         Ok(calls)
+    }
+
+    /// Returns an error if the recording was made with other models than the agent's: then it answers nothing that this is
+    /// asked. What answers in place of the agent may have models of its own, and of a
+    /// matrix other combinations may have been recorded.
+    pub(crate) fn check_model(&self, agent: &LoadedAgent, source: &AnswerSource) -> Result<(), BackendError> {
+        let (Kind::Replay(cassette), Some(AnswersFrom::Model(model)), None, None) = (
+            &self.kind,
+            agent.config.answers_from(),
+            &agent.config.routing,
+            &agent.combination,
+        ) else {
+            return Ok(());
+        };
+        let own = (
+            model.provider.as_str(),
+            self.redactor.text(&model.name).into_owned(),
+        );
+        let mut asked = cassette.asked().iter();
+        if asked.any(|(provider, name)| (provider.as_str(), name) == (own.0, &own.1)) {
+            return Ok(());
+        }
+        let recorded: Vec<String> = cassette
+            .asked()
+            .iter()
+            .map(|(provider, name)| format!("{provider} {name}"))
+            .collect();
+        let is_configured = *source == AnswerSource::AsConfigured;
+        let place = agent.locate("execution.replay").filter(|_| is_configured);
+        let hint = match place {
+            Some(place) => format!(
+                "remove `execution.replay` ({place}), or run with `--live`; `--live --record FILE` records it again"
+            ),
+            None => "`--live --record FILE` records it again".to_owned(),
+        };
+        let miss = BackendError::replay_miss(format!(
+            "the recording `{}` was made with {}, and the agent now uses {} {}",
+            cassette.path().display(),
+            recorded.join(", "),
+            own.0,
+            own.1
+        ));
+        Err(miss.with_hint(hint))
     }
 
     /// Returns an error if the recording was made with different files of these tools.

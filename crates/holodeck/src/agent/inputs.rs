@@ -56,6 +56,11 @@ impl RunInputs {
         inputs
     }
 
+    /// Every file and folder, whether it exists or not.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().chain(&self.sources).map(PathBuf::as_path)
+    }
+
     /// Whether `path` is one of these files, under any name, or in one of their folders.
     pub fn contains(&self, path: &Path) -> bool {
         let identity = |path: &Path| fs::metadata(path).map(|about| (about.dev(), about.ino())).ok();

@@ -7,7 +7,7 @@ mod merge;
 mod regrade;
 mod settings;
 
-use std::{borrow::Cow, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{AgentBackend, Occasion};
 use holodeck_cassette::{CassetteError, RecordMode};
@@ -18,7 +18,7 @@ use holodeck_model::{
     SideEffectGate, Spent, TestCase, case_label, identify_cases,
 };
 use holodeck_runner::{
-    AnswerLoop, Budget, CurrentDeciders, FailedIn, OnFailure, Plan, PlanError, RunControl, RunError,
+    Again, AnswerLoop, Budget, CurrentDeciders, FailedIn, OnFailure, Plan, PlanError, RunControl, RunError,
     RunOutcome, RunSink, Selection, TestRequest, TrialResources, VerdictSource, check_resumable, plan_trials,
     run_tests,
 };
@@ -73,6 +73,8 @@ pub struct TestOptions {
     pub limit: Option<usize>,
     /// Run only the cases that did not pass last time.
     pub failed: bool,
+    /// Run only the cases whose answer or verdict a change since the last runs concerns.
+    pub changed: bool,
     /// Run only one part of the cases.
     pub shard: Option<Shard>,
     /// How often each case runs, instead of what the agent file says.
@@ -219,12 +221,19 @@ pub async fn prepare_test(
     }
     let options = &options;
     let (mut checks, files_of_graders) = check_identities(&agent, env)?;
+    let parts = options
+        .changed
+        .then(|| {
+            let answers = Answers::open(&options.open.answers, options.open.record.as_deref(), &agent, env);
+            parts_of_answers(&agent, env, &answers.map_err(OpenError::from)?, options)
+        })
+        .transpose()?;
     let selection = Selection {
         filter: options.filter.clone(),
         tags: options.tags.clone(),
         sample: options.sample,
         limit: options.limit,
-        failed_in: failed_in(&agent.agent, options, &runs, &checks)?,
+        failed_in: failed_in(&agent.agent, options, &runs, &checks, parts.as_ref())?,
         shard: options.shard,
     };
     let identities: Arc<[CaseIdentity]> = identify_cases(&agent.config.test_cases, &DiskFiles).into();
@@ -253,6 +262,10 @@ pub async fn prepare_test(
         checked.require_prices("--max-cost-usd", &ModelRole::PRICED)?;
     }
     let replayed = checked.answers().replayed();
+    let recorded = checked
+        .answers()
+        .check_model(&checked.agent, &options.open.answers);
+    recorded.map_err(OpenError::from)?;
     refuse_uncalibrated(
         &checked.agent,
         &checked.agent.places,
@@ -279,11 +292,7 @@ pub async fn prepare_test(
             checks = check_identities(&checked.agent, env)?.0;
         }
     }
-    let mut fingerprint = fingerprint(&checked.agent, env, checked.answers())
-        .map_err(|error| error.located(|field| checked.agent.locate(field)))?;
-    if options.without_loop {
-        fingerprint.insert(WITHOUT_LOOP.to_owned(), "1".to_owned());
-    }
+    let fingerprint = parts_of_answers(&checked.agent, env, checked.answers(), options)?;
     warnings.extend(plan.earlier.notes(&fingerprint));
     if let Some(journal) = &journal {
         // Checked before servers are started and indexes are built.
@@ -440,17 +449,35 @@ fn stored(open: &OpenAgent, options: &TestOptions) -> Option<StoredCombination> 
     })
 }
 
-/// The journals that `--failed` reads: those of the same combination of the matrix. If that was never run, no case has
+/// Each part that shapes the answers of a run, with its digest.
+fn parts_of_answers(
+    agent: &LoadedAgent,
+    env: &Env,
+    answers: &Answers,
+    options: &TestOptions,
+) -> Result<BTreeMap<String, String>, PrepareError> {
+    let parts = fingerprint(agent, env, answers);
+    let mut parts = parts.map_err(|error| error.located(|field| agent.locate(field)))?;
+    if options.without_loop {
+        parts.insert(WITHOUT_LOOP.to_owned(), "1".to_owned());
+    }
+    Ok(parts)
+}
+
+/// The journals that `--failed` and `--watch` read, the latter with the parts of the agent now: those of the same combination of the matrix. If that was never run, no case has
 /// passed, so there is no restriction.
 fn failed_in(
     agent: &Arc<ResolvedAgent>,
     options: &TestOptions,
     runs: &AgentRuns,
     checks: &Arc<CheckIdentities>,
+    again: Option<&BTreeMap<String, String>>,
 ) -> Result<Option<FailedIn>, StoreError> {
-    if !options.failed {
-        return Ok(None);
-    }
+    let again = match again {
+        Some(parts) => Again::Changed { agent: parts.clone() },
+        None if options.failed => Again::NotPassed,
+        None => return Ok(None),
+    };
     let journals = runs.journals_of(agent.combination.as_ref())?;
     Ok((!journals.is_empty()).then(|| FailedIn {
         journals,
@@ -463,6 +490,7 @@ fn failed_in(
             min_passes: options.min_passes,
             ..RunFlags::default()
         },
+        again,
     }))
 }
 

@@ -63,6 +63,9 @@ pub(super) struct WhatArgs {
     /// Show what would run and the estimated cost.
     #[arg(long)]
     pub(super) dry_run: bool,
+    /// After the run, wait for changes of its files and run the cases again that a change concerns, until Ctrl-C.
+    #[arg(long, conflicts_with_all = ["shard", "dry_run", "record", "save_baseline"])]
+    pub(super) watch: bool,
     /// Replay the answers of a recording.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["live", "record"])]
     replay: Option<PathBuf>,

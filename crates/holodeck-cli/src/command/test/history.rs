@@ -10,7 +10,7 @@ use holodeck::{
     StoredRuns,
     model::closest,
     reports::{PlannedResult, RunChanges, StoredRun, read_compared, test_result},
-    runs::{CaseReport, ExitCode, ListedRun, Member, RunUse, pass_rate_interval},
+    runs::{CaseReport, ExitCode, ListedRun, Member, RunStore, RunUse, pass_rate_interval},
     stored_runs,
 };
 use serde_json::{Value, json};
@@ -98,13 +98,18 @@ pub(super) fn list(args: &ListArgs, terminal: &mut Terminal) -> Result<ExitCode,
             Err(error) => ListedRow {
                 run_id: None,
                 run: Err(error.to_string()),
+                is_running: false,
                 before: None,
             },
-            Ok(run) => ListedRow {
-                run_id: Some(run.run_id.clone()),
-                run: StoredRun::open(&run.journal).map_err(|error| error.to_string()),
-                before: changes_since(run, runs.iter().skip(place + 1).flatten()),
-            },
+            Ok(run) => {
+                let read = StoredRun::open(&run.journal).map_err(|error| error.to_string());
+                ListedRow {
+                    run_id: Some(run.run_id.clone()),
+                    is_running: read.as_ref().is_ok_and(|read| is_running(read, &run.journal)),
+                    run: read,
+                    before: changes_since(run, runs.iter().skip(place + 1).flatten()),
+                }
+            }
         });
     }
     if args.json {
@@ -117,6 +122,12 @@ pub(super) fn list(args: &ListArgs, terminal: &mut Terminal) -> Result<ExitCode,
     }
     terminal.flush()?;
     Ok(ExitCode::Passed)
+}
+
+/// Whether a command writes the journal of this run now. Several runs of a folder never do.
+fn is_running(run: &StoredRun, journal: &Path) -> bool {
+    let store = RunStore::of_journal(journal).filter(|_| !run.is_ended());
+    store.is_some_and(|store| store.written_now([journal]).is_some())
 }
 
 /// The run before in its series, and the differences; unknown if one of both cannot be read.
@@ -144,7 +155,7 @@ fn row_json(row: &ListedRow) -> Value {
     json!({
         "run_id": head.run_id,
         "started_at": head.timestamp,
-        "state": render::run_state(run),
+        "state": render::run_state(run, row.is_running),
         "ended": head.ended,
         "ended_because": head.ended_because,
         "summary": head.summary,
@@ -166,6 +177,7 @@ pub(super) fn show(args: &ShowArgs, terminal: &mut Terminal) -> Result<ExitCode,
         .find(name, RunUse::Read, Member::With(&[]))
         .map_err(|error| subject.store(&error))?;
     let run = StoredRun::open(&found.journal).map_err(|error| subject.journal(&error))?;
+    let is_running = is_running(&run, &found.journal);
     let mut planned = Vec::new();
     for result in run.planned() {
         let mut result = result.map_err(|error| subject.journal(&error))?;
@@ -185,7 +197,7 @@ pub(super) fn show(args: &ShowArgs, terminal: &mut Terminal) -> Result<ExitCode,
                     "result": test_result(case),
                 }))?;
             } else {
-                let text = render::stored_case(&run, case, terminal.width());
+                let text = render::stored_case(&run, is_running, case, terminal.width());
                 terminal.write_data(&text)?;
             }
         }
@@ -201,7 +213,8 @@ pub(super) fn show(args: &ShowArgs, terminal: &mut Terminal) -> Result<ExitCode,
             }))?;
         }
         None => {
-            terminal.write_data(&render::stored_run(&run, &planned, terminal.width()))?;
+            let text = render::stored_run(&run, is_running, &planned, terminal.width());
+            terminal.write_data(&text)?;
         }
     }
     terminal.flush()?;

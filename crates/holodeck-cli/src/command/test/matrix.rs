@@ -3,8 +3,9 @@
 use std::{path::PathBuf, time::Instant};
 
 use holodeck::{
-    DryRun, MatrixGroup, TestOptions,
+    DryRun, MatrixGroup, RunInputs, TestOptions,
     model::{Combination, Matrix, ReportHead, TokenUsage, axis_value, closest},
+    reports::format,
     runner::{Budget, OnFailure},
     runs::{ExitCode, FoundRun, RunEndKind, Sibling, SiblingState, new_group, siblings},
     shards_by_combination,
@@ -14,6 +15,7 @@ use serde_json::json;
 
 use super::{
     finish::{Finished, failed_event},
+    matrix_page::write_page,
     session::{Kind, Session},
 };
 use crate::{
@@ -107,6 +109,8 @@ pub(super) fn run(
     );
     if jobs.len() > 1 {
         base.output.check_several(&options, combinations.iter())?;
+        let inputs = RunInputs::new(&base.agent, &base.env, &options);
+        base.reports.of_matrix().check(&inputs, base.output.overwrite())?;
     }
     // A run costs money, so everything that can be known to be missing is found before the first.
     let mut plans = Vec::new();
@@ -191,6 +195,8 @@ impl<'a> Session<'a> {
 /// The runs of a command, one for each combination, and what they mean together.
 struct Ran {
     rows: Vec<MatrixRow>,
+    /// The names of the first rows in the names of files.
+    names: Vec<String>,
     exit: ExitCode,
 }
 
@@ -306,7 +312,11 @@ fn run_jobs(
     if stopped.is_some() && rows.iter().any(|row| row.head.is_none()) {
         exit = exit.worse(ExitCode::Execution);
     }
-    Ok(Ran { rows, exit })
+    Ok(Ran {
+        rows,
+        names: jobs.iter().map(|job| job.name.clone()).collect(),
+        exit,
+    })
 }
 
 /// A reader that closes the pipe does not change the verdict.
@@ -329,8 +339,20 @@ impl Ran {
     /// Shows the runs side by side, and returns the exit code of the command.
     fn show(&self, base: &Session<'_>, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
         terminal.set_combination(None);
-        unless_closed(self.write(base, terminal))?;
-        Ok(self.exit)
+        let (pages, problems) = if self.rows.len() > 1 {
+            let reports = base.reports.of_matrix();
+            reports.write_pages(|path, out| write_page(&self.rows, &self.names, &base.runs(), path, out))
+        } else {
+            (Vec::new(), Vec::new())
+        };
+        let exit = problems
+            .iter()
+            .fold(self.exit, |exit, problem| exit.worse(problem.exit));
+        unless_closed(self.write(base, &pages, exit, terminal))?;
+        for problem in problems {
+            terminal.write_message(&render::problem(&problem));
+        }
+        Ok(exit)
     }
 
     /// Whether the last line of the only run has the exit code of the command. Another run of the matrix may decide it.
@@ -338,18 +360,29 @@ impl Ran {
         matches!(self.rows.as_slice(), [only] if only.exit == Some(self.exit))
     }
 
-    fn write(&self, base: &Session<'_>, terminal: &mut Terminal) -> std::io::Result<()> {
-        let Self { rows, exit } = self;
+    fn write(
+        &self,
+        base: &Session<'_>,
+        pages: &[PathBuf],
+        exit: ExitCode,
+        terminal: &mut Terminal,
+    ) -> std::io::Result<()> {
+        let rows = &self.rows;
         if base.output.json {
             if !self.is_said_by_its_run() {
                 terminal.write_json(json!({
                     "event": "matrix_finished",
                     "exit_code": exit.code(),
                     "combinations": rows.iter().map(MatrixRow::json).collect::<Vec<_>>(),
+                    "reports": pages.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
                 }))?;
             }
         } else if rows.len() > 1 {
-            terminal.write_data(&render::matrix(rows, terminal.columns_of_data()))?;
+            let mut text = render::matrix(rows, terminal.columns_of_data());
+            for page in pages {
+                text.push_str(&format!("report   {}\n", page.display()));
+            }
+            terminal.write_data(&text)?;
         }
         terminal.flush()?;
         if rows.len() > 1 && terminal.verbosity() > Verbosity::Quiet && !base.output.json {
@@ -361,7 +394,7 @@ impl Ran {
                 )));
             }
             let mut not_run = rows.iter().filter(|row| row.head.is_none() && !row.is_idle);
-            if let Some(first) = not_run.next().filter(|_| *exit != ExitCode::Passed) {
+            if let Some(first) = not_run.next().filter(|_| exit != ExitCode::Passed) {
                 terminal.write_message(&render::hint(&format!(
                     "`holodeck test{}{}` runs a combination that was not run",
                     base.subject.argument,
@@ -510,10 +543,7 @@ pub(super) fn resume(
             ),
             SiblingState::NotPassed { run_id, cases } => (
                 ExitCode::Failed,
-                format!(
-                    "has {} that did not pass",
-                    holodeck::reports::format::count(*cases, "case")
-                ),
+                format!("has {} that did not pass", format::count(*cases, "case")),
                 format!("`holodeck test regrade {run_id}{argument}` grades its answers again"),
             ),
         };

@@ -104,9 +104,15 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    pub(super) fn plan(mut self) -> Result<DryRun, Failure> {
-        self.options.open.preparing = holodeck::Preparing::Plan;
-        let prepare = holodeck::prepare_test(self.agent, &self.env, &self.options);
+    pub(super) fn plan(self) -> Result<DryRun, Failure> {
+        self.plan_for(&self.options)
+    }
+
+    /// The plan of a run with these options.
+    pub(super) fn plan_for(&self, options: &TestOptions) -> Result<DryRun, Failure> {
+        let mut options = options.clone();
+        options.open.preparing = holodeck::Preparing::Plan;
+        let prepare = holodeck::prepare_test(self.agent.clone(), &self.env, &options);
         let prepared = build_runtime()?.block_on(prepare);
         Ok(prepared.map_err(|error| self.subject.prepare(error))?.dry_run())
     }

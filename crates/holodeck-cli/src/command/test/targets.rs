@@ -50,7 +50,7 @@ pub(super) struct Reports {
     step_summary: Option<PathBuf>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Target {
     Stdout,
     Null,
@@ -102,19 +102,10 @@ impl Reports {
 
     /// The same reports, with `name` in the names of their files: `report.html` becomes `report-name.html`.
     pub(super) fn named(self, name: &str) -> Self {
-        let rename = |path: PathBuf| {
-            let mut file = path.file_stem().unwrap_or_default().to_owned();
-            file.push(format!("-{name}"));
-            if let Some(extension) = path.extension() {
-                file.push(".");
-                file.push(extension);
-            }
-            path.with_file_name(file)
-        };
         let targets = self.targets;
         let targets = targets.into_iter().map(|(format, target)| {
             let target = match target {
-                Target::File(path) => Target::File(rename(path)),
+                Target::File(path) => Target::File(with_name(&path, name)),
                 other => other,
             };
             (format, target)
@@ -122,6 +113,17 @@ impl Reports {
         Self {
             targets: targets.collect(),
             ..self
+        }
+    }
+
+    /// The pages that show all runs of a matrix; the reports of its runs have names of their own.
+    pub(super) fn of_matrix(&self) -> Self {
+        let pages = self.targets.iter();
+        let pages =
+            pages.filter(|(format, target)| *format == Format::Html && matches!(target, Target::File(_)));
+        Self {
+            targets: pages.cloned().collect(),
+            step_summary: None,
         }
     }
 
@@ -210,6 +212,26 @@ impl Reports {
         self.write_each(|format, out| write_empty_report(format, agent, &path, out))
     }
 
+    /// Writes these pages.
+    pub(super) fn write_pages(
+        &self,
+        render: impl Fn(&Path, &mut dyn Write) -> Result<(), ReportError>,
+    ) -> (Vec<PathBuf>, Vec<Problem>) {
+        let (mut files, mut problems) = (Vec::new(), Vec::new());
+        for path in self.paths() {
+            let written = replace(&path, |file| {
+                let mut out = BufWriter::with_capacity(1 << 16, file);
+                render(&path, &mut out)?;
+                Ok::<_, ReportError>(out.flush()?)
+            });
+            match written {
+                Ok(()) => files.push(path),
+                Err(error) => problems.push(cannot_write(&path.display().to_string(), &error)),
+            }
+        }
+        (files, problems)
+    }
+
     fn write_each(
         &self,
         render: impl Fn(Format, &mut dyn Write) -> Result<(), ReportError>,
@@ -233,9 +255,7 @@ impl Reports {
             match (written, target) {
                 (Ok(()), Target::File(path)) => files.push(path.clone()),
                 (Ok(()), _) => {}
-                (Err(error), _) => problems.push(Problem::execution(format!(
-                    "cannot write the report `{name}`: {error}"
-                ))),
+                (Err(error), _) => problems.push(cannot_write(&name, &error)),
             }
         }
         if let Some(path) = &self.step_summary {
@@ -249,6 +269,21 @@ impl Reports {
         }
         (files, problems)
     }
+}
+
+fn cannot_write(name: &str, error: &ReportError) -> Problem {
+    Problem::execution(format!("cannot write the report `{name}`: {error}"))
+}
+
+/// The path of the report of one of several runs: `report.html` becomes `report-name.html`.
+pub(super) fn with_name(path: &Path, name: &str) -> PathBuf {
+    let mut file = path.file_stem().unwrap_or_default().to_owned();
+    file.push(format!("-{name}"));
+    if let Some(extension) = path.extension() {
+        file.push(".");
+        file.push(extension);
+    }
+    path.with_file_name(file)
 }
 
 /// Refuses a recording that cannot or must not be written.

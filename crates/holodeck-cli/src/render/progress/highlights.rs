@@ -10,7 +10,7 @@ use holodeck::{
 };
 
 /// Failures shown again at the end; the report has all of them.
-const MAX_FAILURES: usize = 20;
+pub(super) const MAX_FAILURES: usize = 20;
 
 /// More hints than this are not read.
 const MAX_HINTS: usize = 3;

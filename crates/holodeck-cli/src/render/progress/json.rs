@@ -73,6 +73,13 @@ fn event_json(event: &RunEvent) -> Option<Value> {
             }
             event
         }
+        RunEvent::CaseAnswered { index, trial } => {
+            let mut event = json!({"event": "case_answered", "index": index});
+            if let (Some(trial), Some(fields)) = (trial, event.as_object_mut()) {
+                fields.insert("trial".to_owned(), json!(trial));
+            }
+            event
+        }
         RunEvent::TrialFinished { index, trial, state } => json!({
             "event": "trial_finished",
             "index": index,
@@ -85,10 +92,15 @@ fn event_json(event: &RunEvent) -> Option<Value> {
             "result": test_result(case),
         }),
         RunEvent::Notice { message } => json!({"event": "notice", "message": message}),
-        RunEvent::Draining { reason, running } => json!({
+        RunEvent::Draining {
+            reason,
+            running,
+            judging,
+        } => json!({
             "event": "draining",
             "reason": reason,
             "running": running,
+            "judging": judging,
         }),
         // The command writes the last event, as it has the list of written files.
         _ => return None,

@@ -93,7 +93,11 @@ impl<B: Board> RunSink for Live<B> {
             RunEvent::Notice { message } => {
                 self.board.add(&format!("note: {}", case::one_line(message)));
             }
-            RunEvent::Draining { reason, running } => self.board.add(draining(reason, *running).trim_end()),
+            RunEvent::Draining {
+                reason,
+                running,
+                judging,
+            } => self.board.add(draining(reason, *running, *judging).trim_end()),
             RunEvent::Finished { .. } => {
                 self.board.add("");
                 self.board.end();

@@ -4,7 +4,10 @@ use std::io::Write;
 
 use holodeck::runner::{RunEvent, RunSink};
 
-use super::tally::{Tally, draining, header};
+use super::{
+    highlights::MAX_FAILURES,
+    tally::{Tally, draining, header},
+};
 use crate::{
     render::case,
     terminal::{Verbosity, mask_text},
@@ -13,11 +16,13 @@ use crate::{
 /// A log has no width of its own; this keeps the lines readable.
 const WIDTH: usize = 100;
 
-/// Shows one line for each case, without a status line.
+/// Shows one line for each case, without a status line. The reasons of the failures that the summary lists stand there alone,
+/// because a log has both.
 pub(super) struct Plain<W> {
     out: W,
     verbosity: Verbosity,
     tally: Tally,
+    failures: usize,
 }
 
 impl<W: Write + Send> Plain<W> {
@@ -26,6 +31,7 @@ impl<W: Write + Send> Plain<W> {
             out,
             verbosity,
             tally: Tally::default(),
+            failures: 0,
         }
     }
 }
@@ -55,7 +61,9 @@ impl<W: Write + Send> RunSink for Plain<W> {
                 finished,
                 case: report,
             } => {
-                let mut line = case::plain(report, *finished, self.tally.total());
+                self.failures += usize::from(report.is_failure());
+                let is_listed = report.is_failure() && self.failures <= MAX_FAILURES;
+                let mut line = case::plain(report, *finished, self.tally.total(), !is_listed);
                 let verbose = self.verbosity >= Verbosity::Verbose;
                 line.push_str(&case::calls(report, WIDTH, verbose));
                 if verbose {
@@ -65,7 +73,11 @@ impl<W: Write + Send> RunSink for Plain<W> {
                 line
             }
             RunEvent::Notice { message } => format!("note: {}\n", case::one_line(message)),
-            RunEvent::Draining { reason, running } => draining(reason, *running),
+            RunEvent::Draining {
+                reason,
+                running,
+                judging,
+            } => draining(reason, *running, *judging),
             RunEvent::Finished { .. } => "\n".to_owned(),
             _ => return,
         };

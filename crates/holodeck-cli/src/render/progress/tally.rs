@@ -1,6 +1,6 @@
 //! Counts the cases of a run in progress for the status line.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use holodeck::{
     model::{CaseState, Replayed, ReportSummary},
@@ -11,6 +11,9 @@ use holodeck::{
 
 use crate::render::{case::one_line, text};
 
+/// A case by its place, and its trial if it runs several times.
+type Trial = (usize, Option<u32>);
+
 /// The counts of a run in progress.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
@@ -18,7 +21,9 @@ pub(super) struct Tally {
     /// All trials.
     trials: usize,
     already: usize,
-    running: usize,
+    running: BTreeSet<Trial>,
+    /// The trials that have an answer and no verdict yet; an answer from an earlier start of the run was not running in this one.
+    judging: BTreeSet<Trial>,
     /// Finished trials.
     finished: usize,
     passed: usize,
@@ -43,22 +48,29 @@ impl Tally {
                 self.trials = *trials;
                 self.already = *already;
             }
-            RunEvent::CaseStarted { .. } => self.running += 1,
-            RunEvent::TrialFinished { .. } => self.finish_trial(),
+            RunEvent::CaseStarted { index, trial, .. } => {
+                self.running.insert((*index, *trial));
+            }
+            RunEvent::CaseAnswered { index, trial } => {
+                self.running.remove(&(*index, *trial));
+                self.judging.insert((*index, *trial));
+            }
+            RunEvent::TrialFinished { index, trial, .. } => self.finish_trial((*index, Some(*trial))),
             RunEvent::CaseFinished { case, .. } => self.finish(case),
             _ => {}
         }
     }
 
-    fn finish_trial(&mut self) {
-        self.running = self.running.saturating_sub(1);
+    fn finish_trial(&mut self, trial: Trial) {
+        self.running.remove(&trial);
+        self.judging.remove(&trial);
         self.finished += 1;
     }
 
     fn finish(&mut self, case: &CaseReport) {
         // The trials of a repeated case were counted one by one.
         if case.trials.is_none() {
-            self.finish_trial();
+            self.finish_trial((case.index, None));
         }
         match case.state() {
             CaseState::Passed => self.passed += 1,
@@ -82,7 +94,8 @@ impl Tally {
         self.total
     }
 
-    /// `3 running · 7 passed · 1 failed · 9.4k tokens · $0.031 · about 20 s left`, without what does not fit.
+    /// `3 running · 2 being judged · 8 of 12 done · 7 passed · 1 failed · 9.4k tokens · $0.031 · about 20 s left`, without
+    /// what does not fit.
     pub(super) fn line(&self, elapsed: Duration, width: usize) -> String {
         let states = ReportSummary {
             passed: self.passed,
@@ -92,7 +105,13 @@ impl Tally {
             unchecked: self.unchecked,
             ..ReportSummary::default()
         };
-        let mut parts = vec![(0, format!("{} running", self.running))];
+        let mut parts = vec![(0, format!("{} running", self.running.len()))];
+        if !self.judging.is_empty() {
+            parts.push((0, format!("{} being judged", self.judging.len())));
+        }
+        let trials = if self.trials > self.total { " trials" } else { "" };
+        let done = self.already + self.finished;
+        parts.push((4, format!("{done} of {}{trials} done", self.trials)));
         if self.finished > 0 {
             parts.extend(format::states(&states).into_iter().map(|part| (0, part)));
         }
@@ -172,25 +191,33 @@ pub(super) fn header(
 }
 
 /// The message of a run that ends early.
-pub(super) fn draining(reason: &str, running: usize) -> String {
-    let running_cases = format::count(running, "running case");
+pub(super) fn draining(reason: &str, running: usize, judging: usize) -> String {
+    let unfinished = match (running, judging) {
+        (0, 0) => None,
+        (_, 0) => Some(format::count(running, "running case")),
+        (0, _) => Some(format!("{} being judged", format::count(judging, "case"))),
+        _ => Some(format!(
+            "{} and {judging} being judged",
+            format::count(running, "running case")
+        )),
+    };
     if reason == "interrupted" {
-        return match running {
-            0 => "interrupted\n".to_owned(),
-            _ => format!("interrupted: waiting for {running_cases}; press Ctrl-C again to stop now\n"),
+        return match unfinished {
+            None => "interrupted\n".to_owned(),
+            Some(cases) => format!("interrupted: waiting for {cases}; press Ctrl-C again to stop now\n"),
         };
     }
     if reason == "terminated" {
-        return match running {
-            0 => "terminated\n".to_owned(),
-            _ => format!("terminated: {running_cases} stopped\n"),
+        return match unfinished {
+            None => "terminated\n".to_owned(),
+            Some(cases) => format!("terminated: {cases} stopped\n"),
         };
     }
     // Details and hints are shown with the case.
     let reason = reason.lines().next().unwrap_or_default();
     let mut text = format!("stopping: {}", one_line(reason));
-    if running > 0 {
-        text.push_str(&format!("; waiting for {running_cases}"));
+    if let Some(cases) = unfinished {
+        text.push_str(&format!("; waiting for {cases}"));
     }
     text.push('\n');
     text

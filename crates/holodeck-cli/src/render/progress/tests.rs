@@ -197,6 +197,7 @@ fn events(cases: &[CaseReport], total: usize, ended: &str, replayed: Option<Repl
         events.push(RunEvent::Draining {
             reason: ended.to_owned(),
             running: 2,
+            judging: 3,
         });
     }
     let mut head = head(cases, ended, replayed);
@@ -388,14 +389,80 @@ fn the_remaining_time_is_estimated_after_two_cases() {
             .unwrap()
             .to_owned()
     };
-    assert_eq!(status_line(1, 9), "~ 0 running · 1 passed");
-    assert_eq!(status_line(2, 4), "~ 0 running · 2 passed · about 5 s left");
-    assert_eq!(status_line(2, 200), "~ 0 running · 2 passed · about 7 min left");
-    assert_eq!(
-        status_line(2, 20_000),
-        "~ 0 running · 2 passed · about 11.1 h left"
+    let after = |total: usize, left: &str| format!("~ 0 running · 2 of {total} done · 2 passed{left}");
+    assert_eq!(status_line(1, 9), "~ 0 running · 1 of 9 done · 1 passed");
+    assert_eq!(status_line(2, 4), after(4, " · about 5 s left"));
+    assert_eq!(status_line(2, 200), after(200, " · about 7 min left"));
+    assert_eq!(status_line(2, 20_000), after(20_000, " · about 11.1 h left"));
+    assert_eq!(status_line(2, 2), after(2, ""));
+}
+
+#[test]
+fn a_judged_case_is_not_running_and_counts_agree_with_the_header() {
+    let cases: Vec<CaseReport> = (0..2)
+        .map(|index| {
+            case(
+                index,
+                "c",
+                "passed",
+                &json!({"usage": null, "cost_usd": null}),
+                &json!({}),
+            )
+        })
+        .collect();
+    let answered = |index| RunEvent::CaseAnswered { index, trial: None };
+    let mut all = events(&cases, 12, "completed", None);
+    // Started, two starts, a notice, two ends, the end: the answers come after the notice, that of another case is from before.
+    all.insert(4, answered(7));
+    all.insert(5, answered(0));
+    all.insert(6, answered(1));
+    all.insert(
+        7,
+        RunEvent::Draining {
+            reason: "interrupted".to_owned(),
+            running: 0,
+            judging: 3,
+        },
     );
-    assert_eq!(status_line(2, 2), "~ 0 running · 2 passed");
+    let text = live(80, Verbosity::Normal, &all);
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("~ ") || line.starts_with("interrupted"))
+        .collect();
+    assert_eq!(
+        lines[3..],
+        [
+            "~ 2 running · 0 of 12 done",
+            "~ 2 running · 1 being judged · 0 of 12 done",
+            "~ 1 running · 2 being judged · 0 of 12 done",
+            "~ 0 running · 3 being judged · 0 of 12 done",
+            "interrupted: waiting for 3 cases being judged; press Ctrl-C again to stop now",
+            "~ 0 running · 3 being judged · 0 of 12 done",
+            "~ 0 running · 2 being judged · 1 of 12 done · 1 passed",
+            "~ 0 running · 1 being judged · 2 of 12 done · 2 passed · about 20 s left",
+        ]
+    );
+}
+
+#[test]
+fn a_log_has_the_reason_of_a_failure_once() {
+    let failed: Vec<_> = (0..22)
+        .map(|index| {
+            let why = format!("no word {index}");
+            let verdict = json!({"metrics": [metric("regex", 0.0, None, Some(false), Some(&why))]});
+            case(index, &format!("case {index}"), "failed", &json!({}), &verdict)
+        })
+        .collect();
+    let events = events(&failed, 22, "completed", None);
+    let log = plain(&events) + &end(&events, FailureList::Show, 80);
+    for index in 0..22 {
+        assert_eq!(log.matches(&format!("no word {index}\n")).count(), 1, "{log}");
+    }
+    assert!(log.contains("[ 4/22] FAIL case 3 (2.4 s)\n"), "{log}");
+    assert!(
+        log.contains("[22/22] FAIL case 21 (9.6 s): regex: no word 21\n"),
+        "{log}"
+    );
 }
 
 #[test]
