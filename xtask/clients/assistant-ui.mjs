@@ -156,9 +156,11 @@ const checks = {
     const chat = await open();
     const question = `refund twice ${mark()}`;
     await chat.write(question);
+    // Both are asked at the same time, each at its call.
+    const no = chat.tools.nth(1).getByRole('button', { name: 'No' });
+    await no.waitFor();
     await chat.tools.first().getByRole('button', { name: 'Yes' }).click();
-    // The second one is about a call of the message before.
-    await chat.page.locator('.question').getByRole('button', { name: 'No' }).click();
+    await no.click();
     await chat.page.locator('.text', { hasText: 'It said ' }).waitFor();
     await chat.answered();
     same([count(`one ${question}`).ran, count(`two ${question}`).ran], [1, 0]);

@@ -44,6 +44,9 @@ pub struct ApprovalAsk {
     /// How long an approval may count; without it, any scope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<ApprovalScope>>,
+    /// Another question is asked at the same time: it is the next event, and comes without waiting for an answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_followed: bool,
 }
 
 impl ApprovalAsk {
@@ -61,6 +64,7 @@ impl ApprovalAsk {
             zone: Zone::Inside,
             tool_digest: None,
             scopes: None,
+            is_followed: false,
         }
     }
 

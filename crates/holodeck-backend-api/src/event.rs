@@ -213,6 +213,7 @@ mod tests {
                 zone: holodeck_model::Zone::Inside,
                 tool_digest: None,
                 scopes: None,
+                is_followed: false,
             })),
             BackendEvent::ApprovalDecided(Approval {
                 call_id: "c1".to_owned(),

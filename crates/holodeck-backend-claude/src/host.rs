@@ -207,6 +207,7 @@ impl Host {
             zone: Zone::Inside,
             tool_digest: None,
             scopes: None,
+            is_followed: false,
         }
     }
 

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use async_stream::try_stream;
-use futures::Stream;
+use futures::{Stream, StreamExt as _, stream::FuturesUnordered};
 use holodeck_backend_api::{
-    Approval, ApprovalAsk, ApprovalDecision, BackendError, BackendEvent, ToolCall, TurnRequest,
+    Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, ToolCall, TurnRequest,
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::{core::Core, message::unless_cancelled};
 
@@ -15,6 +16,13 @@ use crate::{core::Core, message::unless_cancelled};
 pub(crate) struct Decisions(HashMap<String, ApprovalDecision>);
 
 impl Decisions {
+    /// Adds the decision about a call; returns whether it ends the turn.
+    fn add(&mut self, ask: &ApprovalAsk, decision: ApprovalDecision) -> bool {
+        let terminates = matches!(decision, ApprovalDecision::Terminate { .. });
+        self.0.insert(ask.call_id.clone(), decision);
+        terminates
+    }
+
     /// The decision about a call.
     pub(crate) fn of(&self, call: &ToolCall) -> Option<&ApprovalDecision> {
         self.0.get(&call.call_id)
@@ -29,8 +37,8 @@ impl Decisions {
     }
 }
 
-/// Decides about the calls in their order, one question at a time. A decision to end the turn leaves the other calls
-/// undecided.
+/// Decides about the calls of one message. People are asked about all that the rules leave open at the same time, and may
+/// answer in any order. A decision to end the turn leaves the other calls undecided.
 pub(crate) fn decide<'a>(
     core: &'a Core,
     calls: &'a [ToolCall],
@@ -39,45 +47,63 @@ pub(crate) fn decide<'a>(
 ) -> impl Stream<Item = Result<BackendEvent, BackendError>> + Send + 'a {
     try_stream! {
         let Some(approver) = request.approver.as_ref().or(core.approver.as_ref()) else { return };
-        let mut paused = false;
+        let mut questions = Vec::new();
         for call in calls {
             // A call that cannot run needs no decision.
             if core.refusal(call).is_some() {
                 continue;
             }
-            let mut ask = ApprovalAsk::about(call);
-            let decision = if let Some(ruling) = approver.decide(&ask) {
-                yield BackendEvent::ApprovalDecided(Approval::ruled(&ask, &ruling));
-                ruling.decision
-            } else {
-                if !paused {
-                    paused = true;
-                    yield BackendEvent::Paused;
-                }
-                yield BackendEvent::ApprovalAsked(Box::new(ask.clone()));
-                let answer = approver.ask(&ask, &request.cancel);
-                let mut decision = unless_cancelled(&request.cancel, answer).await?;
-                if let ApprovalDecision::Approve { arguments: Some(changed) } = &decision {
-                    // What the person made of the call must obey the rules too.
-                    ask.arguments.clone_from(changed);
-                    if let Some(refused) = approver.decide(&ask).filter(|ruling| !ruling.decision.is_approved()) {
-                        decision = refused.decision;
-                    }
-                }
-                yield BackendEvent::ApprovalAnswered {
-                    call_id: call.call_id.clone(),
-                    decision: decision.clone(),
-                };
-                decision
+            let ask = ApprovalAsk::about(call);
+            let Some(ruling) = approver.decide(&ask) else {
+                questions.push(ask);
+                continue;
             };
-            let terminates = matches!(decision, ApprovalDecision::Terminate { .. });
-            decisions.0.insert(call.call_id.clone(), decision);
-            if terminates {
+            yield BackendEvent::ApprovalDecided(Approval::ruled(&ask, &ruling));
+            if decisions.add(&ask, ruling.decision) {
+                return;
+            }
+        }
+        if questions.is_empty() {
+            return;
+        }
+        yield BackendEvent::Paused;
+        let last = questions.len() - 1;
+        let mut asked = FuturesUnordered::new();
+        for (index, mut ask) in questions.into_iter().enumerate() {
+            ask.is_followed = index < last;
+            yield BackendEvent::ApprovalAsked(Box::new(ask.clone()));
+            asked.push(answer_of(&**approver, ask, &request.cancel));
+        }
+        while let Some((ask, decision)) = unless_cancelled(&request.cancel, asked.next()).await? {
+            yield BackendEvent::ApprovalAnswered {
+                call_id: ask.call_id.clone(),
+                decision: decision.clone(),
+            };
+            if decisions.add(&ask, decision) {
                 break;
             }
         }
-        if paused {
-            yield BackendEvent::Resumed;
+        yield BackendEvent::Resumed;
+    }
+}
+
+/// The answer of a person to a question.
+async fn answer_of(
+    approver: &dyn Approver,
+    mut ask: ApprovalAsk,
+    cancel: &CancellationToken,
+) -> (ApprovalAsk, ApprovalDecision) {
+    let mut decision = approver.ask(&ask, cancel).await;
+    if let ApprovalDecision::Approve {
+        arguments: Some(changed),
+    } = &decision
+    {
+        // What the person made of the call must obey the rules too.
+        ask.arguments.clone_from(changed);
+        let ruling = approver.decide(&ask);
+        if let Some(refused) = ruling.filter(|ruling| !ruling.decision.is_approved()) {
+            decision = refused.decision;
         }
     }
+    (ask, decision)
 }

@@ -16,7 +16,10 @@ use holodeck_backend_api::{AgentBackend, EventStream, HistoryItem, TurnRequest};
 use holodeck_events::{
     ApprovalAnswer, EventSink, EventStore, NewRun, Recording, Resolution, StoreError, StoredEvent,
 };
-use holodeck_model::events::{AgentExecutionResult, Attachment};
+use holodeck_model::{
+    events::{AgentExecutionResult, ApprovalRequested, ApprovalScope, Attachment, EventBody},
+    remembered_approval,
+};
 use holodeck_turn::TurnInput;
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -291,7 +294,41 @@ impl AgentRunService {
             };
             checked.map_err(RunError::refused)?;
         }
-        Ok(self.0.store.resolve_approval(answer).await?)
+        let stored = self.0.store.resolve_approval(answer.clone()).await?;
+        if let EventBody::ApprovalResolved(resolved) = &stored.event().body
+            && resolved.approved
+            && resolved.scope.is_some()
+        {
+            self.approve_alike(&answer).await?;
+        }
+        Ok(stored)
+    }
+
+    /// Approves what else is asked about the tool in the conversation: an approval for longer than one call counts for
+    /// these calls, too.
+    async fn approve_alike(&self, answer: &ApprovalAnswer) -> Result<(), RunError> {
+        let store = &self.0.store;
+        let Some(known) = store.approval(&answer.approval_id).await? else {
+            return Ok(());
+        };
+        let covered = |asked: &ApprovalRequested| {
+            remembered_approval(&asked.tool_name, &asked.paths, asked.tool_digest.as_deref())
+        };
+        for other in store.approvals(Some(&known.session_id), None).await? {
+            // A question of a server is about its answer.
+            if other.request.answer_schema.is_some() || covered(&other.request) != covered(&known.request) {
+                continue;
+            }
+            let mut alike = answer.clone();
+            alike.approval_id = other.request.approval_id;
+            alike.scope = ApprovalScope::Once;
+            match store.resolve_approval(alike).await {
+                // A person who answers it at the same moment has decided.
+                Ok(_) | Err(StoreError::AlreadyResolved { .. } | StoreError::Expired { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Refuses further messages, stops all runs and waits until they are stored.

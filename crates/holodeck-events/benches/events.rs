@@ -208,6 +208,7 @@ fn call(id: &str) -> [BackendEvent; 4] {
             zone: holodeck_model::Zone::Inside,
             tool_digest: None,
             scopes: None,
+            is_followed: false,
         })),
         BackendEvent::ApprovalAnswered {
             call_id: id.to_owned(),

@@ -131,7 +131,12 @@ impl AgUiRun {
         run.out.is_started = false;
         run.out.time = None;
         run.out.begin();
-        let events = run.project_all(new.iter().copied());
+        // Of several questions, the client may have answered some.
+        let mut answered: HashSet<&str> = recorded.iter().filter_map(|event| answered(event)).collect();
+        answered.extend(answers.iter().map(|answer| answer.approval_id.as_str()));
+        let open = seen.iter().filter(|event| is_pending(event, &answered));
+        let open: Vec<_> = open.chain(new).copied().collect();
+        let events = run.project_all(open);
         Some((run, events))
     }
 

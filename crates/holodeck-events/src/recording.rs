@@ -67,6 +67,15 @@ enum Step {
     Next(Next),
 }
 
+/// Whether an event, also one of a nested agent, is a question that another one follows at once.
+fn is_followed(event: &BackendEvent) -> bool {
+    match event {
+        BackendEvent::ApprovalAsked(ask) => ask.is_followed,
+        BackendEvent::Nested { event, .. } => is_followed(event),
+        _ => false,
+    }
+}
+
 /// A write that is under way.
 type Write<'a> = BoxFuture<'a, Written>;
 
@@ -247,7 +256,13 @@ impl<'a> Recording<'a> {
                 Step::Next(Next::Event(Ok(BackendEvent::End(result)))) => {
                     chunks.add(self.extended(recorder.complete(*result)));
                 }
-                Step::Next(Next::Event(Ok(event))) => chunks.add(recorder.observe(&event)),
+                Step::Next(Next::Event(Ok(event))) => {
+                    chunks.add(recorder.observe(&event));
+                    // The questions of one message are stored together: no client is shown only the first of them.
+                    if is_followed(&event) {
+                        continue;
+                    }
+                }
                 Step::Next(Next::Event(Err(error))) => {
                     chunks.add(self.extended(recorder.fail(failure.insert(error))));
                 }

@@ -1,9 +1,9 @@
 //! Builds the events of one scripted turn, including failures and calls of real tools.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_stream::stream;
-use futures::Stream;
+use futures::{Stream, StreamExt as _, stream::FuturesUnordered};
 use holodeck_backend_api::{
     Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, CallDetails, CallRefusal,
     ExecutionResult, Outcome, Passage, ResultFold, StopReason, TokenUsage, ToolCall, ToolCx, ToolError,
@@ -187,31 +187,53 @@ impl ScriptedTurn {
                             fold.observe(&event);
                             yield Ok(event);
                         }
-                        let mut decisions = Vec::new();
+                        let mut decisions = HashMap::new();
+                        let mut questions = Vec::new();
                         for call in &calls {
                             let Some(approver) = &approver else { break };
                             let ask = ApprovalAsk::about(call);
-                            let call_id = call.call_id.clone();
-                            let decision = if let Some(ruling) = approver.decide(&ask) {
+                            if let Some(ruling) = approver.decide(&ask) {
                                 let decided = Approval::ruled(&ask, &ruling);
                                 yield Ok(BackendEvent::ApprovalDecided(decided));
-                                ruling.decision
-                            } else {
-                                yield Ok(BackendEvent::Paused);
-                                yield Ok(BackendEvent::ApprovalAsked(Box::new(ask.clone())));
-                                let decision = approver.ask(&ask, &cancel).await;
-                                let answered = decision.clone();
-                                yield Ok(BackendEvent::ApprovalAnswered { call_id, decision: answered });
-                                yield Ok(BackendEvent::Resumed);
-                                decision
-                            };
-                            if let ApprovalDecision::Terminate { reason } = decision {
-                                let outcome = Outcome::Terminated { reason };
-                                yield Ok(BackendEvent::End(Box::new(fold.finish(outcome))));
-                                return;
+                                decisions.insert(call.call_id.clone(), ruling.decision);
+                                continue;
                             }
-                            decisions.push(decision);
+                            questions.push(ask);
                         }
+                        let count = questions.len();
+                        if count > 0 {
+                            yield Ok(BackendEvent::Paused);
+                        }
+                        let mut asked = FuturesUnordered::new();
+                        for (index, mut ask) in questions.into_iter().enumerate() {
+                            let Some(approver) = &approver else { break };
+                            ask.is_followed = index + 1 < count;
+                            yield Ok(BackendEvent::ApprovalAsked(Box::new(ask.clone())));
+                            let cancel = &cancel;
+                            asked.push(async move { (ask.call_id.clone(), approver.ask(&ask, cancel).await) });
+                        }
+                        while let Some((call_id, decision)) = asked.next().await {
+                            let answered = decision.clone();
+                            yield Ok(BackendEvent::ApprovalAnswered { call_id: call_id.clone(), decision: answered });
+                            let is_last = matches!(decision, ApprovalDecision::Terminate { .. });
+                            decisions.insert(call_id, decision);
+                            if is_last {
+                                break;
+                            }
+                        }
+                        if count > 0 {
+                            yield Ok(BackendEvent::Resumed);
+                        }
+                        let terminated = decisions.values().find_map(|decision| match decision {
+                            ApprovalDecision::Terminate { reason } => Some(reason.clone()),
+                            _ => None,
+                        });
+                        if let Some(reason) = terminated {
+                            let outcome = Outcome::Terminated { reason };
+                            yield Ok(BackendEvent::End(Box::new(fold.finish(outcome))));
+                            return;
+                        }
+                        drop(asked);
                         for (call, output) in call_all(&*tools, calls, &decisions).await {
                             if let Err(error) = &output {
                                 failed = Some(Outcome::ToolFailed {
@@ -254,11 +276,10 @@ impl ScriptedTurn {
 async fn call_all(
     tools: &dyn ToolHost,
     calls: Vec<ToolCall>,
-    decisions: &[ApprovalDecision],
+    decisions: &HashMap<String, ApprovalDecision>,
 ) -> Vec<(ToolCall, Result<ToolOutput, ToolError>)> {
-    let decisions = decisions.iter().map(Some).chain(std::iter::repeat(None));
-    let outputs = calls.iter().zip(decisions).map(|(call, decision)| async move {
-        match decision {
+    let outputs = calls.iter().map(|call| async move {
+        match decisions.get(&call.call_id) {
             Some(ApprovalDecision::Reject { reason }) => {
                 Ok(ToolOutput::refused(CallRefusal::Rejected, reason.clone()))
             }

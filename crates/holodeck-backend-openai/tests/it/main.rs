@@ -20,6 +20,7 @@ mod long_history;
 mod marks;
 mod number_odds;
 mod pieces;
+mod questions;
 mod recorded;
 mod refused_parts;
 mod requests;

@@ -73,6 +73,7 @@ fn live_events(message: &str) -> Vec<BackendEvent> {
             zone: holodeck_model::Zone::Inside,
             tool_digest: None,
             scopes: None,
+            is_followed: false,
         })),
         BackendEvent::ApprovalAnswered {
             call_id: call.call_id.clone(),

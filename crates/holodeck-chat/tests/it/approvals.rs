@@ -6,7 +6,7 @@ use std::{
 };
 
 use holodeck_chat::{
-    AgentRunService, CheckArguments, Patience, RunError, RunRequest, ServiceOptions,
+    AgentRunService, CheckArguments, Patience, RunError, RunHandle, RunRequest, ServiceOptions,
     api::ToolCall,
     events::{
         ApprovalAnswer, EventStore, MemoryStore, Resolution, SqliteOptions, SqliteStore, StoreError,
@@ -63,6 +63,11 @@ impl Asking {
 
     fn patient() -> Self {
         Self::new(Arc::new(MemoryStore::new()), FOR_EVER)
+    }
+
+    async fn start(&self, message: &str) -> RunHandle {
+        let request = RunRequest::new("s", message);
+        self.service.start(request, None).await.unwrap()
     }
 
     /// Sends a message, and answers the question about its call.
@@ -182,11 +187,7 @@ async fn arguments_that_the_tool_does_not_accept_leave_the_question_open() {
     };
     let store = Arc::new(MemoryStore::new());
     let asking = Asking::with_options(store, options, |_| "call-0".to_owned());
-    let mut run = asking
-        .service
-        .start(RunRequest::new("s", "hello"), None)
-        .await
-        .unwrap();
+    let mut run = asking.start("hello").await;
     let id = asking.question(run.run_id()).await;
     let modify = |text: Value| ApprovalAnswer::new(&id, Resolution::Modify(json!({"text": text})));
     let refused = asking.service.answer(modify(json!(7))).await.unwrap_err();
@@ -263,11 +264,7 @@ async fn a_question_that_nobody_answers_expires() {
 #[tokio::test]
 async fn the_first_answer_counts() {
     let asking = Asking::patient();
-    let mut run = asking
-        .service
-        .start(RunRequest::new("s", "hello"), None)
-        .await
-        .unwrap();
+    let mut run = asking.start("hello").await;
     let id = asking.question(run.run_id()).await;
     asking
         .service
@@ -322,11 +319,7 @@ async fn an_answer_may_come_from_another_process() {
     let open = || async { SqliteStore::open(&path, SqliteOptions::default()).await.unwrap() };
     let asking = Asking::new(Arc::new(open().await), FOR_EVER);
     let elsewhere = open().await;
-    let mut run = asking
-        .service
-        .start(RunRequest::new("s", "hello"), None)
-        .await
-        .unwrap();
+    let mut run = asking.start("hello").await;
     let id = asking.question(run.run_id()).await;
     elsewhere.resolve_approval(approve(&id)).await.unwrap();
     assert_eq!(run.finish().await.unwrap().response, "done");
@@ -336,23 +329,71 @@ async fn an_answer_may_come_from_another_process() {
     );
 }
 
+/// The stores of two processes. To the second one, any process seems dead.
+async fn two_processes(path: &std::path::Path) -> [SqliteStore; 2] {
+    let mut options = SqliteOptions::default();
+    options.watches = false;
+    options.lease = Duration::ZERO;
+    let own = SqliteStore::open(path, SqliteOptions::default()).await.unwrap();
+    [own, SqliteStore::open(path, options).await.unwrap()]
+}
+
+/// A process that dies between the answers to two questions of one message.
+#[tokio::test]
+async fn a_process_that_dies_between_two_answers_runs_no_call_and_leaves_no_question() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("events.db");
+    let [own, elsewhere] = two_processes(&path).await;
+    let store: Arc<dyn EventStore> = Arc::new(own);
+    let tools = Arc::new(ScriptedTools::default());
+    let backend = ScriptedBackend::answering(|_| {
+        let calls = ["one", "two"].map(|word| ToolCall {
+            name: "echo".to_owned(),
+            arguments: json!({"text": word}),
+            call_id: word.to_owned(),
+            provider_fields: None,
+        });
+        ScriptedTurn::nothing().and_call(calls.to_vec()).and_text("done")
+    });
+    let backend = Arc::new(backend.with_tools(Arc::clone(&tools) as Arc<_>));
+    let asking = Asking {
+        service: AgentRunService::new(backend, Arc::clone(&store), ServiceOptions::default()),
+        store,
+        tools,
+    };
+    let mut run = asking.start("hello").await;
+    let first = asking.question(run.run_id()).await;
+    // Both are asked before the first one is answered.
+    let asked = asking.store.approvals(Some("s"), None).await.unwrap();
+    assert_eq!(asked.len(), 2);
+    asking.service.answer(approve(&first)).await.unwrap();
+    while elsewhere.recover().await.unwrap().is_empty() {}
+    for asked in asked {
+        let id = &asked.request.approval_id;
+        let late = asking
+            .service
+            .answer(ApprovalAnswer::new(id, Resolution::Reject))
+            .await;
+        assert!(late.is_err(), "{late:?}");
+    }
+    assert!(run.finish().await.is_err());
+    assert_eq!(asking.tools.called(), []);
+    let calls = asking.calls().await;
+    assert_eq!(
+        calls[..6],
+        ["called", "called", "asked", "asked", "approved", "cancelled"]
+    );
+    assert_eq!(calls.len(), 9, "{calls:?}");
+}
+
 /// Another process takes this one for dead, and ends its run while a person is asked.
 #[tokio::test]
 async fn a_tool_does_not_run_after_another_process_ended_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("events.db");
-    let own = SqliteStore::open(&path, SqliteOptions::default()).await.unwrap();
-    let mut options = SqliteOptions::default();
-    options.watches = false;
-    // Any process seems dead to it.
-    options.lease = std::time::Duration::ZERO;
-    let elsewhere = SqliteStore::open(&path, options).await.unwrap();
+    let [own, elsewhere] = two_processes(&path).await;
     let asking = Asking::new(Arc::new(own), FOR_EVER);
-    let mut run = asking
-        .service
-        .start(RunRequest::new("s", "hello"), None)
-        .await
-        .unwrap();
+    let mut run = asking.start("hello").await;
     let id = asking.question(run.run_id()).await;
     while elsewhere.recover().await.unwrap().is_empty() {}
     let late = asking.service.answer(approve(&id)).await;
@@ -370,11 +411,7 @@ async fn a_tool_does_not_run_after_another_process_ended_the_run() {
 #[tokio::test]
 async fn a_question_is_withdrawn_when_the_run_is_stopped() {
     let asking = Asking::patient();
-    let mut run = asking
-        .service
-        .start(RunRequest::new("s", "hello"), None)
-        .await
-        .unwrap();
+    let mut run = asking.start("hello").await;
     let id = asking.question(run.run_id()).await;
     run.cancel();
     assert!(run.finish().await.is_err());
@@ -481,11 +518,7 @@ async fn an_earlier_approval_of_a_call_with_the_same_id_does_not_count() {
     let same = |_| "call-1".to_owned();
     let asking = Asking::with_ids(Arc::new(MemoryStore::new()), FOR_EVER, same);
     asking.run("one", approve).await.unwrap();
-    let mut run = asking
-        .service
-        .start(RunRequest::new("s", "two"), None)
-        .await
-        .unwrap();
+    let mut run = asking.start("two").await;
     let id = asking.question(run.run_id()).await;
     // Everything that could run, runs.
     for _ in 0..1_000 {

@@ -81,6 +81,7 @@ pub(crate) fn ask(id: &str, name: &str) -> BackendEvent {
         zone: holodeck_model::Zone::Inside,
         tool_digest: None,
         scopes: None,
+        is_followed: false,
     }))
 }
 

@@ -467,6 +467,62 @@ async fn a_question_interrupts_the_run_and_an_answer_resumes_it() {
 }
 
 #[tokio::test]
+async fn questions_of_one_message_are_one_interrupt_and_each_may_be_answered_on_its_own() {
+    for together in [true, false] {
+        let tools = Arc::new(ScriptedTools::default());
+        let backend = ScriptedBackend::answering(|_| {
+            let calls = ["a", "b"].map(|word| ToolCall {
+                name: "echo".to_owned(),
+                arguments: json!({"text": word}),
+                call_id: format!("call-{word}"),
+                provider_fields: None,
+            });
+            ScriptedTurn::nothing().and_call(calls.to_vec()).and_text("done")
+        });
+        let setup = Setup {
+            backend: Some(backend.with_tools(Arc::clone(&tools) as Arc<_>)),
+            ..Setup::default()
+        };
+        let world = World::with(setup, |_| unreachable!()).await;
+        let messages = json!([{"id": "m-1", "role": "user", "content": "hi"}]);
+        let interrupts = |events: &[Value]| {
+            let outcome = events.last().unwrap()["outcome"].clone();
+            assert_eq!(outcome["type"], "interrupt");
+            outcome["interrupts"].as_array().unwrap().clone()
+        };
+        let asked = interrupts(&run(&world, &input("run-1", &messages)).await);
+        assert_eq!(asked.len(), 2);
+        let answer = |at: usize, approved: bool| {
+            let payload = json!({"approved": approved});
+            json!({"interruptId": asked[at]["id"], "status": "resolved", "payload": payload})
+        };
+        let mut last = input("run-3", &messages);
+        if together {
+            last["resume"] = json!([answer(0, false), answer(1, true)]);
+        } else {
+            // The later one first.
+            let mut first = input("run-2", &messages);
+            first["resume"] = json!([answer(1, true)]);
+            let rest = interrupts(&run(&world, &first).await);
+            assert_eq!(rest.len(), 1);
+            assert_eq!(rest[0]["id"], asked[0]["id"]);
+            assert_eq!(tools.called().len(), 0);
+            last["resume"] = json!([answer(0, false)]);
+        }
+        let events = run(&world, &last).await;
+        assert_eq!(events.last().unwrap()["outcome"]["type"], "success", "{events:?}");
+        let results = types(&events)
+            .iter()
+            .filter(|kind| **kind == "TOOL_CALL_RESULT")
+            .count();
+        assert_eq!(results, 2);
+        let called = tools.called();
+        assert_eq!(called.len(), 1);
+        assert_eq!(called[0].arguments, json!({"text": "b"}));
+    }
+}
+
+#[tokio::test]
 async fn a_run_that_fails_ends_with_an_error() {
     let world = World::new(|_| {
         let error = holodeck_serve::conversation::api::BackendError::session("away");

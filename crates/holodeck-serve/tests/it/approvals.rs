@@ -12,15 +12,20 @@ use crate::world::{Setup, World, two_users};
 
 /// A server whose agent calls `echo` in each turn.
 async fn asking() -> (World, Arc<ScriptedTools>) {
+    asking_about(&[""]).await
+}
+
+/// One whose agent calls `echo` for each of these words after the message, at the same time.
+async fn asking_about(words: &'static [&'static str]) -> (World, Arc<ScriptedTools>) {
     let tools = Arc::new(ScriptedTools::default());
-    let backend = ScriptedBackend::answering(|asked| {
-        let call = ToolCall {
+    let backend = ScriptedBackend::answering(move |asked| {
+        let calls = words.iter().map(|word| ToolCall {
             name: "echo".to_owned(),
-            arguments: json!({"text": asked.message}),
-            call_id: format!("call-{}", asked.index),
+            arguments: json!({"text": format!("{}{word}", asked.message)}),
+            call_id: format!("call-{}{word}", asked.index),
             provider_fields: None,
-        };
-        ScriptedTurn::nothing().and_call(vec![call]).and_text("done")
+        });
+        ScriptedTurn::nothing().and_call(calls.collect()).and_text("done")
     });
     let setup = Setup {
         backend: Some(backend.with_tools(Arc::clone(&tools) as Arc<_>)),
@@ -36,6 +41,11 @@ async fn asking() -> (World, Arc<ScriptedTools>) {
 impl World {
     /// The question of alice's conversation.
     async fn question(&self) -> Value {
+        self.questions(1).await.remove(0)
+    }
+
+    /// The questions of alice's conversation, once there are so many.
+    async fn questions(&self, count: usize) -> Vec<Value> {
         self.send_as(
             "alice",
             Method::POST,
@@ -48,8 +58,9 @@ impl World {
                 .send_as("alice", Method::GET, "/v1/approvals?sessionId=s", json!({}))
                 .await
                 .json();
-            if let Some(question) = waiting["approvals"].get(0) {
-                return question.clone();
+            let questions = waiting["approvals"].as_array().unwrap();
+            if questions.len() == count {
+                return questions.clone();
             }
             tokio::task::yield_now().await;
         }
@@ -139,4 +150,72 @@ async fn an_approval_for_the_session_is_not_asked_again() {
         .await;
     assert_eq!(second.status, 200);
     assert_eq!(tools.called().len(), 2);
+}
+
+/// What the tool was called with, in the order of the letters.
+fn texts(tools: &ScriptedTools) -> Vec<String> {
+    let called = tools.called();
+    let texts = called.iter().map(|call| call.arguments["text"].as_str().unwrap());
+    let mut texts: Vec<_> = texts.map(str::to_owned).collect();
+    texts.sort_unstable();
+    texts
+}
+
+#[tokio::test]
+async fn the_questions_of_one_message_are_asked_together_and_answered_one_by_one_in_any_order() {
+    let (world, tools) = asking_about(&[" a", " b", " c"]).await;
+    let questions = world.questions(3).await;
+    // No call runs before the last answer.
+    let answers = [
+        (2, json!({"decision": "approve"})),
+        (0, json!({"decision": "reject", "reason": "not this one"})),
+        (
+            1,
+            json!({"decision": "modify", "modifiedArgs": {"text": "changed"}}),
+        ),
+    ];
+    let mut left = questions.len();
+    for (at, answer) in answers {
+        assert_eq!(texts(&tools), [""; 0]);
+        assert_eq!(world.answer("alice", &questions[at], answer).await.status, 200);
+        left -= 1;
+        let path = "/v1/approvals?sessionId=s";
+        let waiting = world.send_as("alice", Method::GET, path, json!({})).await.json();
+        assert_eq!(waiting["approvals"].as_array().unwrap().len(), left);
+    }
+    world.service.drain().await;
+    assert_eq!(texts(&tools), ["changed", "hello c"]);
+    // A client gets the first question only with the others.
+    let stored = world.stored("s").await;
+    let kinds: Vec<_> = stored
+        .iter()
+        .map(|(_, json)| serde_json::from_str::<Value>(json).unwrap())
+        .map(|event| event["type"].as_str().unwrap().to_owned())
+        .filter(|kind| kind.starts_with("approval"))
+        .collect();
+    assert_eq!(kinds[..3], ["approval_requested"; 3]);
+    assert_eq!(kinds[3..], ["approval_resolved"; 3]);
+}
+
+#[tokio::test]
+async fn an_approval_for_the_session_answers_the_other_questions_about_the_tool() {
+    let (world, tools) = asking_about(&[" a", " b"]).await;
+    let questions = world.questions(2).await;
+    let answer = json!({"decision": "approve", "scope": "session"});
+    assert_eq!(world.answer("alice", &questions[1], answer).await.status, 200);
+    world.service.drain().await;
+    assert_eq!(texts(&tools), ["hello a", "hello b"]);
+}
+
+#[tokio::test]
+async fn a_decision_to_end_the_run_takes_the_other_questions_back() {
+    let (world, tools) = asking_about(&[" a", " b"]).await;
+    let questions = world.questions(2).await;
+    let answer = json!({"decision": "terminate", "reason": "enough"});
+    assert_eq!(world.answer("alice", &questions[0], answer).await.status, 200);
+    world.service.drain().await;
+    assert_eq!(texts(&tools), [""; 0]);
+    let late = json!({"decision": "approve"});
+    let late = world.answer("alice", &questions[1], late).await;
+    assert_eq!(late.problem(), (409, "ALREADY_RESOLVED".to_owned()));
 }

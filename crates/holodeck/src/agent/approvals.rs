@@ -236,6 +236,7 @@ mod tests {
                 zone: Zone::Inside,
                 tool_digest: None,
                 scopes: None,
+                is_followed: false,
             });
             ruling.map(|ruling| (ruling.decision, ruling.by))
         };

@@ -34,6 +34,10 @@ impl Talk<'_> {
         editor: &mut Editor,
         run: &RunHandle,
     ) -> Result<(), Failure> {
+        // Several questions may be asked together: the answer to another one may have been for this one, too.
+        if self.is_over(asked).await? {
+            return Ok(());
+        }
         forget_typed();
         if asked.answer_schema.is_some() {
             return self.answer_server(asked, editor, run).await;
