@@ -53,6 +53,7 @@ impl From<&Elicitation> for ApprovalAsk {
             zone: Zone::Inside,
             tool_digest: None,
             scopes: None,
+            is_followed: false,
         }
     }
 }

@@ -1,14 +1,13 @@
 //! The boundary to a model: one request in, a stream of deltas out. Recording and replay work at this boundary.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, time::Duration};
 
 use async_trait::async_trait;
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Adaptation, BackendError, NumberOdds, StopReason, TokenUsage, ToolCall};
+use crate::{Adaptation, BackendError, NumberOdds, RequestBody, StopReason, TokenUsage, ToolCall};
 
 /// The boundary to the model: one request in, a stream of deltas out. The HTTP driver calls the endpoint, the
 /// recorder wraps the driver, and the replayer replaces it.
@@ -32,8 +31,8 @@ pub struct ModelRequest {
     pub provider: String,
     /// The model as the YAML names it.
     pub model: String,
-    /// The request's body: messages, tools, response format, parameters. Shared, because a conversation can be long.
-    pub body: Arc<Value>,
+    /// The request's body.
+    pub body: RequestBody,
     /// The unit that the request belongs to, such as a test case. The model does not see it; a recording uses it to
     /// distinguish equal requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,8 +8,8 @@ use std::{
 };
 
 use holodeck_backend_api::{
-    AnswerFormat, AnswerWishes, Approver, BackendError, CallRefusal, ModelCalls, ModelRequest, RequestPlace,
-    TokenUsage, ToolCall, ToolFilter, ToolHost, ToolOutput, ToolSpec,
+    AnswerFormat, AnswerWishes, Approver, BackendError, CallRefusal, ModelCalls, ModelRequest, RequestBody,
+    RequestPlace, TokenUsage, ToolCall, ToolDefinitions, ToolFilter, ToolHost, ToolOutput, ToolSpec,
 };
 use holodeck_model::{
     JSON_LEVELS, Location, ModelConfig, ResolvedAgent, ToolAccess, ToolNames, is_deep_json,
@@ -41,6 +41,8 @@ pub(crate) struct Core {
     instructions: String,
     parameters: Parameters,
     offered_tools: Vec<OfferedTool>,
+    /// The definitions of all of them.
+    definitions: Arc<ToolDefinitions>,
     filter: Option<Arc<dyn ToolFilter>>,
     names: ToolNames,
     access: ToolAccess,
@@ -51,11 +53,17 @@ pub(crate) struct Core {
 #[derive(Clone, Copy)]
 pub(crate) struct CallContext<'a> {
     /// The tools offered to the model, as sent.
-    pub(crate) tools: &'a [Value],
+    pub(crate) tools: &'a Arc<ToolDefinitions>,
     pub(crate) unit: Option<&'a str>,
     pub(crate) number_odds: bool,
     pub(crate) wishes: &'a AnswerWishes,
     pub(crate) cancel: &'a CancellationToken,
+}
+
+/// The definitions of these tools.
+fn definitions<'a>(tools: impl Iterator<Item = &'a OfferedTool>) -> Arc<ToolDefinitions> {
+    let list = tools.map(|tool| tool.definition.clone()).collect();
+    Arc::new(ToolDefinitions::new(list))
 }
 
 impl Core {
@@ -74,6 +82,7 @@ impl Core {
         }
         let access = ToolAccess::of(config);
         let offered_tools = offer_tools(&names, &access, tools.specs());
+        let definitions = definitions(offered_tools.iter());
         Self {
             format: format.map(SentFormat::new),
             max_turns: openai.max_turns.max(1),
@@ -90,6 +99,7 @@ impl Core {
             tools,
             approver: None,
             offered_tools,
+            definitions,
             filter: None,
             names,
             access,
@@ -121,9 +131,6 @@ impl Core {
         messages.extend_from_slice(conversation);
         let mut body = Map::new();
         body.insert("messages".to_owned(), Value::Array(messages));
-        if !context.tools.is_empty() {
-            body.insert("tools".to_owned(), Value::Array(context.tools.to_vec()));
-        }
         let own = self.format.as_ref().map(SentFormat::response_format);
         if let Some(format) = own.or(context.wishes.format.as_ref()) {
             body.insert("response_format".to_owned(), format.clone());
@@ -135,7 +142,7 @@ impl Core {
         ModelRequest {
             provider: self.provider.clone(),
             model: self.model.clone(),
-            body: Arc::new(Value::Object(body)),
+            body: RequestBody::with_tools(Value::Object(body), Arc::clone(context.tools)),
             unit: context.unit.map(str::to_owned),
         }
     }
@@ -173,9 +180,10 @@ impl Core {
         &self,
         selection: Option<&HashSet<String>>,
         place: RequestPlace<'_>,
-    ) -> Vec<Value> {
+    ) -> Arc<ToolDefinitions> {
         let changed;
         let offered = match self.tools.specs_for_request(place) {
+            Cow::Borrowed(_) if selection.is_none() => return Arc::clone(&self.definitions),
             Cow::Borrowed(_) => &self.offered_tools,
             // The tools of an MCP server have changed.
             Cow::Owned(specs) => {
@@ -188,7 +196,7 @@ impl Core {
         let offered = offered.iter().filter(|tool| {
             selection.is_none_or(|selection| selection.contains(&tool.name) || is_new(&tool.name))
         });
-        offered.map(|tool| tool.definition.clone()).collect()
+        definitions(offered)
     }
 
     /// Whether a tool may be called; a model may call one that was not offered.

@@ -17,7 +17,9 @@ use std::{
 use async_stream::{stream, try_stream};
 use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
-use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream, StopReason};
+use holodeck_backend_api::{
+    BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream, RequestBody, StopReason,
+};
 use holodeck_http::{
     Beginning, CallOptions, HttpClient, HttpError, Pacer, Response, RetryPolicy, decode_sse,
 };
@@ -239,10 +241,10 @@ impl Driver {
         };
         let (url, headers) = (&self.endpoint.url, &self.endpoint.headers);
         let failed = |error: HttpError| Failed::before_answer(error, self, &call.body);
-        let sent = sent::text(&call.model, &call.attempts.form, &call.body).map_err(|error| {
+        let sent = sent::text(&call.model, &call.attempts.form, &call.body).map_err(|reason| {
             failed(HttpError::Request {
                 url: url.clone(),
-                reason: error.to_string(),
+                reason,
             })
         })?;
         let answer = self.client.post_bytes(url, headers, sent.into(), &options).await;
@@ -254,7 +256,7 @@ impl Driver {
     }
 
     /// Begins to read an answer: its first byte decides whether it is a stream, whatever its content type says.
-    async fn read(&self, response: Response, body: &Arc<Value>) -> Result<Reading, BackendError> {
+    async fn read(&self, response: Response, body: &RequestBody) -> Result<Reading, BackendError> {
         let beginning = response.beginning();
         let first = response
             .first_bytes()
@@ -266,7 +268,7 @@ impl Driver {
         };
         let retry_after = response.retry_after();
         let holds_text = is_whole || self.ends_reasoning_only.load(Ordering::Relaxed);
-        let tags = Tags::of_request(body);
+        let tags = Tags::of_request(body.own());
         let assembler = Assembler::new(self.reasoning_in_content, holds_text, tags);
         let source = if is_whole {
             Source::Whole(Box::new(response))
@@ -279,7 +281,7 @@ impl Driver {
             assembler,
             beginning,
             retry_after,
-            Arc::clone(body),
+            body.clone(),
         ))
     }
 

@@ -315,7 +315,7 @@ enum WriteError {
 /// a secret contributes a digest to the key, a secret of the agent contributes nothing.
 pub(crate) fn redact_request(request: &ModelRequest, redactor: &Redactor) -> ModelRequest {
     let mut request = request.clone();
-    redactor.mask_value_with_digests(Arc::make_mut(&mut request.body));
+    redactor.mask_value_with_digests(request.body.make_mut());
     request
 }
 

@@ -1,11 +1,8 @@
 //! One call of a model through its attempts: decides what follows after one that failed, wherever it did.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Duration};
 
-use holodeck_backend_api::{Adaptation, BackendError, ModelDelta, ModelRequest};
+use holodeck_backend_api::{Adaptation, BackendError, ModelDelta, ModelRequest, RequestBody};
 use holodeck_http::HttpError;
 use serde_json::Value;
 
@@ -66,7 +63,7 @@ pub(super) enum Next {
 /// One call of a model through its attempts.
 pub(super) struct Call {
     pub(super) model: String,
-    pub(super) body: Arc<Value>,
+    pub(super) body: RequestBody,
     pub(super) attempts: Attempts,
     /// The error of the first attempt, which is reported if no other form is answered.
     first: Option<BackendError>,
@@ -80,7 +77,7 @@ impl Call {
         Self {
             attempts: driver.learnt.attempts(&request.model),
             model: request.model.clone(),
-            body: Arc::clone(&request.body),
+            body: request.body.clone(),
             first: None,
             is_fallback: false,
             retries: 0,
@@ -145,7 +142,9 @@ impl Call {
         tracing::warn!(error = %explained, model = self.model, fallback, "trying the fallback model");
         self.first.get_or_insert_with(|| explained.clone());
         self.is_fallback = true;
-        self.body = Arc::new(parameters::adapt_to(fallback, &self.body));
+        self.body = self
+            .body
+            .with_own(parameters::adapt_to(fallback, self.body.own()));
         self.attempts = driver.learnt.attempts(fallback);
         self.model.clone_from(fallback);
         true
@@ -153,7 +152,7 @@ impl Call {
 
     /// The parts of the request in another form.
     pub(super) fn adaptations(&self, endpoint: &Endpoint) -> Vec<Adaptation> {
-        let changes = self.attempts.form.changes(&self.body);
+        let changes = self.attempts.form.changes(self.body.own());
         let adaptations = changes.map(|change| Adaptation {
             endpoint: endpoint.url(),
             model: self.model.clone(),

@@ -1,13 +1,9 @@
 //! Reads an answer of the endpoint, whole or in events, until its end.
 
-use std::{
-    pin::Pin,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{pin::Pin, sync::atomic::Ordering, time::Duration};
 
 use futures::StreamExt as _;
-use holodeck_backend_api::{BackendError, ModelDelta};
+use holodeck_backend_api::{BackendError, ModelDelta, RequestBody};
 use holodeck_http::{Beginning, HttpError, Response, SseEvent, SseStream};
 use holodeck_model::{mend_json, tighten_json};
 use serde_json::Value;
@@ -30,7 +26,7 @@ pub(super) struct Reading {
     retry_after: Option<Duration>,
     /// Data that is no part of an answer, such as a keep-alive.
     noise: Option<String>,
-    body: Arc<Value>,
+    body: RequestBody,
     /// Why its connection broke.
     broken: Option<HttpError>,
 }
@@ -48,7 +44,7 @@ impl Reading {
         assembler: Assembler,
         beginning: Beginning,
         retry_after: Option<Duration>,
-        body: Arc<Value>,
+        body: RequestBody,
     ) -> Self {
         Self {
             source,

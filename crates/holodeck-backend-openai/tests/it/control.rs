@@ -128,7 +128,7 @@ async fn a_failed_turn_leaves_nothing_in_the_history() {
     );
     session.send("three").await.unwrap();
     let last = model.requests().pop().unwrap().body;
-    assert_eq!(last["messages"].as_array().unwrap().len(), 2, "{last}");
+    assert_eq!(last["messages"].as_array().unwrap().len(), 2, "{last:?}");
 }
 
 #[tokio::test]

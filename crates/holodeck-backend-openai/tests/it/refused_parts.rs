@@ -1,7 +1,5 @@
 //! Every part of a request that servers refuse, in every form in which they say so; and errors that only mention a part.
 
-use std::sync::Arc;
-
 use futures::StreamExt as _;
 use holodeck_backend_api::{BackendError, ModelCalls as _, ModelDelta, ModelRequest};
 use holodeck_backend_openai::HttpModelCalls;
@@ -240,7 +238,7 @@ async fn question(calls: &HttpModelCalls, body: &Value) -> (Result<String, Backe
     let request = ModelRequest {
         provider: "openai".to_owned(),
         model: "m".to_owned(),
-        body: Arc::new(body.clone()),
+        body: body.clone().into(),
         unit: None,
     };
     let mut deltas = calls.call(&request, &CancellationToken::new()).await.unwrap();

@@ -380,10 +380,19 @@ async fn a_process_that_dies_between_two_answers_runs_no_call_and_leaves_no_ques
     assert_eq!(asking.tools.called(), []);
     let calls = asking.calls().await;
     assert_eq!(
-        calls[..6],
-        ["called", "called", "asked", "asked", "approved", "cancelled"]
+        calls[..8],
+        [
+            "called",
+            "called",
+            "asked",
+            "asked",
+            "approved",
+            "false: interrupted",
+            "cancelled",
+            "false: interrupted"
+        ]
     );
-    assert_eq!(calls.len(), 9, "{calls:?}");
+    assert!(calls.len() == 9 && calls[8].starts_with("error: "), "{calls:?}");
 }
 
 /// Another process takes this one for dead, and ends its run while a person is asked.
