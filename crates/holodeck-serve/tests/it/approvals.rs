@@ -152,7 +152,7 @@ async fn an_approval_for_the_session_is_not_asked_again() {
     assert_eq!(tools.called().len(), 2);
 }
 
-/// What the tool was called with, in the order of the letters.
+/// The arguments of the calls of the tool, in the order of the letters.
 fn texts(tools: &ScriptedTools) -> Vec<String> {
     let called = tools.called();
     let texts = called.iter().map(|call| call.arguments["text"].as_str().unwrap());
