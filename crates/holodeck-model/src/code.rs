@@ -154,6 +154,8 @@ codes! {
     EqualCases = "HD0707", "equal-cases";
     /// A gate passes whatever the agent answers.
     IdleGate = "HD0708", "idle-gate";
+    /// The metrics of the agent check no test case: each case has metrics of its own.
+    UnusedMetrics = "HD0709", "unused-metrics";
     /// A credential that the agent needs is absent.
     MissingCredential = "HD0801", "missing-credential";
     /// A program that the agent needs is absent or unusable.

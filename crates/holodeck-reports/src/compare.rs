@@ -129,6 +129,10 @@ pub struct Counts {
     pub missing: usize,
     /// Only in B.
     pub added: usize,
+    /// Only in B, and failed.
+    pub added_failing: usize,
+    /// Only in B, and without a result: they end in an error or are not run.
+    pub added_errors: usize,
 }
 
 /// A case whose verdict changed.

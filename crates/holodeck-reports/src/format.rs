@@ -426,7 +426,8 @@ pub fn states(summary: &ReportSummary) -> Vec<String> {
     passed.into_iter().chain(not_passed(summary)).collect()
 }
 
-fn not_passed(summary: &ReportSummary) -> impl Iterator<Item = String> {
+/// `1 failed, 1 error, 1 unchecked`: the states of the cases that did not pass, without zero counts.
+pub fn not_passed(summary: &ReportSummary) -> impl Iterator<Item = String> {
     let errors = if summary.errors == 1 { "error" } else { "errors" };
     let failed = match summary.flaky {
         0 => "failed".to_owned(),

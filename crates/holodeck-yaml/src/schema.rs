@@ -42,7 +42,7 @@ pub fn kept_shapes(of: &str) -> Option<String> {
     Some(read_shapes(&schema).written())
 }
 
-fn kept_or_read<T: JsonSchema>(kept: &str) -> Shapes {
+fn kept_or_read<T: JsonSchema>(kept: &'static str) -> Shapes {
     Shapes::kept(kept).unwrap_or_else(|| read_shapes(&raw::<T>()))
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn is_field(name: &str) -> bool {
     static FIELDS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
         let shapes = [&AGENT, &GLOBAL, &FRONT_MATTER]
             .into_iter()
-            .flat_map(|shapes| &shapes.table);
+            .flat_map(|shapes| shapes.all());
         let records = shapes.flat_map(|shape| match &shape.kind {
             ShapeKind::Record(record) => vec![record],
             ShapeKind::Tagged { variants, .. } => variants.iter().map(|(_, record)| record).collect(),

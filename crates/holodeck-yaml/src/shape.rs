@@ -24,31 +24,68 @@ pub(crate) use read::read_shapes;
 pub(crate) struct ShapeId(pub(crate) usize);
 
 /// The shapes of one schema.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 pub(crate) struct Shapes {
-    pub(crate) table: Vec<Shape>,
+    table: Vec<Entry>,
     pub(crate) root: ShapeId,
 }
 
+/// A shape, read when a file first needs it: most files need few of them.
+#[derive(Debug)]
+struct Entry {
+    /// Its line in the text that keeps it.
+    line: &'static str,
+    shape: OnceLock<Shape>,
+}
+
+impl Entry {
+    fn shape(&self) -> &Shape {
+        self.shape.get_or_init(|| {
+            // No value fits a shape that cannot be read.
+            serde_json::from_str(self.line).unwrap_or(Shape {
+                nullable: false,
+                kind: ShapeKind::Choice(Vec::new()),
+            })
+        })
+    }
+}
+
+/// The text before and after the lines of kept shapes.
+const TABLE: &str = "{\"table\":[\n";
+const ROOT: &str = "\n],\"root\":";
+
 impl Shapes {
-    /// Reads kept shapes, which parse in a tenth of the time that generating their schema takes. None from a text that
-    /// keeps none.
-    pub(crate) fn kept(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok()
+    pub(crate) fn new(table: Vec<Shape>, root: ShapeId) -> Self {
+        let entry = |shape: Shape| Entry {
+            line: "",
+            shape: shape.into(),
+        };
+        Self {
+            table: table.into_iter().map(entry).collect(),
+            root,
+        }
     }
 
-    /// The text that keeps them: one shape a line, so that a change shows in a few lines.
+    /// Takes kept shapes. None from a text that keeps none.
+    pub(crate) fn kept(text: &'static str) -> Option<Self> {
+        let (lines, root) = text.strip_prefix(TABLE)?.split_once(ROOT)?;
+        let entry = |line: &'static str| Entry {
+            line: line.strip_suffix(',').unwrap_or(line),
+            shape: OnceLock::new(),
+        };
+        Some(Self {
+            table: lines.lines().map(entry).collect(),
+            root: ShapeId(root.trim_end().strip_suffix('}')?.parse().ok()?),
+        })
+    }
+
+    /// The text that keeps them: one shape a line, so that a change shows in a few lines, and that one is read alone.
     pub(crate) fn written(&self) -> String {
         let lines = self
-            .table
-            .iter()
+            .all()
             .map(|shape| serde_json::to_string(shape).unwrap_or_default());
         let lines: Vec<String> = lines.collect();
-        format!(
-            "{{\"table\":[\n{}\n],\"root\":{}}}\n",
-            lines.join(",\n"),
-            self.root.0
-        )
+        format!("{TABLE}{}{ROOT}{}}}\n", lines.join(",\n"), self.root.0)
     }
 
     pub(crate) fn get(&self, id: ShapeId) -> &Shape {
@@ -56,7 +93,12 @@ impl Shapes {
             nullable: true,
             kind: ShapeKind::Any,
         };
-        self.table.get(id.0).unwrap_or(&ANYTHING)
+        self.table.get(id.0).map_or(&ANYTHING, Entry::shape)
+    }
+
+    /// Each of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Shape> {
+        self.table.iter().map(Entry::shape)
     }
 }
 

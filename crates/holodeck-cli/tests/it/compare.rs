@@ -47,7 +47,7 @@ fn a_regression_is_shown_with_both_answers() {
     project
         .run(&["test", "compare", "baseline", "latest", "--max-new-failures", "0"])
         .exits(1)
-        .says("passed before and do not pass now");
+        .says("1 case passed before and does not pass now");
     project
         .run(&["test", "compare", "baseline", "latest", "--max-new-failures", "1"])
         .exits(0);

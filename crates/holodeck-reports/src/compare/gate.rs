@@ -62,7 +62,7 @@ pub enum GateReasonKind {
     FewerPasses,
     /// The scores of a metric are significantly lower.
     LowerScores,
-    /// Cases, or trials of them, lost their result.
+    /// Cases, or trials of them, lost their result, or new cases have none.
     NewErrors,
     /// Cases lost their checks.
     NoLongerChecked,
@@ -70,10 +70,12 @@ pub enum GateReasonKind {
     MissingCases,
     /// The later run did not finish.
     UnfinishedAfter,
-    /// More cases than allowed do not pass any more.
+    /// More cases than allowed do not pass any more, or are new and do not pass.
     TooManyNewFailures,
     /// No case can be compared.
     NothingComparable,
+    /// Both sides are one run, so that nothing was tested since.
+    SameRun,
     /// The earlier run did not finish.
     UnfinishedBefore,
     /// Scores come from different judges.
@@ -97,6 +99,7 @@ impl GateReasonKind {
             | Self::UnfinishedAfter
             | Self::TooManyNewFailures => GateResult::Failed,
             Self::NothingComparable
+            | Self::SameRun
             | Self::UnfinishedBefore
             | Self::OtherJudge
             | Self::LostScores
@@ -164,6 +167,13 @@ fn failures(comparison: &Comparison, options: &GateOptions, losses: usize) -> Ve
         );
         reasons.push(reason(GateReasonKind::NewErrors, text));
     }
+    if counts.added_errors > 0 {
+        let text = format!(
+            "{} without a result",
+            format::count(counts.added_errors, "new case")
+        );
+        reasons.push(reason(GateReasonKind::NewErrors, text));
+    }
     if counts.more_trial_errors > 0 {
         let text = format!(
             "{} with more trials that ended in an error",
@@ -189,13 +199,35 @@ fn failures(comparison: &Comparison, options: &GateOptions, losses: usize) -> Ve
         let text = format!("the later run did not finish: {unfinished}");
         reasons.push(reason(GateReasonKind::UnfinishedAfter, text));
     }
-    if let Some(limit) = options.max_new_failures.filter(|limit| losses > *limit) {
-        let cases = format::count(losses, "case");
-        let text =
-            format!("{cases} passed before and do not pass now; `--max-new-failures {limit}` allows fewer");
+    let new = counts.added_failing + counts.added_errors;
+    if let Some(limit) = options.max_new_failures.filter(|limit| losses + new > *limit) {
+        let text = format!(
+            "{}; `--max-new-failures {limit}` allows {}",
+            describe_new_failures(losses, new),
+            match limit {
+                0 => "none".to_owned(),
+                limit => limit.to_string(),
+            }
+        );
         reasons.push(reason(GateReasonKind::TooManyNewFailures, text));
     }
     reasons
+}
+
+/// The cases that do not pass any more, and the new ones that do not pass.
+fn describe_new_failures(losses: usize, new: usize) -> String {
+    let verb = |count| if count == 1 { "does" } else { "do" };
+    let lost = format!(
+        "{} passed before and {} not pass now",
+        format::count(losses, "case"),
+        verb(losses)
+    );
+    let new_ones = format!("{} {} not pass", format::count(new, "new case"), verb(new));
+    match (losses, new) {
+        (_, 0) => lost,
+        (0, _) => new_ones,
+        _ => format!("{lost}, {new_ones}"),
+    }
 }
 
 /// The reasons that make a pass of the gate worthless.
@@ -205,6 +237,12 @@ fn doubts(comparison: &Comparison, options: &GateOptions) -> Vec<GateReason> {
         reasons.push(reason(
             GateReasonKind::NothingComparable,
             "no case can be compared",
+        ));
+    }
+    if comparison.is_same_run() {
+        reasons.push(reason(
+            GateReasonKind::SameRun,
+            "A and B are the same run: nothing was tested since",
         ));
     }
     if let Some(unfinished) = &comparison.before.unfinished {

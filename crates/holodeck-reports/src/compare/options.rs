@@ -14,7 +14,7 @@ pub struct GateOptions {
     pub allow_changed_expectations: bool,
     /// Whether another judge or grader program may decide; what it decides is not compared.
     pub allow_changed_judges: bool,
-    /// How many cases that passed may not pass now.
+    /// How many cases that passed may not pass now, with those that are new and do not pass.
     pub max_new_failures: Option<usize>,
 }
 

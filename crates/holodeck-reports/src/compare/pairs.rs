@@ -180,6 +180,11 @@ impl<'a> Pairs<'a> {
             added: pairing.only_after.len(),
             ..Counts::default()
         };
+        let added = pairing.only_after.iter();
+        for case in added.filter_map(|place| self.after.cases.get(*place)) {
+            counts.added_failing += usize::from(case.state == Some(CaseState::Failed));
+            counts.added_errors += usize::from(!case.has_result());
+        }
         for pair in self.iter() {
             counts.pairs += 1;
             let (before, after) = (pair.before, pair.after);

@@ -181,6 +181,37 @@ fn a_limit_of_new_failures_needs_no_significance_and_no_gate() {
 }
 
 #[test]
+fn a_new_case_that_does_not_pass_is_a_new_failure_and_one_without_a_result_stops_the_gate() {
+    let with = |state: &str| {
+        let mut after = cases(9, 0);
+        after.push(case("new", "another question", state));
+        after
+    };
+    let exit = |state: &str, gate: bool, limit: Option<usize>| {
+        let options = GateOptions {
+            gate,
+            max_new_failures: limit,
+            ..GateOptions::default()
+        };
+        let before = run_file("A", &cases(9, 0));
+        let comparison = Bench::new().compare(&before, &run_file("B", &with(state)), &options);
+        codes(&comparison)
+    };
+    use GateReasonKind::{NewErrors, TooManyNewFailures};
+    assert_eq!(exit("passed", true, Some(0)), (0, vec![]));
+    // People add cases that fail before they mend the agent; who limits failures means these, too.
+    assert_eq!(exit("failed", true, None), (0, vec![]));
+    assert_eq!(exit("failed", false, Some(0)), (1, vec![TooManyNewFailures]));
+    assert_eq!(exit("failed", true, Some(1)), (0, vec![]));
+    assert_eq!(exit("error", true, None), (1, vec![NewErrors]));
+    assert_eq!(exit("error", true, Some(1)), (1, vec![NewErrors]));
+    assert_eq!(
+        exit("error", false, Some(0)),
+        (1, vec![NewErrors, TooManyNewFailures])
+    );
+}
+
+#[test]
 fn attack_reordered_cases() {
     let mut after = cases(20, 6);
     after.reverse();
@@ -304,7 +335,13 @@ fn attack_a_run_that_did_not_finish() {
         ..GATE
     };
     let comparison = bench.compare(&run_file("A", &cases(20, 0)), &run_file("B", &after), &options);
-    assert_eq!(codes(&comparison), (1, vec![GateReasonKind::UnfinishedAfter]));
+    assert_eq!(
+        codes(&comparison),
+        (
+            1,
+            vec![GateReasonKind::NewErrors, GateReasonKind::UnfinishedAfter]
+        )
+    );
     // An earlier run that did not finish shows no regression of what it lacks.
     let mut before = cases(20, 0);
     before[7] = not_run(7);

@@ -28,6 +28,7 @@ impl Loader<'_> {
         self.check_embedders(root, agent);
         self.note_ungated(root, agent);
         self.note_unchecked(root, agent);
+        self.warn_unused_metrics(root, agent);
         self.warn_missing_references(root, agent);
     }
 
@@ -132,6 +133,34 @@ impl Loader<'_> {
         let diagnostic = Diagnostic::note(Code::Unchecked, message)
             .about(pointer)
             .with_help("add `ground_truth` and a metric that can fail, or `expected_tools`");
+        self.findings.add(&self.tree, place, diagnostic);
+    }
+
+    /// Warns if every case has metrics of its own, so that those of the agent are never computed.
+    fn warn_unused_metrics(&mut self, root: NodeId, agent: &Agent) {
+        let Some(evaluations) = &agent.evaluations else {
+            return;
+        };
+        let own = evaluations.metrics.as_slice();
+        let uses = |case: &TestCase, turn: Option<&Turn>| {
+            case.checks_only_selection() || std::ptr::eq(agent.metrics_for(case, turn), own)
+        };
+        let is_used = agent.test_cases.iter().any(|case| match case.turns.as_slice() {
+            [] => uses(&case, None),
+            turns => turns.iter().any(|turn| uses(&case, Some(turn))),
+        });
+        if is_used || agent.test_cases.is_empty() || !own.iter().any(MetricConfig::enabled) {
+            return;
+        }
+        let pointer = "evaluations.metrics";
+        let Some(place) = self.named_place(root, pointer) else {
+            return;
+        };
+        let message =
+            "these metrics check no test case: each case has `evaluations` of its own, which replace them";
+        let diagnostic = Diagnostic::warning(Code::UnusedMetrics, message)
+            .about(pointer)
+            .with_help("list them in the cases, too, or delete the `evaluations` of the cases");
         self.findings.add(&self.tree, place, diagnostic);
     }
 

@@ -15,10 +15,7 @@ pub(crate) fn read_shapes(schema: &Value) -> Shapes {
         table: Vec::new(),
     };
     let root = reader.shape(schema);
-    Shapes {
-        table: reader.table,
-        root,
-    }
+    Shapes::new(reader.table, root)
 }
 
 struct Reader<'s> {

@@ -258,3 +258,44 @@ fn a_negated_schema_that_accepts_nothing_draws_a_warning() {
         }
     }
 }
+
+/// Whether the metrics of an agent with these cases are said to be unused.
+fn unused(cases: &str, enabled: bool) -> bool {
+    let agent = format!(
+        "name: a\nmodel: {{provider: openai, name: m}}\ninstructions: {{inline: Help.}}\nevaluations:\n  metrics:\n  \
+         - {{type: standard, metric: contains, value: yes, enabled: {enabled}}}\n{cases}"
+    );
+    let files = MemoryFiles::new().with("agent.yaml", agent.as_str());
+    let load = load_agent(Path::new("agent.yaml"), &Env::empty(), &files);
+    let found = load
+        .diagnostics
+        .iter()
+        .find(|found| found.code == Code::UnusedMetrics);
+    if let Some(found) = found {
+        assert_eq!(
+            (found.severity, found.primary.as_ref().unwrap().line),
+            (Severity::Warning, 5)
+        );
+    }
+    found.is_some()
+}
+
+#[test]
+fn metrics_of_an_agent_that_no_case_uses_are_named() {
+    const OWN: &str = "evaluations: [{type: standard, metric: contains, value: no}]";
+    let case = |parts: &str| format!("test_cases:\n- {{name: c, {parts}}}\n");
+    let both = format!("{}- {{name: d, input: r}}\n", case(&format!("input: q, {OWN}")));
+    let turns = |last: &str| case(&format!("turns: [{{input: q, {OWN}}}, {{input: r{last}}}]"));
+    assert!(unused(&case(&format!("input: q, {OWN}")), true));
+    assert!(unused(&turns(&format!(", {OWN}")), true));
+    for (cases, enabled) in [
+        (String::new(), true),
+        (case("input: q"), true),
+        (both, true),
+        (turns(""), true),
+        (case(&format!("input: q, {OWN}")), false),
+        (case("input: q, evaluations: []"), true),
+    ] {
+        assert!(!unused(&cases, enabled), "{cases}");
+    }
+}

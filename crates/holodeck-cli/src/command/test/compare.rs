@@ -55,7 +55,7 @@ pub(super) struct CompareArgs {
     /// Allow that another judge or grader program decides than in A; what it decides is listed and not tested.
     #[arg(long, help_heading = "Gate")]
     allow_changed_judges: bool,
-    /// Exit 1 if more than N cases that passed in A do not pass in B, significant or not.
+    /// Exit 1 if more than N cases do not pass in B that passed in A or are new, significant or not.
     #[arg(long, value_name = "N", help_heading = "Gate")]
     max_new_failures: Option<usize>,
     /// Write the comparison; `--format` or the file extension selects the format.

@@ -147,6 +147,13 @@ impl Ended {
                 "warning: the baseline has {selected} of {all} cases; the others have nothing to be compared with\n"
             ));
         }
+        let failing: Vec<String> = format::not_passed(&outcome.head.summary).collect();
+        if is_saved && !failing.is_empty() {
+            terminal.write_message(&format!(
+                "warning: the baseline has cases that do not pass ({}); no gate stops them later\n",
+                failing.join(", ")
+            ));
+        }
         for problem in run_file_problem
             .into_iter()
             .chain(problems)
