@@ -5,6 +5,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -48,13 +50,13 @@ pub(super) fn check(size: &Size) -> Result<()> {
     measured
 }
 
-/// A verbose answer, wrong in one case of ten, and in others for each agent.
-fn answer(question: &str, agent: usize) -> String {
+/// A verbose answer, wrong in one case of ten, and in others in each run.
+fn answer(question: &str, turn: usize) -> String {
     let number: usize = question
         .bytes()
         .filter(u8::is_ascii_digit)
         .fold(0, |number, digit| number * 10 + usize::from(digit - b'0'));
-    let right = if (number + agent).is_multiple_of(10) {
+    let right = if (number + turn).is_multiple_of(10) {
         number + 1
     } else {
         number
@@ -68,27 +70,34 @@ fn answer(question: &str, agent: usize) -> String {
 fn store(program: &Path, folder: &Path, size: &Size) -> Result<()> {
     let started = Instant::now();
     let mut originals = Vec::new();
-    for agent in 0..ASKED.min(size.stored_runs) {
-        let model = ModelServer::answering(move |request| {
+    // One agent for all of them: a merge refuses another.
+    let turn = Arc::new(AtomicUsize::new(0));
+    let model = ModelServer::answering({
+        let turn = Arc::clone(&turn);
+        move |request| {
             let question = request.texts("user").last().map(ToString::to_string);
-            Reply::text(answer(&question.unwrap_or_default(), agent))
-        });
-        let cases: String = (0..size.stored_cases)
-            .map(|number| {
-                format!(
-                    "  - name: order {number}\n    input: What is the number of order {number}?\n    ground_truth: The number \
-                     of the order is {number}.\n    tags: [t{}]\n",
-                    number % 7
-                )
-            })
-            .collect();
-        let yaml = format!(
-            "name: support\nmodel: {{provider: openai, name: test-model, endpoint: \"{}\"}}\ninstructions: {{inline: Be \
-             brief {agent}.}}\nevaluations:\n  metrics:\n    - {{type: standard, metric: contains}}\n    - {{type: standard, \
-             metric: rouge, threshold: 0.01}}\ntest_cases:\n{cases}",
-            model.url()
-        );
-        fs::write(folder.join("agent.yaml"), yaml)?;
+            let turn = turn.load(Ordering::Relaxed);
+            Reply::text(answer(&question.unwrap_or_default(), turn))
+        }
+    });
+    let cases: String = (0..size.stored_cases)
+        .map(|number| {
+            format!(
+                "  - name: order {number}\n    input: What is the number of order {number}?\n    ground_truth: The number \
+                 of the order is {number}.\n    tags: [t{}]\n",
+                number % 7
+            )
+        })
+        .collect();
+    let yaml = format!(
+        "name: support\nmodel: {{provider: openai, name: test-model, endpoint: \"{}\"}}\ninstructions: {{inline: Be \
+         brief.}}\nevaluations:\n  metrics:\n    - {{type: standard, metric: contains}}\n    - {{type: standard, \
+         metric: rouge, threshold: 0.01}}\ntest_cases:\n{cases}",
+        model.url()
+    );
+    fs::write(folder.join("agent.yaml"), yaml)?;
+    for number in 0..ASKED.min(size.stored_runs) {
+        turn.store(number, Ordering::Relaxed);
         // A failed case is exit 1.
         let test = ["test", "--quiet", "--shard", "1/1"];
         let _ = host::command(program)
