@@ -347,7 +347,7 @@ pub(super) const README_LINES: usize = 15;
 
 /// The most packages that a crate with its default features may be built from, its own included.
 pub(super) const PACKAGE_BUDGETS: &[(&str, usize)] =
-    &[("holodeck-cli", 405), ("holodeck-backend-claude", 91)];
+    &[("holodeck-cli", 411), ("holodeck-backend-claude", 91)];
 
 /// Packages that must not come in by any road.
 pub(super) const BANNED: &[(&str, &str)] = &[

@@ -380,7 +380,7 @@ impl Ran {
         } else if rows.len() > 1 {
             let mut text = render::matrix(rows, terminal.columns_of_data());
             for page in pages {
-                text.push_str(&format!("report   {}\n", page.display()));
+                text.extend(["report   ", &page.display().to_string(), "\n"]);
             }
             terminal.write_data(&text)?;
         }

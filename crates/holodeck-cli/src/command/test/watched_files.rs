@@ -107,7 +107,7 @@ impl WatchedFiles {
         let files = self.files.iter().filter(|file| file.exists()).count();
         let mut text = format!("watching {}", format::count(files, "file"));
         if !self.folders.is_empty() {
-            text.push_str(&format!(" and {}", format::count(self.folders.len(), "folder")));
+            text.extend([" and ", &format::count(self.folders.len(), "folder")]);
         }
         text
     }
@@ -118,14 +118,11 @@ impl WatchedFiles {
         loop {
             let event = if changed.is_empty() {
                 self.events.recv().await
+            } else if let Ok(event) = timeout(QUIET, self.events.recv()).await {
+                event
             } else {
-                match timeout(QUIET, self.events.recv()).await {
-                    Ok(event) => event,
-                    Err(_) => {
-                        let shown = |path: &PathBuf| shown_path(path).display().to_string();
-                        return Ok(changed.iter().map(shown).collect());
-                    }
-                }
+                let shown = |path: &PathBuf| shown_path(path).display().to_string();
+                return Ok(changed.iter().map(shown).collect());
             };
             let Some(event) = event else {
                 return std::future::pending().await;
@@ -161,10 +158,9 @@ impl WatchedFiles {
 /// Whether the content of a file may be another one. Reading a file is no change.
 fn is_change(kind: EventKind) -> bool {
     match kind {
-        EventKind::Modify(ModifyKind::Metadata(_)) => false,
-        EventKind::Create(_) | EventKind::Modify(_) | EventKind::Remove(_) => true,
+        EventKind::Modify(ModifyKind::Metadata(_)) | EventKind::Other => false,
+        EventKind::Create(_) | EventKind::Modify(_) | EventKind::Remove(_) | EventKind::Any => true,
         EventKind::Access(kind) => kind == AccessKind::Close(AccessMode::Write),
-        EventKind::Any | EventKind::Other => false,
     }
 }
 

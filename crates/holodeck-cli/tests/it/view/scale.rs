@@ -6,10 +6,7 @@ use sha2::{Digest as _, Sha256};
 use super::*;
 
 fn sha256(text: &str) -> String {
-    Sha256::digest(text)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    holodeck::model::hex(&Sha256::digest(text))
 }
 
 /// The summary with other lines, and the digests that fit to them: by a program that computes them itself.
@@ -103,13 +100,14 @@ fn the_page_of_a_case_reads_no_other_case() {
 
 #[test]
 fn a_run_of_many_cases_has_pages_with_what_did_not_pass_on_the_first() {
-    let cases: String = (0..230)
+    let cases: Vec<String> = (0..230)
         .map(|number| {
             format!(
                 "  - name: case {number}\n    input: What is {number}?\n    ground_truth: \"={number}=\"\n"
             )
         })
         .collect();
+    let cases = cases.concat();
     let server = ModelServer::answering(|request| {
         let asked = request
             .texts("user")

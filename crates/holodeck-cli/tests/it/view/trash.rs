@@ -67,7 +67,8 @@ fn a_run_goes_to_the_trash_with_its_run_file_and_comes_back() {
         .map(|rest| &rest[..32])
         .collect();
     assert_eq!(buttons.len(), 2, "{list}");
-    let body: String = buttons.iter().map(|id| format!("&file={id}")).collect();
+    let body: Vec<String> = buttons.iter().map(|id| format!("&file={id}")).collect();
+    let body = body.concat();
     assert_eq!(status(&post("/restore", &format!("token={token}{body}"))), "303");
     assert_eq!(files(&project), before.0);
     assert_eq!(ids(&view.ask("GET", "/", &own)), ids(&before.1));
