@@ -30,7 +30,7 @@ pub(crate) struct Size {
 /// The goals for the whole size.
 const FIRST_PAGE: Duration = Duration::from_millis(300);
 const ANY_PAGE: Duration = Duration::from_millis(500);
-const ALL_READ: Duration = Duration::from_secs(60);
+const ALL_READ: Duration = Duration::from_mins(1);
 const MEMORY: u64 = 150_000_000;
 
 /// Runs that ask the model; the others are copies with the same answers.
@@ -80,7 +80,7 @@ fn store(program: &Path, folder: &Path, size: &Size) -> Result<()> {
             Reply::text(answer(&question.unwrap_or_default(), turn))
         }
     });
-    let cases: String = (0..size.stored_cases)
+    let cases: Vec<String> = (0..size.stored_cases)
         .map(|number| {
             format!(
                 "  - name: order {number}\n    input: What is the number of order {number}?\n    ground_truth: The number \
@@ -89,6 +89,7 @@ fn store(program: &Path, folder: &Path, size: &Size) -> Result<()> {
             )
         })
         .collect();
+    let cases = cases.concat();
     let yaml = format!(
         "name: support\nmodel: {{provider: openai, name: test-model, endpoint: \"{}\"}}\ninstructions: {{inline: Be \
          brief.}}\nevaluations:\n  metrics:\n    - {{type: standard, metric: contains}}\n    - {{type: standard, \

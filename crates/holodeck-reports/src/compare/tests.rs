@@ -197,17 +197,22 @@ fn a_new_case_that_does_not_pass_is_a_new_failure_and_one_without_a_result_stops
         let comparison = Bench::new().compare(&before, &run_file("B", &with(state)), &options);
         codes(&comparison)
     };
-    use GateReasonKind::{NewErrors, TooManyNewFailures};
     assert_eq!(exit("passed", true, Some(0)), (0, vec![]));
     // People add cases that fail before they mend the agent; who limits failures means these, too.
     assert_eq!(exit("failed", true, None), (0, vec![]));
-    assert_eq!(exit("failed", false, Some(0)), (1, vec![TooManyNewFailures]));
+    assert_eq!(
+        exit("failed", false, Some(0)),
+        (1, vec![GateReasonKind::TooManyNewFailures])
+    );
     assert_eq!(exit("failed", true, Some(1)), (0, vec![]));
-    assert_eq!(exit("error", true, None), (1, vec![NewErrors]));
-    assert_eq!(exit("error", true, Some(1)), (1, vec![NewErrors]));
+    assert_eq!(exit("error", true, None), (1, vec![GateReasonKind::NewErrors]));
+    assert_eq!(exit("error", true, Some(1)), (1, vec![GateReasonKind::NewErrors]));
     assert_eq!(
         exit("error", false, Some(0)),
-        (1, vec![NewErrors, TooManyNewFailures])
+        (
+            1,
+            vec![GateReasonKind::NewErrors, GateReasonKind::TooManyNewFailures]
+        )
     );
 }
 
