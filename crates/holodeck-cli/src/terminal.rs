@@ -4,7 +4,14 @@ mod keys;
 mod masking;
 mod region;
 
-use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::{
+    fs::File,
+    io::{self, BufWriter, IsTerminal as _, Write},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::MetadataExt as _,
+    },
+};
 
 use anstream::{AutoStream, ColorChoice};
 use holodeck::model::{Combination, ExecutionSettings};
@@ -41,6 +48,17 @@ pub(crate) struct Terminal {
     err_is_tty: bool,
     width: usize,
     combination: Option<Value>,
+}
+
+/// Whether stdout and stderr are one file or pipe.
+pub(crate) fn is_one_output() -> bool {
+    let identity = |output: BorrowedFd<'_>| {
+        let file = File::from(output.try_clone_to_owned().ok()?);
+        file.metadata().ok().map(|data| (data.dev(), data.ino()))
+    };
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    let stdout = identity(stdout.as_fd());
+    stdout.is_some() && stdout == identity(stderr.as_fd())
 }
 
 impl Terminal {

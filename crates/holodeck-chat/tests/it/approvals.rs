@@ -378,7 +378,9 @@ async fn a_process_that_dies_between_two_answers_runs_no_call_and_leaves_no_ques
     }
     assert!(run.finish().await.is_err());
     assert_eq!(asking.tools.called(), []);
-    let calls = asking.calls().await;
+    let mut calls = asking.calls().await;
+    // Either call may be the one that was approved.
+    calls[5..8].sort();
     assert_eq!(
         calls[..8],
         [
@@ -387,8 +389,8 @@ async fn a_process_that_dies_between_two_answers_runs_no_call_and_leaves_no_ques
             "asked",
             "asked",
             "approved",
-            "false: interrupted",
             "cancelled",
+            "false: interrupted",
             "false: interrupted"
         ]
     );

@@ -17,7 +17,7 @@ use holodeck::runner::{RunEvent, RunSink};
 use self::{json::Json, live::Live, plain::Plain};
 pub(crate) use highlights::Highlights;
 
-use crate::terminal::{Region, Terminal, Verbosity};
+use crate::terminal::{Region, Terminal, Verbosity, is_one_output};
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(style: Style, terminal: &Terminal) -> Self {
+    /// The progress of a run; `collected` if something collects both outputs in one log.
+    pub(crate) fn new(style: Style, terminal: &Terminal, collected: bool) -> Self {
         let sink: Box<dyn RunSink> = match style {
             Style::Live => {
                 let started = Instant::now();
@@ -62,7 +63,8 @@ impl Progress {
             }
             Style::Plain => {
                 let err = AutoStream::new(io::stderr(), terminal.stderr_colour());
-                Box::new(Plain::new(err, terminal.verbosity()))
+                let with_summary = collected || is_one_output();
+                Box::new(Plain::new(err, terminal.verbosity(), with_summary))
             }
             Style::Quiet => Box::new(()),
             Style::Json => Box::new(Json::new(

@@ -114,6 +114,25 @@ fn parts_of_a_reason_are_separated_in_a_log() {
 }
 
 #[test]
+fn the_log_of_a_job_has_the_reason_of_a_failure_once() {
+    let project = Project::with(&offline(TWO_CASES));
+    let output = project.command(&["test"]).env("CI", "true").output().unwrap();
+    let ran = CommandOutput::of(&output).exits(3);
+    let line = ran.stderr.lines().find(|line| line.contains("ERROR")).unwrap();
+    assert!(line.ends_with(')'), "{line}");
+    assert!(
+        ran.stdout.contains("the model endpoint did not answer"),
+        "{}",
+        ran.stdout
+    );
+    // A file beside the agent is not the job.
+    project.write(".env", "CI=true\n");
+    let ran = project.run(&["test"]).exits(3);
+    let line = ran.stderr.lines().find(|line| line.contains("ERROR")).unwrap();
+    assert!(line.contains("the model endpoint did not answer"), "{line}");
+}
+
+#[test]
 fn an_ending_without_a_format_is_refused() {
     let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));

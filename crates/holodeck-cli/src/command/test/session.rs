@@ -18,7 +18,7 @@ use super::{
     targets::{Overwrite, Reports, check_baseline, check_recording},
 };
 use crate::{
-    command::{as_argument, build_runtime, load, load_combination},
+    command::{as_argument, build_runtime, load, load_combination, places::user_variable},
     failure::{Failure, Problem, Subject},
     interrupt::{CLOSE_LIMIT, Interrupts, StopRequest},
     render::{self, Highlights, IndexProgress, Progress, ProgressStyle},
@@ -222,7 +222,9 @@ impl<'a> Session<'a> {
             // A terminal has only one status line.
             indexing.end();
             let prepared = prepared?;
-            let mut progress = Progress::new(style, terminal);
+            // A job of CI shows both outputs as one log.
+            let is_collected = user_variable(&env, "CI").is_some();
+            let mut progress = Progress::new(style, terminal, is_collected);
             let control = RunControl::new();
             let run = Box::pin(prepared.run(&control, &mut progress));
             let outcome = drive(run, &control, interrupts, &subject).await;

@@ -16,21 +16,24 @@ use crate::{
 /// A log has no width of its own; this keeps the lines readable.
 const WIDTH: usize = 100;
 
-/// Shows one line for each case, without a status line. The reasons of the failures that the summary lists stand there alone,
-/// because a log has both.
+/// Shows one line for each case, without a status line. Where one log has these lines and the summary, the reasons of the
+/// failures that the summary lists stand there alone.
 pub(super) struct Plain<W> {
     out: W,
     verbosity: Verbosity,
     tally: Tally,
+    /// Whether the summary is in the same log.
+    with_summary: bool,
     failures: usize,
 }
 
 impl<W: Write + Send> Plain<W> {
-    pub(super) fn new(out: W, verbosity: Verbosity) -> Self {
+    pub(super) fn new(out: W, verbosity: Verbosity, with_summary: bool) -> Self {
         Self {
             out,
             verbosity,
             tally: Tally::default(),
+            with_summary,
             failures: 0,
         }
     }
@@ -63,7 +66,8 @@ impl<W: Write + Send> RunSink for Plain<W> {
             } => {
                 self.failures += usize::from(report.is_failure());
                 let is_listed = report.is_failure() && self.failures <= MAX_FAILURES;
-                let mut line = case::plain(report, *finished, self.tally.total(), !is_listed);
+                let with_reasons = !(self.with_summary && is_listed);
+                let mut line = case::plain(report, *finished, self.tally.total(), with_reasons);
                 let verbose = self.verbosity >= Verbosity::Verbose;
                 line.push_str(&case::calls(report, WIDTH, verbose));
                 if verbose {

@@ -262,9 +262,9 @@ fn live(width: usize, verbosity: Verbosity, events: &[RunEvent]) -> String {
     paper.text()
 }
 
-fn plain(events: &[RunEvent]) -> String {
+fn plain(events: &[RunEvent], with_summary: bool) -> String {
     let paper = Paper::default();
-    feed(Plain::new(paper.clone(), Verbosity::Normal), events);
+    feed(Plain::new(paper.clone(), Verbosity::Normal, with_summary), events);
     paper.text()
 }
 
@@ -328,7 +328,7 @@ fn those_who_ask_see_scores() {
 #[test]
 fn a_run_where_nothing_moves() {
     let events = events(&cases(), 12, "interrupted", Some(replayed()));
-    insta::assert_snapshot!(plain(&events));
+    insta::assert_snapshot!(plain(&events, false));
 }
 
 #[test]
@@ -454,7 +454,7 @@ fn a_log_has_the_reason_of_a_failure_once() {
         })
         .collect();
     let events = events(&failed, 22, "completed", None);
-    let log = plain(&events) + &end(&events, FailureList::Show, 80);
+    let log = plain(&events, true) + &end(&events, FailureList::Show, 80);
     for index in 0..22 {
         assert_eq!(log.matches(&format!("no word {index}\n")).count(), 1, "{log}");
     }
@@ -539,7 +539,7 @@ fn with_calls() -> CaseReport {
 #[test]
 fn failed_tool_calls_of_a_passed_case_are_shown() {
     let events = events(&[with_calls()], 1, "completed", None);
-    for text in [live(80, Verbosity::Normal, &events), plain(&events)] {
+    for text in [live(80, Verbosity::Normal, &events), plain(&events, false)] {
         assert!(
             text.contains("    tool get_order   failed: connection refused (31 ms)\n"),
             "{text}"
