@@ -230,7 +230,8 @@ fn each_of_two_metrics_with_one_name_needs_its_own_calibration() {
     let other = format!(", evaluations: [{}]", metric("Is it polite?"));
     project.write("agent.yaml", agent(&server.url(), &metric("Is it kind?"), &other));
     let refused = project.run(&["test"]).exits(2);
-    insta::assert_snapshot!(refused.stderr, @"
+    let error = refused.stderr.find("error: ").map(|at| &refused.stderr[at..]);
+    insta::assert_snapshot!(error.unwrap(), @"
     error: agent.yaml:9:195: metric `Kind/1` requires a calibrated judge: it has changed since its calibration: `criteria` differs
 
     hint: `holodeck test calibrate --labels FILE --metric Kind/1` compares the judge with labels of people and stores the result

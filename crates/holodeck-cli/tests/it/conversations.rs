@@ -196,19 +196,19 @@ type BrokenReply = Box<dyn Fn() -> Reply + Send + Sync>;
 fn no_broken_user_gives_a_verdict() {
     let broken: Vec<(&str, BrokenReply)> = vec![
         (
-            "does not match the schema",
+            "does not have the requested form",
             Box::new(|| Reply::text("The goal is reached.")),
         ),
         (
-            "does not match the schema",
+            "does not have the requested form",
             Box::new(|| Reply::text("{\"message\": \"Thanks\", \"status\": \"goal_reached\"")),
         ),
         (
-            "does not match the schema",
+            "does not have the requested form",
             Box::new(|| says("Thanks", "satisfied")),
         ),
         (
-            "does not match the schema",
+            "does not have the requested form",
             Box::new(|| Reply::text("{\"status\": \"goal_reached\"}")),
         ),
         ("`message` is empty", Box::new(|| says(" ", "continue"))),

@@ -149,7 +149,9 @@ impl Loader<'_> {
             [] => uses(&case, None),
             turns => turns.iter().any(|turn| uses(&case, Some(turn))),
         });
-        if is_used || agent.test_cases.is_empty() || !own.iter().any(MetricConfig::enabled) {
+        // The loop scores answers with the metrics of the agent.
+        let scores = agent.quality_loop.is_some();
+        if is_used || scores || agent.test_cases.is_empty() || !own.iter().any(MetricConfig::enabled) {
             return;
         }
         let pointer = "evaluations.metrics";
