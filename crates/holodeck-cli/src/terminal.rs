@@ -9,7 +9,7 @@ use std::{
     io::{self, BufWriter, IsTerminal as _, Write},
     os::{
         fd::{AsFd, BorrowedFd},
-        unix::fs::MetadataExt as _,
+        unix::fs::{FileTypeExt as _, MetadataExt as _},
     },
 };
 
@@ -50,15 +50,31 @@ pub(crate) struct Terminal {
     combination: Option<Value>,
 }
 
-/// Whether stdout and stderr are one file or pipe.
-pub(crate) fn is_one_output() -> bool {
-    let identity = |output: BorrowedFd<'_>| {
-        let file = File::from(output.try_clone_to_owned().ok()?);
-        file.metadata().ok().map(|data| (data.dev(), data.ino()))
-    };
-    let (stdout, stderr) = (io::stdout(), io::stderr());
-    let stdout = identity(stdout.as_fd());
-    stdout.is_some() && stdout == identity(stderr.as_fd())
+/// Where the readers of the two outputs find them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outputs {
+    /// In one log, one after the other.
+    OneLog,
+    /// In two places, or only one of them is read.
+    Apart,
+}
+
+impl Outputs {
+    /// Those of this process: one file or pipe, or two pipes of a job, which `job` says that it is. A job's stdout may also
+    /// go to a file or another program, of which only the first is known.
+    pub(crate) fn of_process(job: Option<&str>) -> Self {
+        let data = |output: BorrowedFd<'_>| File::from(output.try_clone_to_owned().ok()?).metadata().ok();
+        let (stdout, stderr) = (data(io::stdout().as_fd()), data(io::stderr().as_fd()));
+        let (Some(stdout), Some(stderr)) = (stdout, stderr) else {
+            return Self::Apart;
+        };
+        let is_one = (stdout.dev(), stdout.ino()) == (stderr.dev(), stderr.ino());
+        if is_one || (job.is_some() && stdout.file_type().is_fifo()) {
+            Self::OneLog
+        } else {
+            Self::Apart
+        }
+    }
 }
 
 impl Terminal {

@@ -191,8 +191,8 @@ pub(super) fn calls(case: &CaseReport, width: usize, all: bool) -> String {
     lines.collect()
 }
 
-/// The case in one line, for output that is not a terminal; without the reasons if these stand elsewhere.
-pub(super) fn plain(case: &CaseReport, finished: usize, total: usize, with_reasons: bool) -> String {
+/// The case in one line without its end, for output that is not a terminal.
+pub(super) fn plain(case: &CaseReport, finished: usize, total: usize) -> String {
     let word = match case.state() {
         CaseState::Passed => "PASS",
         CaseState::Failed => "FAIL",
@@ -213,13 +213,17 @@ pub(super) fn plain(case: &CaseReport, finished: usize, total: usize, with_reaso
     if let Some(quality) = case.quality_loop() {
         line.push_str(&format!(" [{}]", loop_summary(quality)));
     }
-    let why = explain_in_a_line(case);
-    if with_reasons && !why.is_empty() {
-        line.push_str(": ");
-        line.push_str(&format::clip(&one_line(&why), LINE_CHARS).replace('\n', " "));
-    }
-    line.push('\n');
     line
+}
+
+/// The reason of the state of a case, after its line; empty if there is none.
+pub(super) fn reason(case: &CaseReport) -> String {
+    let why = explain_in_a_line(case);
+    if why.is_empty() {
+        return why;
+    }
+    let why = format::clip(&one_line(&why), LINE_CHARS).replace('\n', " ");
+    format!(": {why}")
 }
 
 /// A text on one line, without control characters.

@@ -17,7 +17,7 @@ use holodeck::runner::{RunEvent, RunSink};
 use self::{json::Json, live::Live, plain::Plain};
 pub(crate) use highlights::Highlights;
 
-use crate::terminal::{Region, Terminal, Verbosity, is_one_output};
+use crate::terminal::{Outputs, Region, Terminal, Verbosity};
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +52,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// The progress of a run; `collected` if something collects both outputs in one log.
-    pub(crate) fn new(style: Style, terminal: &Terminal, collected: bool) -> Self {
+    pub(crate) fn new(style: Style, terminal: &Terminal, outputs: Outputs) -> Self {
         let sink: Box<dyn RunSink> = match style {
             Style::Live => {
                 let started = Instant::now();
@@ -63,8 +62,7 @@ impl Progress {
             }
             Style::Plain => {
                 let err = AutoStream::new(io::stderr(), terminal.stderr_colour());
-                let with_summary = collected || is_one_output();
-                Box::new(Plain::new(err, terminal.verbosity(), with_summary))
+                Box::new(Plain::new(err, terminal.verbosity(), outputs))
             }
             Style::Quiet => Box::new(()),
             Style::Json => Box::new(Json::new(

@@ -125,6 +125,13 @@ fn the_log_of_a_job_has_the_reason_of_a_failure_once() {
         "{}",
         ran.stdout
     );
+    // Where the summary goes to a file, the log has only the line.
+    let file = std::fs::File::create(project.path("summary.txt")).unwrap();
+    let mut test = project.command(&["test"]);
+    let output = test.env("CI", "true").stdout(file).output().unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    let line = log.lines().find(|line| line.contains("ERROR")).unwrap();
+    assert!(line.contains("the model endpoint did not answer"), "{line}");
     // A file beside the agent is not the job.
     project.write(".env", "CI=true\n");
     let ran = project.run(&["test"]).exits(3);

@@ -150,7 +150,7 @@ impl Loader<'_> {
             turns => turns.iter().any(|turn| uses(&case, Some(turn))),
         });
         // The loop scores answers with the metrics of the agent.
-        let scores = agent.quality_loop.is_some();
+        let scores = agent.enabled_loop().is_some();
         if is_used || scores || agent.test_cases.is_empty() || !own.iter().any(MetricConfig::enabled) {
             return;
         }

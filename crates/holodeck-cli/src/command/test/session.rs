@@ -22,7 +22,7 @@ use crate::{
     failure::{Failure, Problem, Subject},
     interrupt::{CLOSE_LIMIT, Interrupts, StopRequest},
     render::{self, Highlights, IndexProgress, Progress, ProgressStyle},
-    terminal::Terminal,
+    terminal::{Outputs, Terminal},
 };
 
 /// The kind of run that a session starts.
@@ -222,9 +222,8 @@ impl<'a> Session<'a> {
             // A terminal has only one status line.
             indexing.end();
             let prepared = prepared?;
-            // A job of CI shows both outputs as one log.
-            let is_collected = user_variable(&env, "CI").is_some();
-            let mut progress = Progress::new(style, terminal, is_collected);
+            let outputs = Outputs::of_process(user_variable(&env, "CI"));
+            let mut progress = Progress::new(style, terminal, outputs);
             let control = RunControl::new();
             let run = Box::pin(prepared.run(&control, &mut progress));
             let outcome = drive(run, &control, interrupts, &subject).await;

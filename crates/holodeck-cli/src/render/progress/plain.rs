@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     render::case,
-    terminal::{Verbosity, mask_text},
+    terminal::{Outputs, Verbosity, mask_text},
 };
 
 /// A log has no width of its own; this keeps the lines readable.
@@ -22,18 +22,18 @@ pub(super) struct Plain<W> {
     out: W,
     verbosity: Verbosity,
     tally: Tally,
-    /// Whether the summary is in the same log.
-    with_summary: bool,
+    /// Where the summary is.
+    outputs: Outputs,
     failures: usize,
 }
 
 impl<W: Write + Send> Plain<W> {
-    pub(super) fn new(out: W, verbosity: Verbosity, with_summary: bool) -> Self {
+    pub(super) fn new(out: W, verbosity: Verbosity, outputs: Outputs) -> Self {
         Self {
             out,
             verbosity,
             tally: Tally::default(),
-            with_summary,
+            outputs,
             failures: 0,
         }
     }
@@ -66,8 +66,11 @@ impl<W: Write + Send> RunSink for Plain<W> {
             } => {
                 self.failures += usize::from(report.is_failure());
                 let is_listed = report.is_failure() && self.failures <= MAX_FAILURES;
-                let with_reasons = !(self.with_summary && is_listed);
-                let mut line = case::plain(report, *finished, self.tally.total(), with_reasons);
+                let mut line = case::plain(report, *finished, self.tally.total());
+                if !(is_listed && self.outputs == Outputs::OneLog) {
+                    line.push_str(&case::reason(report));
+                }
+                line.push('\n');
                 let verbose = self.verbosity >= Verbosity::Verbose;
                 line.push_str(&case::calls(report, WIDTH, verbose));
                 if verbose {

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     render::{FailureList, Summary, hints, summary},
-    terminal::Verbosity,
+    terminal::{Outputs, Verbosity},
 };
 
 /// A case with only the fields that are shown: `record` and `grade` are merged into its turn.
@@ -262,9 +262,9 @@ fn live(width: usize, verbosity: Verbosity, events: &[RunEvent]) -> String {
     paper.text()
 }
 
-fn plain(events: &[RunEvent], with_summary: bool) -> String {
+fn plain(events: &[RunEvent], outputs: Outputs) -> String {
     let paper = Paper::default();
-    feed(Plain::new(paper.clone(), Verbosity::Normal, with_summary), events);
+    feed(Plain::new(paper.clone(), Verbosity::Normal, outputs), events);
     paper.text()
 }
 
@@ -328,7 +328,7 @@ fn those_who_ask_see_scores() {
 #[test]
 fn a_run_where_nothing_moves() {
     let events = events(&cases(), 12, "interrupted", Some(replayed()));
-    insta::assert_snapshot!(plain(&events, false));
+    insta::assert_snapshot!(plain(&events, Outputs::Apart));
 }
 
 #[test]
@@ -454,7 +454,7 @@ fn a_log_has_the_reason_of_a_failure_once() {
         })
         .collect();
     let events = events(&failed, 22, "completed", None);
-    let log = plain(&events, true) + &end(&events, FailureList::Show, 80);
+    let log = plain(&events, Outputs::OneLog) + &end(&events, FailureList::Show, 80);
     for index in 0..22 {
         assert_eq!(log.matches(&format!("no word {index}\n")).count(), 1, "{log}");
     }
@@ -539,7 +539,10 @@ fn with_calls() -> CaseReport {
 #[test]
 fn failed_tool_calls_of_a_passed_case_are_shown() {
     let events = events(&[with_calls()], 1, "completed", None);
-    for text in [live(80, Verbosity::Normal, &events), plain(&events, false)] {
+    for text in [
+        live(80, Verbosity::Normal, &events),
+        plain(&events, Outputs::Apart),
+    ] {
         assert!(
             text.contains("    tool get_order   failed: connection refused (31 ms)\n"),
             "{text}"
