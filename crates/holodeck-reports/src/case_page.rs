@@ -47,6 +47,8 @@ pub struct LabelForm<'a> {
     pub now: &'a AnswerLabel,
     /// The address of the table of all labelled answers.
     pub table: &'a str,
+    /// The address of the form that makes a test case of the answer.
+    pub save: &'a str,
 }
 
 /// The words of a person about an answer.

@@ -23,6 +23,7 @@ mod places;
 mod recognition;
 #[cfg(test)]
 mod samples;
+mod save_case;
 mod stored;
 mod summary;
 mod view;
@@ -50,6 +51,9 @@ pub use history::{
 pub use html::RunPage;
 pub use json::{Totals, run_file, test_result};
 pub use places::{CasePlaces, FindingPlace};
+pub use save_case::{
+    SaveCaseForm, SaveCaseTurn, SavedCasePage, StoredTurn, write_save_case, write_saved_case,
+};
 pub use stored::{StoredRun, read_run_file};
 pub use summary::SummaryFold;
 pub use view::{Format, PageLink, PlannedResult, ReportError, Results, RunView};

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use crate::{Catalogue, access::Access};
+use crate::{CaseFiles, Catalogue, access::Access};
 
 /// The state that all requests share.
 #[derive(Clone, Debug)]
 pub(crate) struct App {
     shared: Arc<(Catalogue, Access)>,
+    case_files: Arc<dyn CaseFiles>,
 }
 
 impl App {
-    pub(crate) fn new(catalogue: Catalogue, access: Access) -> Self {
+    pub(crate) fn new(catalogue: Catalogue, access: Access, case_files: Arc<dyn CaseFiles>) -> Self {
         Self {
             shared: Arc::new((catalogue, access)),
+            case_files,
         }
     }
 
@@ -23,5 +25,9 @@ impl App {
 
     pub(crate) fn access(&self) -> &Access {
         &self.shared.1
+    }
+
+    pub(crate) fn case_files(&self) -> Arc<dyn CaseFiles> {
+        Arc::clone(&self.case_files)
     }
 }

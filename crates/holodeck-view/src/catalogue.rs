@@ -263,6 +263,22 @@ impl Catalogue {
         (opened.case_id(place) == Some(row.case())).then_some(opened)
     }
 
+    /// The file of the agent of a run, beside the store of its runs; it has this name.
+    pub(crate) fn agent_file(&self, run: &RunPath, name: &str) -> Result<PathBuf, String> {
+        let folder = run.agent_folder().unwrap_or(&self.folder);
+        let path = folder.join(name);
+        let is_name = path.file_name().is_some_and(|own| own == name) && path.parent() == Some(folder);
+        // Of the entry itself: a link is not followed.
+        if is_name && FileVersion::of_path(&path).is_some() {
+            return Ok(path);
+        }
+        let folder = self.folder_of(run);
+        let folder = if folder.is_empty() { ".".to_owned() } else { folder };
+        Err(format!(
+            "the file `{name}` of the agent of this run is not in `{folder}`"
+        ))
+    }
+
     /// The folder of the agent of a run, below that of the catalogue.
     fn folder_of(&self, run: &RunPath) -> String {
         let below = run

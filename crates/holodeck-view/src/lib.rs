@@ -8,6 +8,7 @@
 mod access;
 mod annotations;
 mod app;
+mod case_files;
 mod catalogue;
 mod export;
 mod file_version;
@@ -19,6 +20,9 @@ mod server;
 mod summaries;
 mod trash;
 
+pub use case_files::{
+    AddedCase, AgentFile, CaseFile, CaseFiles, FoundCaseFile, NewCase, NewTurn, RefusedCase,
+};
 pub use catalogue::Catalogue;
 pub use export::{ExportError, export};
 pub use server::{View, ViewError};

@@ -1,5 +1,7 @@
 //! The pages: the list of runs, a run, a case, and two runs side by side.
 
+mod save_case;
+
 use axum::{
     Router,
     extract::{Path, Query, RawQuery, Request, State},
@@ -28,6 +30,10 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/", get(list))
         .route("/run/{id}", get(run))
         .route("/run/{id}/case/{number}", get(case).post(label))
+        .route(
+            "/run/{id}/case/{number}/save",
+            get(save_case::form).post(save_case::save),
+        )
         .route("/run/{id}/labels.csv", get(labels))
         .route("/compare", get(compare))
         .route("/delete", post(delete))
@@ -43,6 +49,8 @@ type Page = Result<Vec<u8>, Problem>;
 struct Problem {
     status: StatusCode,
     text: String,
+    /// A page that says more than the text.
+    page: Option<Vec<u8>>,
 }
 
 impl Problem {
@@ -50,6 +58,14 @@ impl Problem {
         Self {
             status,
             text: text.into(),
+            page: None,
+        }
+    }
+
+    fn with_page(self, page: Vec<u8>) -> Self {
+        Self {
+            page: Some(page),
+            ..self
         }
     }
 }
@@ -211,6 +227,7 @@ async fn case(State(app): State<App>, Path((id, number)): Path<(String, String)>
             token: &token,
             now: &now,
             table: &format!("/run/{id}/labels.csv"),
+            save: &format!("{}/save", case_address(&id, place)),
         };
         let around = CaseSurroundings {
             links: &links,
@@ -254,8 +271,17 @@ const MAX_FORM: usize = 64 << 10;
 
 /// The fields of a form, which must carry the token of this view.
 async fn read_form(app: &App, request: Request) -> Result<Vec<(String, String)>, Response> {
+    read_form_up_to(MAX_FORM, app, request).await
+}
+
+/// As [`read_form`], with another size limit.
+async fn read_form_up_to(
+    limit: usize,
+    app: &App,
+    request: Request,
+) -> Result<Vec<(String, String)>, Response> {
     let refuse = |text: &'static str| (StatusCode::FORBIDDEN, text).into_response();
-    let body = axum::body::to_bytes(request.into_body(), MAX_FORM).await;
+    let body = axum::body::to_bytes(request.into_body(), limit).await;
     let body =
         body.map_err(|_| (StatusCode::PAYLOAD_TOO_LARGE, "the form is too large\n").into_response())?;
     // A form is written as a query is.
@@ -497,6 +523,11 @@ async fn answer(app: App, read: impl FnOnce(&Catalogue) -> Page + Send + 'static
     });
     let (status, page) = match page {
         Ok(page) => (StatusCode::OK, page),
+        Err(Problem {
+            status,
+            page: Some(page),
+            ..
+        }) => (status, page),
         Err(problem) => {
             let mut page = Vec::new();
             match write_error_page("Not shown", &problem.text, &all_runs(), &mut page) {

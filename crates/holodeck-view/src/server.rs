@@ -1,6 +1,6 @@
 //! The server of a view: it listens on the loopback interface only.
 
-use std::{io, net::Ipv4Addr, path::Path, time::Duration};
+use std::{io, net::Ipv4Addr, path::Path, sync::Arc, time::Duration};
 
 use hyper::server::conn::http1;
 use hyper_util::{
@@ -9,7 +9,7 @@ use hyper_util::{
 };
 use tokio::{net::TcpListener, task::JoinSet, time::sleep};
 
-use crate::{Catalogue, access::Access, app::App, routes};
+use crate::{CaseFiles, Catalogue, access::Access, app::App, routes};
 
 /// A view that listens.
 #[derive(Debug)]
@@ -51,7 +51,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 impl View {
     /// Listens on this port, or on a free one for 0. If it is only read, nothing is written below the folder.
-    pub async fn open(folder: &Path, port: u16, is_read_only: bool) -> Result<Self, ViewError> {
+    pub async fn open(
+        folder: &Path,
+        port: u16,
+        is_read_only: bool,
+        case_files: Arc<dyn CaseFiles>,
+    ) -> Result<Self, ViewError> {
         let catalogue = Catalogue::new(folder, is_read_only).map_err(|source| ViewError::Folder {
             path: folder.display().to_string(),
             source,
@@ -63,7 +68,7 @@ impl View {
         let access = Access::new(listener.local_addr().map_err(failed)?.port());
         Ok(Self {
             listener,
-            app: App::new(catalogue, access),
+            app: App::new(catalogue, access, case_files),
         })
     }
 

@@ -82,6 +82,11 @@ pub fn add_item(text: &str, key: &str, item: &JsonMap) -> Result<String, EditErr
     first_matching(file.with_item(key, item), &wanted, key)
 }
 
+/// The lines of an item of a list, as an edit writes it.
+pub fn item_lines(item: &JsonMap) -> String {
+    block_item(item, 0)
+}
+
 /// Adds a test case, which has a `name`, to an agent file or a file of test cases: to the list `test_cases`, or to the
 /// list that the file is.
 pub fn add_test_case(text: &str, case: &JsonMap) -> Result<String, EditError> {

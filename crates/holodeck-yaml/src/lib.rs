@@ -16,7 +16,7 @@ mod shape;
 mod yaml;
 
 pub use agent_doc::load_agent_doc;
-pub use edit::{EditError, add_item, add_test_case, list_items, remove_item};
+pub use edit::{EditError, add_item, add_test_case, item_lines, list_items, remove_item};
 pub use foreign::{
     ForeignError, ForeignNode, ForeignValue, read_foreign, read_foreign_table, read_foreign_workbook,
 };

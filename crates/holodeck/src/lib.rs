@@ -68,6 +68,7 @@ pub use load::{check_equal_cases, doctor, is_agent_file, load, load_combination,
 pub use serve::{ServeError, ServeFlags, Server};
 pub use test::calibrate::{CalibrateError, PreparedCalibration, prepare_calibration};
 pub use test::calibrated::{UncalibratedJudges, UncalibratedMetric};
+pub use test::case_files::AgentCaseFiles;
 pub use test::compare::{CompareError, Compared, StoredRuns, compare_runs, stored_runs};
 pub use test::dry_run::{DryRun, Estimate, RerankedTool};
 pub use test::judge_steps::{JUDGE_STEPS, JudgeStepsError, derive_judge_steps};

@@ -2,6 +2,7 @@
 
 pub(crate) mod calibrate;
 pub(crate) mod calibrated;
+pub(crate) mod case_files;
 pub(crate) mod compare;
 pub(crate) mod dry_run;
 pub(crate) mod graders;

@@ -1,8 +1,9 @@
 //! `holodeck view`: the stored runs below a folder as a local web page, or as files.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use holodeck::{
+    AgentCaseFiles,
     reports::format::count,
     runs::ExitCode,
     view::{Catalogue, ExportError, View, ViewError, export},
@@ -27,7 +28,7 @@ pub(crate) struct ViewArgs {
     /// Write the pages as files into this folder, which must be empty, and end.
     #[arg(long, value_name = "DIR", conflicts_with = "port")]
     export: Option<PathBuf>,
-    /// Write nothing below the folder: no labels, and no summaries of runs.
+    /// Write nothing below the folder: no labels, no test cases, and no summaries of runs.
     #[arg(long)]
     read_only: bool,
     /// Write the link, or what was exported, as a line of JSON.
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &ViewArgs, terminal: &mut Terminal) -> Result<ExitCode, 
     let runtime = runtime.map_err(|error| Problem::execution(format!("cannot start: {error}")))?;
     runtime.block_on(async {
         let mut interrupts = Interrupts::listen()?;
-        let view = View::open(&args.folder, args.port, args.read_only)
+        let view = View::open(&args.folder, args.port, args.read_only, Arc::new(AgentCaseFiles))
             .await
             .map_err(|error| failed(&error))?;
         let link = view.link();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use holodeck_model::JsonMap;
+use holodeck_model::{JsonMap, is_hidden};
 use serde_json::Value;
 
 use crate::yaml::{Core, legacy_reading, resolve};
@@ -70,7 +70,24 @@ fn scalar(text: &str) -> String {
     if begins && is_text && !text.ends_with(' ') && text.chars().all(plain) {
         text.to_owned()
     } else {
-        // Every JSON string is a YAML string.
-        Value::from(text).to_string()
+        quoted(text)
     }
+}
+
+/// A JSON string, which is a YAML string, with hidden characters as escapes: YAML allows not all of them, reads some as the end
+/// of a line, and a reader would not see them.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    for c in Value::from(text).to_string().chars() {
+        // Writing to a string can't fail.
+        let _ = match u32::from(c) {
+            _ if !is_hidden(c) => {
+                quoted.push(c);
+                Ok(())
+            }
+            code @ 0..=0xffff => write!(quoted, "\\u{code:04x}"),
+            code => write!(quoted, "\\U{code:08x}"),
+        };
+    }
+    quoted
 }
