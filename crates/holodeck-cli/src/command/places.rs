@@ -1,6 +1,6 @@
 //! Names files as the servers of a CI system do: relative to the repository.
 
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use holodeck::{
     model::{Env, Location, absolute_path, shown_path},
@@ -15,13 +15,32 @@ pub(crate) fn user_variable<'a>(env: &'a Env, name: &str) -> Option<&'a str> {
     env.non_blank(name).filter(|_| env.file_of(name).is_none())
 }
 
-/// The file, relative to the repository of a CI job, or else to the working directory.
+/// The file, relative to the repository of a CI job, or else to the working directory. A file outside of it has its whole
+/// path.
 pub(crate) fn file_name(env: &Env, path: &Path) -> String {
-    let path = absolute_path(path);
-    let mut roots = ROOTS.iter().filter_map(|name| user_variable(env, name));
-    let below = roots.find_map(|root| path.strip_prefix(root).ok());
-    let name = below.map_or_else(|| shown_path(&path), Path::to_path_buf);
+    let path = without_steps_up(absolute_path(path));
+    let named = ROOTS.iter().filter_map(|name| user_variable(env, name));
+    let roots: Vec<PathBuf> = named
+        .map(PathBuf::from)
+        .flat_map(|root| [root.canonicalize().ok(), Some(root)])
+        .flatten()
+        .collect();
+    let mut below = roots.iter().filter_map(|root| path.strip_prefix(root).ok());
+    let name = match below.next() {
+        Some(below) => below.to_path_buf(),
+        None if roots.is_empty() => shown_path(&path),
+        None => path,
+    };
     name.display().to_string()
+}
+
+/// The path as no other way leads to it: servers compare names. One without `..` stays, also if it has links.
+fn without_steps_up(path: PathBuf) -> PathBuf {
+    if !path.components().any(|part| part == Component::ParentDir) {
+        return path;
+    }
+    // Behind a link, `..` is not what stands before it; only the system knows.
+    path.canonicalize().unwrap_or(path)
 }
 
 /// The place in a file that is named so.

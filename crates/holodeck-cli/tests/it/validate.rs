@@ -201,3 +201,44 @@ fn each_form_of_the_problems_has_all_of_them_with_their_places() {
             .stdout
     );
 }
+
+#[test]
+fn a_file_is_named_as_the_repository_names_it_from_whatever_folder_it_is_checked() {
+    let project = Project::empty();
+    project.write("repository/bots/agent.yaml", WRONG);
+    project.write("repository/tools/x", "");
+    project.write("elsewhere/agent.yaml", WRONG);
+    let root = project.path("repository");
+    let elsewhere = project.path("elsewhere/agent.yaml");
+    let elsewhere = elsewhere.canonicalize().unwrap().display().to_string();
+    let paths = |folder: &str, file: &str| {
+        let mut command = project.command(&["validate", file, "--format", "sarif"]);
+        command
+            .current_dir(project.path(folder))
+            .env("GITHUB_WORKSPACE", &root);
+        let ran = crate::project::CommandOutput::of(&command.output().unwrap()).exits(2);
+        let log: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        let results = log["runs"][0]["results"].as_array().unwrap();
+        let uri = |result: &serde_json::Value| {
+            let place = &result["locations"][0]["physicalLocation"]["artifactLocation"];
+            place["uri"].as_str().unwrap().to_owned()
+        };
+        results.iter().map(uri).collect::<std::collections::BTreeSet<_>>()
+    };
+    for (folder, file) in [
+        ("repository", "bots/agent.yaml"),
+        ("repository/bots", "agent.yaml"),
+        ("repository/tools", "../bots/agent.yaml"),
+        ("elsewhere", "../repository/tools/../bots/agent.yaml"),
+    ] {
+        let expected = ["bots/agent.yaml".to_owned()].into();
+        assert_eq!(paths(folder, file), expected, "{folder} {file}");
+    }
+    for (folder, file) in [
+        ("elsewhere", "agent.yaml"),
+        ("repository", "../elsewhere/agent.yaml"),
+    ] {
+        let expected = [format!("file://{elsewhere}")].into();
+        assert_eq!(paths(folder, file), expected, "{folder} {file}");
+    }
+}

@@ -27,7 +27,8 @@ pub(super) fn concise(
             .collect();
         writeln!(
             out,
-            "{path}:{position} {}[{}]: {}",
+            "{}:{position} {}[{}]: {}",
+            format::printable(path).replace(['\n', '\t'], " "),
             finding.severity,
             finding.rule.id,
             lines.join("; ")
@@ -52,7 +53,7 @@ pub(super) fn github(
         };
         write!(out, "::{command} ")?;
         if let Some(FindingPlace { path, position }) = &finding.place {
-            write!(out, "file={},", Property(path))?;
+            write!(out, "file={},", Property(&format::printable(path)))?;
             if let Some((line, column)) = position {
                 write!(out, "line={line},col={column},")?;
             }
@@ -96,7 +97,8 @@ fn escape(text: &str, special: &[char], f: &mut fmt::Formatter<'_>) -> fmt::Resu
     Ok(())
 }
 
-/// A list of issues. GitLab needs a file and a line of each: one without has those of the agent.
+/// A list of issues. GitLab needs a file and a line of each: one without has those of the agent. It also needs a path from the
+/// root of the repository: that of a file elsewhere is named in the text.
 pub(super) fn gitlab(
     subject: &FindingSubject<'_>,
     findings: impl Iterator<Item = Result<Finding, ReportError>>,
@@ -110,8 +112,13 @@ pub(super) fn gitlab(
         let place = finding.place.as_ref();
         let path = place.map_or(subject.file, |place| &place.path);
         let line = place.and_then(|place| place.position).map_or(1, |(line, _)| line);
+        let elsewhere = if path.starts_with('/') {
+            format!(" ({}, outside of the repository)", format::printable(path))
+        } else {
+            String::new()
+        };
         let issue = json!({
-            "description": format!("{}: {}", finding.title(), finding.text()),
+            "description": format!("{}: {}{elsewhere}", finding.title(), finding.text()),
             "check_name": format!("holodeck/{}", finding.rule.id),
             "fingerprint": fingerprints.of(subject, &finding),
             "severity": match finding.severity {
@@ -120,7 +127,7 @@ pub(super) fn gitlab(
                 Severity::Note => "info",
             },
             "location": {
-                "path": path.strip_prefix("./").unwrap_or(path),
+                "path": path.strip_prefix("./").unwrap_or(path).trim_start_matches('/'),
                 "lines": { "begin": line },
             },
         });
