@@ -349,3 +349,26 @@ fn a_metric_that_needs_the_right_answer_is_named_only_without_one() {
     let notes = place.add(&case("turns", &[("q", "a"), ("r", "")])).unwrap().notes;
     assert!(notes.len() == 1 && notes[0].contains("in each turn"), "{notes:?}");
 }
+
+#[test]
+fn a_byte_order_mark_stays_and_a_file_in_utf_16_is_not_changed() {
+    let text = format!("{AGENT}test_cases:\n  - input: hi\n");
+    let new = case("new", &[("q", "a")]);
+    let place = Place::with(&[("agent.yaml", &format!("\u{feff}{text}"))]);
+    place.add(&new).unwrap();
+    let block = "  - name: new\n    input: q\n    ground_truth: a\n";
+    assert_eq!(place.read("agent.yaml"), format!("\u{feff}{text}{block}"));
+    let wide: Vec<u8> = format!("\u{feff}{text}")
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    fs::write(place.path("agent.yaml"), &wide).unwrap();
+    let refused = place.add(&new).unwrap_err();
+    assert!(refused.why.contains("it is in UTF-16"), "{refused:?}");
+    assert!(
+        refused
+            .block
+            .is_some_and(|block| block.starts_with("- name: new\n"))
+    );
+    assert_eq!(fs::read(place.path("agent.yaml")).unwrap(), wide);
+}
