@@ -1,7 +1,7 @@
 //! Writes the page that lists stored runs: a row per run with what changed since the one before, and the trends of each
 //! agent.
 
-use std::io::Write;
+use std::{collections::BTreeSet, io::Write};
 
 use askama::Template;
 use holodeck_model::ReportHead;
@@ -47,6 +47,8 @@ pub struct HistoryRun {
     pub folder: String,
     /// Each difference to the run before of the same agent; absent if there is none before.
     pub changes: Option<Vec<String>>,
+    /// The tags that people gave to it.
+    pub tags: Vec<String>,
 }
 
 /// The runs of the list.
@@ -63,6 +65,8 @@ pub struct HistoryList<'a> {
     pub token: Option<&'a str>,
     /// The id and the name of each file in the trash.
     pub trash: &'a [(String, String)],
+    /// Parts of files of annotations that count for nothing.
+    pub problems: &'a [String],
 }
 
 /// A reader's choice of rows and their order.
@@ -73,6 +77,8 @@ pub struct HistoryQuery {
     pub words: String,
     /// The verdict of a row; empty for all.
     pub state: String,
+    /// The tag that a run must have; empty for all.
+    pub run_tag: String,
     /// The order: `oldest`, `cost` or `time`; else the newest first.
     pub order: String,
     /// The page, from 1. A file has one page.
@@ -104,6 +110,9 @@ struct Page<'a> {
     unread: Option<String>,
     is_running: bool,
     token: Option<&'a str>,
+    /// Each tag, with whether it is chosen.
+    tags: Vec<(&'a str, bool)>,
+    problems: &'a [String],
     trash: &'a [(String, String)],
     pages: Pages,
     script: &'static str,
@@ -128,6 +137,7 @@ struct Row<'a> {
     time: String,
     model: &'a str,
     notes: Vec<String>,
+    tags: &'a [String],
     cost_usd: Option<f64>,
     millis: u64,
 }
@@ -165,6 +175,9 @@ pub fn write_history(
     let mut rows: Vec<Row<'_>> = entries.iter().rev().map(Row::new).collect();
     rows.retain(|row| {
         if !query.state.is_empty() && row.kind() != query.state {
+            return false;
+        }
+        if !query.run_tag.is_empty() && !row.tags.contains(&query.run_tag) {
             return false;
         }
         if words.is_empty() {
@@ -207,6 +220,8 @@ pub fn write_history(
             .iter()
             .any(|entry| entry.run.as_ref().is_ok_and(|run| run.is_running)),
         token: list.token,
+        tags: tags(entries, &query.run_tag),
+        problems: list.problems,
         trash: list.trash,
         pages: Pages {
             name: "Pages of runs",
@@ -273,6 +288,7 @@ impl<'a> Row<'a> {
                     time: String::new(),
                     model: "",
                     notes: vec![error.clone()],
+                    tags: &[],
                     cost_usd: None,
                     millis: 0,
                 };
@@ -315,6 +331,7 @@ impl<'a> Row<'a> {
                 .chain(ended_because)
                 .chain(head.warnings.clone())
                 .collect(),
+            tags: &run.tags,
             cost_usd: summary.cost_usd,
             millis: summary.total_duration_ms,
         }
@@ -344,10 +361,23 @@ impl<'a> Row<'a> {
             Changes::Some(changes) => changes,
             Changes::None | Changes::Unknown => &[],
         };
-        let notes = self.notes.iter().chain(changes).map(String::as_str);
+        let notes = self
+            .notes
+            .iter()
+            .chain(changes)
+            .chain(self.tags)
+            .map(String::as_str);
         let fields = fields.into_iter().chain(notes);
         fields.collect::<Vec<_>>().join("\n").to_lowercase()
     }
+}
+
+/// Every tag of the runs, and the chosen one, by name.
+fn tags<'a>(entries: &'a [HistoryEntry], chosen: &'a str) -> Vec<(&'a str, bool)> {
+    let runs = entries.iter().filter_map(|entry| entry.run.as_ref().ok());
+    let all = runs.flat_map(|run| &run.tags).map(String::as_str);
+    let all: BTreeSet<&str> = all.chain(Some(chosen).filter(|tag| !tag.is_empty())).collect();
+    all.into_iter().map(|tag| (tag, tag == chosen)).collect()
 }
 
 fn class(head: &ReportHead) -> &'static str {

@@ -320,6 +320,8 @@ struct Head<'a> {
     links: Vec<PageLink>,
     is_served: bool,
     is_running: bool,
+    tags: Vec<String>,
+    tag_form: Option<(String, String)>,
 }
 
 /// The form that chooses cases.
@@ -389,6 +391,10 @@ impl<'a> Head<'a> {
                 Some(_) => policy_of(&[STYLE], &[SCRIPT, VIEW_SCRIPT], true),
             },
             is_running: page.is_running,
+            tags: page.tags.to_vec(),
+            tag_form: page
+                .tag_form
+                .map(|(token, run)| (token.to_owned(), run.to_owned())),
             style: STYLE,
             is_served: page.choice.is_some(),
             tone: match format::tone(head) {

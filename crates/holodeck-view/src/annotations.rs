@@ -1,4 +1,6 @@
-//! The words of people about answers: `.holodeck/annotations.jsonl` beside the runs, to which lines are only appended.
+//! The words of people about answers and runs: `.holodeck/annotations.jsonl` beside the runs, to which lines are only appended.
+
+mod tags;
 
 use std::{
     collections::BTreeMap,
@@ -14,9 +16,11 @@ use holodeck_reports::{AnswerLabel, StoredAnswer};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use self::tags::{RunTags, TagLine};
+pub(crate) use self::tags::{check_tag, run_identity, set_tag};
 use crate::{Catalogue, folder::RunPath, summaries::Summary};
 
-/// A line of the file.
+/// A line about an answer.
 #[derive(Serialize, Deserialize)]
 struct Annotation {
     #[serde(rename = "annotation")]
@@ -30,6 +34,14 @@ struct Annotation {
     label: AnswerLabel,
 }
 
+/// A line of the file: its fields say its kind.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Answer(Annotation),
+    Tag(TagLine),
+}
+
 const VERSION: u32 = 1;
 
 /// Longer texts are refused.
@@ -38,8 +50,17 @@ const MAX_CHARS: usize = 4_000;
 /// A longer line is not an annotation.
 const MAX_LINE: u64 = 64 << 10;
 
-/// The labels of the answers of a run, by its id and the case.
-pub(crate) type Labels = BTreeMap<(String, CaseId), (String, AnswerLabel)>;
+/// The words in a file.
+#[derive(Debug, Default)]
+pub(crate) struct Annotations {
+    /// The label of an answer, by the id of its run and the case; of several the last one, with the digest of its answer.
+    labels: BTreeMap<(String, CaseId), (String, AnswerLabel)>,
+    tags: RunTags,
+    /// The numbers of the lines that are neither, and count for nothing.
+    damaged: Vec<usize>,
+    /// Why the file, which is there, cannot be read.
+    unreadable: Option<String>,
+}
 
 /// The file of the runs in the folder of this journal.
 fn file_of(journal: &Path) -> io::Result<PathBuf> {
@@ -53,34 +74,97 @@ fn file_of(journal: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Every label; of an answer with several, the last one. A line that is not one counts for nothing.
-pub(crate) fn read(journal: &Path) -> Labels {
-    let mut labels = Labels::new();
-    let Ok(file) = file_of(journal).and_then(File::open) else {
-        return labels;
+/// Every line of the file beside this journal.
+pub(crate) fn read(journal: &Path) -> Annotations {
+    let mut found = Annotations::default();
+    let file = match file_of(journal).and_then(File::open) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return found,
+        Err(error) => {
+            found.unreadable = Some(holodeck_model::io_reason(&error));
+            return found;
+        }
     };
     let mut lines = BufReader::new(file);
     let mut line = Vec::new();
+    let mut number = 1;
     loop {
         line.clear();
         match (&mut lines).take(MAX_LINE).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return labels,
+            Ok(0) => return found,
             Ok(_) => {}
+            Err(error) => {
+                found.unreadable = Some(holodeck_model::io_reason(&error));
+                return found;
+            }
         }
-        if let Ok(own) = serde_json::from_slice::<Annotation>(&line)
-            && own.version == VERSION
-        {
-            labels.insert((own.run, own.case), (own.answer, own.label));
+        if !line.trim_ascii().is_empty() && !found.add(&line) && found.damaged.last() != Some(&number) {
+            found.damaged.push(number);
+        }
+        // A line that is too long is read in parts.
+        number += usize::from(line.ends_with(b"\n"));
+    }
+}
+
+impl Annotations {
+    /// Whether the line is one.
+    fn add(&mut self, line: &[u8]) -> bool {
+        match serde_json::from_slice(line) {
+            Ok(Line::Answer(own)) if own.version == VERSION => {
+                self.labels.insert((own.run, own.case), (own.answer, own.label));
+                true
+            }
+            Ok(Line::Tag(own)) => self.tags.add(own),
+            _ => false,
+        }
+    }
+
+    /// The label of the answer of a case, if it is of the answer that is shown.
+    pub(crate) fn label_of(&self, run: &str, case: CaseId, answer: &StoredAnswer) -> AnswerLabel {
+        let label = self.labels.get(&(run.to_owned(), case));
+        let label = label.filter(|(digest, _)| *digest == digest_of(answer));
+        label.map(|(_, label)| label.clone()).unwrap_or_default()
+    }
+
+    /// The tags of the run with this id and identity, by their names.
+    pub(crate) fn tags_of(&self, run: &str, identity: &str) -> Vec<String> {
+        self.tags.of(run, identity)
+    }
+
+    /// Why a part of the file counts for nothing; `file` is its name.
+    pub(crate) fn problem(&self, file: &str) -> Option<String> {
+        if let Some(why) = &self.unreadable {
+            return Some(format!(
+                "`{file}` cannot be read, so that tags and labels are missing: {why}"
+            ));
+        }
+        let numbers: Vec<String> = self
+            .damaged
+            .iter()
+            .take(MAX_NAMED)
+            .map(usize::to_string)
+            .collect();
+        let more = if self.damaged.len() > MAX_NAMED {
+            " and more"
+        } else {
+            ""
+        };
+        match self.damaged.len() {
+            0 => None,
+            1 => Some(format!(
+                "line {} of `{file}` is damaged and counts for nothing",
+                numbers.concat()
+            )),
+            _ => Some(format!(
+                "lines {}{more} of `{file}` are damaged and count for nothing",
+                numbers.join(", ")
+            )),
         }
     }
 }
 
-/// The label of the answer of a case, if it is of the answer that is shown.
-pub(crate) fn label_of(labels: &Labels, run: &str, case: CaseId, answer: &StoredAnswer) -> AnswerLabel {
-    let label = labels.get(&(run.to_owned(), case));
-    let label = label.filter(|(digest, _)| *digest == digest_of(answer));
-    label.map(|(_, label)| label.clone()).unwrap_or_default()
-}
+/// The damaged lines that are named.
+const MAX_NAMED: usize = 10;
 
 /// Appends a label.
 pub(crate) fn append(
@@ -99,14 +183,21 @@ pub(crate) fn append(
     if label.score.is_some_and(|score| !(0.0..=1.0).contains(&score)) {
         return Err(io::Error::other("a score is a number from 0 to 1"));
     }
-    let mut line = serde_json::to_string(&Annotation {
-        version: VERSION,
-        at: holodeck_reports::format::now(),
-        run: run.to_owned(),
-        case,
-        answer: digest_of(answer),
-        label,
-    })?;
+    append_line(
+        journal,
+        &Annotation {
+            version: VERSION,
+            at: holodeck_reports::format::now(),
+            run: run.to_owned(),
+            case,
+            answer: digest_of(answer),
+            label,
+        },
+    )
+}
+
+fn append_line(journal: &Path, line: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_string(line)?;
     line.push('\n');
     let mut file = OpenOptions::new()
         .create(true)
@@ -138,18 +229,18 @@ fn digest_of(answer: &StoredAnswer) -> String {
 pub(crate) fn to_csv(catalogue: &Catalogue, runs: &[(RunPath, Arc<Summary>)]) -> String {
     let mut text = "case,input,response,passed\r\n".to_owned();
     let mut seen = std::collections::BTreeSet::new();
-    let Some(labels) = runs.first().map(|(run, _)| read(&run.path)) else {
+    let Some(said) = runs.first().map(|(run, _)| read(&run.path)) else {
         return text;
     };
     for (path, summary) in runs {
         let run_id = &summary.head.run_id;
-        let own = labels.keys().filter(|(id, _)| id == run_id);
+        let own = said.labels.keys().filter(|(id, _)| id == run_id);
         for (_, case) in own {
             let place = summary.outcome(path, *case).map(|outcome| outcome.place);
             let Some(Ok((_, Some((_, answer))))) = place.map(|place| catalogue.open_case(path, place)) else {
                 continue;
             };
-            let label = label_of(&labels, run_id, *case, &answer);
+            let label = said.label_of(run_id, *case, &answer);
             let Some(passed) = label.passed.filter(|_| !answer.is_conversation) else {
                 continue;
             };

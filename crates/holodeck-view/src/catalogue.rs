@@ -9,13 +9,14 @@ use std::{
     time::Instant,
 };
 
-use holodeck_model::CaseId;
+use holodeck_model::{CaseId, ReportHead};
 use holodeck_reports::{
     ComparedRun, HistoryEntry, HistoryRun, ReadRunError, RunTable, StoredAnswer, StoredRun,
 };
 use holodeck_runs::{JournalError, RunStore};
 
 use crate::{
+    annotations::{self, Annotations},
     file_version::FileVersion,
     folder::{RunPath, runs_below, runs_beside},
     reader::{Known, Reader},
@@ -39,6 +40,8 @@ pub(crate) struct Entries {
     pub(crate) runs: Vec<HistoryEntry>,
     /// How many files are still being read, or compared with the run before.
     pub(crate) unread: usize,
+    /// Parts of files of annotations that count for nothing.
+    pub(crate) problems: Vec<String>,
 }
 
 /// The runs of one series.
@@ -101,7 +104,14 @@ impl Catalogue {
             self.reader.compare(pairs, until);
         };
         let running = running(&read);
-        let entries = read
+        let said = annotations_of(&read);
+        let problems = said.iter().filter_map(|(store, said)| {
+            let file = store.join("annotations.jsonl");
+            let shown = file.strip_prefix(&self.folder).unwrap_or(&file);
+            said.problem(&shown.display().to_string())
+        });
+        let problems = problems.collect();
+        let entries: Vec<HistoryEntry> = read
             .into_iter()
             .enumerate()
             .map(|(place, (path, known))| HistoryEntry {
@@ -109,6 +119,7 @@ impl Catalogue {
                 run: known.run.map(|run| HistoryRun {
                     is_running: running.contains(&place),
                     folder: self.folder_of(&path),
+                    tags: tags_of(&said, &path, &run),
                     changes: run
                         .since
                         .as_ref()
@@ -118,10 +129,12 @@ impl Catalogue {
                 }),
                 id: path.id,
                 file: path.shown,
-            });
+            })
+            .collect();
         Entries {
-            runs: entries.collect(),
+            runs: entries,
             unread: unread + uncompared,
+            problems,
         }
     }
 
@@ -223,6 +236,14 @@ impl Catalogue {
         self.reader.known(run)
     }
 
+    /// Everything except the cases of a run.
+    pub(crate) fn head(&self, run: &RunPath) -> Result<ReportHead, JournalError> {
+        match self.summary(run) {
+            Some(summary) => Ok(summary.head.clone()),
+            None => Ok(StoredRun::open(&run.path)?.head().clone()),
+        }
+    }
+
     /// A run with its cases, without their texts.
     pub(crate) fn compared(&self, run: &RunPath) -> Result<ComparedRun, ReadRunError> {
         self.reader.compared(run)
@@ -286,6 +307,26 @@ impl Catalogue {
             .and_then(|path| path.strip_prefix(&self.folder).ok());
         below.map_or_else(String::new, |path| path.display().to_string())
     }
+}
+
+/// The words of people about these runs, by the folder of their file.
+fn annotations_of(runs: &[(RunPath, Known)]) -> BTreeMap<PathBuf, Annotations> {
+    let mut said = BTreeMap::new();
+    for (path, _) in runs {
+        if let Some(store) = path.store() {
+            said.entry(store.to_owned())
+                .or_insert_with(|| annotations::read(&path.path));
+        }
+    }
+    said
+}
+
+/// The tags of a run.
+fn tags_of(said: &BTreeMap<PathBuf, Annotations>, path: &RunPath, run: &Summary) -> Vec<String> {
+    let said = path.store().and_then(|store| said.get(store));
+    said.map_or_else(Vec::new, |said| {
+        said.tags_of(&run.head.run_id, &annotations::run_identity(&run.head))
+    })
 }
 
 /// The runs, which are given oldest first, whose differences to the run before of their series are not known, each with that

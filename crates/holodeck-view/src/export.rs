@@ -11,7 +11,7 @@ use holodeck_reports::{
     HistoryList, HistoryQuery, PageLink, PageUse, ReportError, RunPage, StoredRun, write_history,
 };
 
-use crate::Catalogue;
+use crate::{Catalogue, catalogue::Entries};
 
 /// Why the pages cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +44,11 @@ pub fn export(catalogue: &Catalogue, to: &Path) -> Result<usize, ExportError> {
         move |source| ExportError::Io { path, source }
     };
     // The runs first: the new folder may be below the folder of the runs.
-    let entries = catalogue.entries(None, |id| format!("run-{id}.html")).runs;
+    let Entries {
+        runs: entries,
+        problems,
+        ..
+    } = catalogue.entries(None, |id| format!("run-{id}.html"));
     fs::create_dir_all(to).map_err(failed(to))?;
     if fs::read_dir(to).map_err(failed(to))?.next().is_some() {
         return Err(ExportError::NotEmpty {
@@ -56,10 +60,10 @@ pub fn export(catalogue: &Catalogue, to: &Path) -> Result<usize, ExportError> {
         text: "All runs".to_owned(),
     };
     let mut pages = 0;
-    for (id, page) in entries
+    let with_pages = entries
         .iter()
-        .filter_map(|entry| Some((&entry.id, entry.page.as_ref()?)))
-    {
+        .filter_map(|entry| Some((&entry.id, entry.page.as_ref()?, entry.run.as_ref().ok()?)));
+    for (id, page, listed) in with_pages {
         let Some(run) = catalogue.find(id) else {
             continue;
         };
@@ -68,6 +72,7 @@ pub fn export(catalogue: &Catalogue, to: &Path) -> Result<usize, ExportError> {
         let mut file = BufWriter::new(fs::File::create_new(&path).map_err(failed(&path))?);
         let page = RunPage {
             links: std::slice::from_ref(&back),
+            tags: &listed.tags,
             ..RunPage::default()
         };
         run.write_page(&page, &mut file)?;
@@ -88,6 +93,7 @@ pub fn export(catalogue: &Catalogue, to: &Path) -> Result<usize, ExportError> {
         unread: 0,
         token: None,
         trash: &[],
+        problems: &problems,
     };
     write_history(&list, &HistoryQuery::default(), PageUse::File, &mut file)?;
     file.flush().map_err(failed(&path))?;

@@ -21,6 +21,11 @@ pub(crate) struct RunPath {
 }
 
 impl RunPath {
+    /// The `.holodeck/` of a journal.
+    pub(crate) fn store(&self) -> Option<&Path> {
+        self.path.parent()?.parent().filter(|_| self.is_journal)
+    }
+
     /// The folder of its agent.
     pub(crate) fn agent_folder(&self) -> Option<&Path> {
         let is_store = |path: &&Path| {

@@ -1,6 +1,7 @@
 //! The pages: the list of runs, a run, a case, and two runs side by side.
 
 mod save_case;
+mod tags;
 
 use axum::{
     Router,
@@ -37,6 +38,8 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/run/{id}/labels.csv", get(labels))
         .route("/compare", get(compare))
         .route("/delete", post(delete))
+        .route("/tag", post(tags::add))
+        .route("/untag", post(tags::remove))
         .route("/restore", post(restore))
         .fallback(unknown)
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
@@ -105,6 +108,7 @@ async fn list(State(app): State<App>, Query(query): Query<HashMap<String, String
         words: take("q"),
         state: take("state"),
         order: take("order"),
+        run_tag: take("run_tag"),
         page: take("page").parse().unwrap_or(1),
     };
     let token = app.access().form_token().to_owned();
@@ -121,6 +125,7 @@ async fn list(State(app): State<App>, Query(query): Query<HashMap<String, String
             unread: entries.unread,
             token,
             trash: &trash,
+            problems: &entries.problems,
         };
         write_history(&list, &query, PageUse::Served, &mut page)?;
         Ok(page)
@@ -145,8 +150,12 @@ async fn run(
         page: take("page").parse().unwrap_or(0),
         at: take("at").parse().unwrap_or(0),
     };
+    let token = app.access().form_token().to_owned();
     answer(app, move |catalogue| {
         let (path, mut run) = open(catalogue, &id)?;
+        let said = annotations::read(&path.path);
+        let identity = annotations::run_identity(run.head());
+        let tags = said.tags_of(&run.head().run_id, &identity);
         let series = catalogue.series_of(&path, Some(deadline()));
         if series.is_running {
             run.set_running();
@@ -171,6 +180,8 @@ async fn run(
             choice: Some((&query, changed)),
             case_page: Some(&case_page),
             is_running: series.is_running && !run.is_ended(),
+            tags: &tags,
+            tag_form: (!catalogue.is_read_only()).then_some((token.as_str(), id.as_str())),
         };
         run.write_page(&around, &mut page)?;
         Ok(page)
@@ -220,8 +231,7 @@ async fn case(State(app): State<App>, Path((id, number)): Path<(String, String)>
                 text: "The run".to_owned(),
             },
         ];
-        let labels = annotations::read(&path.path);
-        let now = annotations::label_of(&labels, &run.head().run_id, case, &said);
+        let now = annotations::read(&path.path).label_of(&run.head().run_id, case, &said);
         let form = LabelForm {
             action: &case_address(&id, place),
             token: &token,

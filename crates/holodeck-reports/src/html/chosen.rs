@@ -34,6 +34,10 @@ pub struct RunPage<'a> {
     pub case_page: Option<&'a dyn Fn(usize) -> String>,
     /// Whether a command is writing the run now.
     pub is_running: bool,
+    /// The tags that people gave to it.
+    pub tags: &'a [String],
+    /// The token of the form that changes them, and the id of the run in it; absent if nothing may be changed.
+    pub tag_form: Option<(&'a str, &'a str)>,
 }
 
 /// The cases that a page shows, and the figures of all cases.
