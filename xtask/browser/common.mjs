@@ -8,11 +8,12 @@ export function ensure(holds, ...why) {
   if (!holds) throw new Error(why.map((part) => (typeof part === 'string' ? part : JSON.stringify(part))).join(' '));
 }
 
-/** A browser whose pages answer every question with yes. */
-export async function browser(program) {
+/** A browser whose pages answer every question with yes. A script is there in each page before those of the page. */
+export async function browser(program, script) {
   const args = ['--no-sandbox', '--disable-gpu', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
   const started = await chromium.launch({ executablePath: program, args });
   const context = await started.newContext({ viewport: { width: 768, height: HEIGHT } });
+  if (script) await context.addInitScript(script);
   let complaints = [];
   context.on('dialog', (dialog) => dialog.accept());
   context.on('weberror', (error) => complaints.push(String(error.error())));

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{host, smoke, workspace};
 
 /// The scripts, copied to where Node finds Playwright.
-const SCRIPTS: [&str; 3] = ["common.mjs", "page.mjs", "report.mjs"];
+const SCRIPTS: [&str; 4] = ["common.mjs", "page.mjs", "report.mjs", "view.mjs"];
 
 /// Debian's package and program.
 const CHROMIUM: &str = "chromium";

@@ -18,6 +18,7 @@ mod outcomes;
 mod page;
 mod report;
 mod view;
+mod view_pages;
 
 /// A long run.
 struct Run {
@@ -326,6 +327,12 @@ const RUNS: &[Run] = &[
         cargo: &["build", "--locked", "--release", "-p", "holodeck-cli"],
     },
     Run {
+        name: "view-pages",
+        planned_minutes: 8,
+        // Every page in every window, with a real browser.
+        cargo: &["build", "--locked", "-p", "holodeck-cli"],
+    },
+    Run {
         name: "fuzz",
         planned_minutes: 10,
         cargo: &["xtask", "fuzz", "--seconds", "30"],
@@ -401,6 +408,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             "page" => page::check()?,
             "serve" => load::check()?,
             "view" => view::check(&args.view)?,
+            "view-pages" => view_pages::check()?,
             _ => {}
         }
         println!("{}: took {} s", run.name, started.elapsed().as_secs());

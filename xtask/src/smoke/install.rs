@@ -42,8 +42,11 @@ const MCP: [Pin<'_>; 4] = [
     Pin::new("@modelcontextprotocol/conformance", "0.1.16"),
 ];
 
-/// Drives a browser that the machine has.
-const PLAYWRIGHT: Pin<'_> = Pin::new("playwright-core", "1.65.1");
+/// Drives a browser that the machine has, and checks a page by the rules of accessibility.
+const BROWSER: [Pin<'_>; 2] = [
+    Pin::new("playwright-core", "1.65.1"),
+    Pin::new("axe-core", "4.14.1"),
+];
 
 /// Clients that this project did not write, pinned by a lock file, and the scripts that run them for tests.
 const CLIENTS: [&str; 5] = [
@@ -104,9 +107,9 @@ pub(super) fn install() -> Result<Installed> {
     Ok(Installed { clis, sdk, mcp })
 }
 
-/// The folder in which Node finds Playwright, which only long runs need.
+/// The folder in which Node finds Playwright and axe, which only long runs need.
 pub(super) fn playwright() -> Result<PathBuf> {
-    packages("browser", &[PLAYWRIGHT], &[])?;
+    packages("browser", &BROWSER, &[])?;
     Ok(workspace::root().join(FOLDER).join("browser"))
 }
 

@@ -161,7 +161,7 @@ fn id_of(journal: &Path) -> String {
 }
 
 /// The journals, oldest first.
-fn journals(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn journals(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found: Vec<PathBuf> = fs::read_dir(folder.join(".holodeck/runs"))?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
@@ -274,24 +274,30 @@ struct View {
     cookie: String,
 }
 
+/// Starts the view of a folder. With the link that it prints.
+pub(super) fn launch(program: &Path, folder: &Path) -> Result<(Child, String)> {
+    let mut child = host::command(program)
+        .args(["view", "--json"])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let stdout = child.stdout.take().context("the view has no output")?;
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line)?;
+    let line: Value = serde_json::from_str(&line)?;
+    let link = line.get("url").and_then(Value::as_str).unwrap_or_default();
+    Ok((child, link.to_owned()))
+}
+
 impl View {
     fn start(program: &Path, folder: &Path) -> Result<Self> {
-        let mut child = host::command(program)
-            .args(["view", "--json"])
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let stdout = child.stdout.take().context("the view has no output")?;
-        let mut line = String::new();
-        BufReader::new(stdout).read_line(&mut line)?;
+        let (child, link) = launch(program, folder)?;
         let mut view = Self {
             child,
             address: String::new(),
             cookie: String::new(),
         };
-        let line: Value = serde_json::from_str(&line)?;
-        let link = line.get("url").and_then(Value::as_str).unwrap_or_default();
         let (address, token) = link
             .strip_prefix("http://")
             .and_then(|link| link.split_once('/'))
