@@ -8,7 +8,6 @@ use std::{
     io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use holodeck_model::{CaseId, hex_prefix};
@@ -18,7 +17,6 @@ use sha2::{Digest as _, Sha256};
 
 use self::tags::{RunTags, TagLine};
 pub(crate) use self::tags::{check_tag, run_identity, set_tag};
-use crate::{Catalogue, folder::RunPath, summaries::Summary};
 
 /// A line about an answer.
 #[derive(Serialize, Deserialize)]
@@ -126,6 +124,12 @@ impl Annotations {
         label.map(|(_, label)| label.clone()).unwrap_or_default()
     }
 
+    /// The cases of a run whose answers have labels.
+    pub(crate) fn labelled(&self, run: &str) -> impl Iterator<Item = CaseId> {
+        let labels = self.labels.keys().filter(move |(id, _)| id == run);
+        labels.map(|(_, case)| *case)
+    }
+
     /// The tags of the run with this id and identity, by their names.
     pub(crate) fn tags_of(&self, run: &str, identity: &str) -> Vec<String> {
         self.tags.of(run, identity)
@@ -222,44 +226,4 @@ fn append_line(journal: &Path, line: &impl Serialize) -> io::Result<()> {
 
 fn digest_of(answer: &StoredAnswer) -> String {
     hex_prefix(&Sha256::digest(&answer.response), 16)
-}
-
-/// The labelled answers of these runs as the table that `holodeck test calibrate --labels` reads: those with a decision, and
-/// not of conversations. Of two equal answers to a case, the one of the newest run, which is given first.
-pub(crate) fn to_csv(catalogue: &Catalogue, runs: &[(RunPath, Arc<Summary>)]) -> String {
-    let mut text = "case,input,response,passed\r\n".to_owned();
-    let mut seen = std::collections::BTreeSet::new();
-    let Some(said) = runs.first().map(|(run, _)| read(&run.path)) else {
-        return text;
-    };
-    for (path, summary) in runs {
-        let run_id = &summary.head.run_id;
-        let own = said.labels.keys().filter(|(id, _)| id == run_id);
-        for (_, case) in own {
-            let place = summary.outcome(path, *case).map(|outcome| outcome.place);
-            let Some(Ok((_, Some((_, answer))))) = place.map(|place| catalogue.open_case(path, place)) else {
-                continue;
-            };
-            let label = said.label_of(run_id, *case, &answer);
-            let Some(passed) = label.passed.filter(|_| !answer.is_conversation) else {
-                continue;
-            };
-            let (name, input) = match &answer.name {
-                Some(name) => (name.as_str(), ""),
-                None => ("", answer.question.as_str()),
-            };
-            if !seen.insert((name.to_owned(), input.to_owned(), answer.response.clone())) {
-                continue;
-            }
-            let passed = if passed { "yes" } else { "no" };
-            let fields = [name, input, &answer.response, passed].map(quote);
-            text.push_str(&fields.join(","));
-            text.push_str("\r\n");
-        }
-    }
-    text
-}
-
-fn quote(field: &str) -> String {
-    format!("\"{}\"", field.replace('"', "\"\""))
 }

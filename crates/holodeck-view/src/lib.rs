@@ -14,6 +14,7 @@ mod export;
 mod file_version;
 mod folder;
 mod guard;
+mod label_table;
 mod reader;
 mod routes;
 mod server;

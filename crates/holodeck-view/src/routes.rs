@@ -24,7 +24,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Catalogue, annotations, app::App, folder::RunPath, guard, trash::restore as restore_file};
+use crate::{
+    Catalogue, annotations, app::App, folder::RunPath, guard, label_table, trash::restore as restore_file,
+};
 
 pub(crate) fn router(app: &App) -> Router {
     Router::new()
@@ -418,7 +420,7 @@ async fn labels(State(app): State<App>, Path(id): Path<String>) -> Response {
         let run = find(catalogue, &id)?;
         // The table has all of them.
         let runs = catalogue.series_of(&run, None).runs;
-        Ok(annotations::to_csv(catalogue, &runs).into_bytes())
+        Ok(label_table::to_csv(catalogue, &runs).into_bytes())
     })
     .await;
     if response.status() == StatusCode::OK {
