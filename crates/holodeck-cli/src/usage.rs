@@ -132,6 +132,21 @@ const FLAGS: &[OtherFlag] = &[
         help: "the agent file is the first argument, as in `holodeck test agent.yaml`",
     },
     OtherFlag {
+        command: "test",
+        theirs: &[
+            "--case",
+            "--cases",
+            "--test",
+            "--name",
+            "--only",
+            "-k",
+            "--grep",
+            "--pattern",
+            "--filter-pattern",
+        ],
+        help: "`--filter 'refund*'` runs the cases with such a name, `--tag` those with a tag",
+    },
+    OtherFlag {
         command: "run",
         theirs: &["--question", "-p", "--prompt", "-i", "--input"],
         help: "the question is the last argument, as in `holodeck run \"…\"`",

@@ -521,7 +521,7 @@ def _main():
     try:
         function = _load(path, name)
     except BaseException as error:
-        return "!", _message(error)
+        return "!", _message_with_place(error, os.path.dirname(path))
     try:
         if verb == "describe":
             return "+", json.dumps(_describe(function))

@@ -152,7 +152,7 @@ def _main():
     try:
         function = _load(folder, module, name)
     except BaseException as error:
-        return "!", _message(error)
+        return "!", _message_with_place(error, folder)
     if verb == "check":
         return "+", "null"
     try:
@@ -160,7 +160,7 @@ def _main():
     except _NotAScore as error:
         return "?", str(error)
     except BaseException as error:
-        return "-", _message(error)
+        return "-", _message_with_place(error, folder)
 
 
 _send(*_main())

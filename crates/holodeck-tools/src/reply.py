@@ -23,3 +23,15 @@ def _message(error):
     return name + ": " + text if text else name
 
 
+def _message_with_place(error, folder):
+    """The message, and the last line that ran in a file below the folder. Python names the line of a syntax error itself."""
+    place = None
+    step = None if isinstance(error, SyntaxError) else error.__traceback__
+    while step is not None:
+        file = step.tb_frame.f_code.co_filename
+        if file.startswith(os.path.join(folder, "")) and os.sep + "site-packages" + os.sep not in file:
+            place = os.path.relpath(file, folder) + ", line " + str(step.tb_lineno)
+        step = step.tb_next
+    return _message(error) + (" (" + place + ")" if place else "")
+
+

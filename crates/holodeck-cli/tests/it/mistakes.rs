@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The tables, and how many mistakes each has.
-const TABLES: [(&str, usize); 3] = [("yaml-and-cli", 76), ("foreign", 26), ("tables", 11)];
+const TABLES: [(&str, usize); 3] = [("yaml-and-cli", 78), ("foreign", 26), ("tables", 11)];
 
 const WORKERS: usize = 2;
 

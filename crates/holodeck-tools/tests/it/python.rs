@@ -145,7 +145,7 @@ async fn a_function_that_can_not_be_run_is_unavailable() {
         (
             "broken.py",
             "f",
-            "ModuleNotFoundError: No module named 'no_such_package'",
+            "ModuleNotFoundError: No module named 'no_such_package' (broken.py, line 1)",
         ),
         ("wrong.py", "f", "SyntaxError: invalid syntax (wrong.py, line 1)"),
         (
