@@ -55,7 +55,8 @@ pub use {
     masked::{InputText, MaskedInput, MaskedText},
     metric::{
         Asked, AskingMetric, Comparison, CountingJudge, Judge, JudgeAnswer, JudgeError, JudgeErrorKind,
-        JudgeRequest, JudgedLine, Metric, MetricError, NoPrograms, Programs, Score, UNFIT_VERDICT,
+        JudgeRequest, JudgedLine, KEPT_PROMPT, Metric, MetricError, NoPrograms, Programs, Score,
+        UNFIT_VERDICT,
     },
     quality::{QualityQuestion, QualityVerdict},
     simulated_user::{UserMessage, UserStatus, UserView},

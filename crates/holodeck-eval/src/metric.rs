@@ -126,6 +126,9 @@ pub struct JudgeAnswer {
     pub model: Option<String>,
 }
 
+/// The bytes of a judge's prompt that a journal keeps.
+pub const KEPT_PROMPT: usize = 32 * 1024;
+
 /// A call of a judge, as a journal keeps it: after a kill its answer is not asked for again, and what it used counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(
@@ -141,9 +144,19 @@ pub struct JudgedLine {
     pub asked_by: Option<UnitKey>,
     /// Digest of the question.
     pub question: String,
+    /// The metric and its step; empty in journals of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
+    /// The prompt without secrets, for people: at most [`KEPT_PROMPT`] bytes of it; empty if texts were compared, and in
+    /// journals of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prompt: String,
     /// The answer; absent if the call failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<JudgeAnswer>,
+    /// Why there is none; absent in journals of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// Its cost.
     pub used: Spent,
 }

@@ -16,8 +16,8 @@ use holodeck_backend_api::{
     AgentBackend, BackendError, NumberOdds, TextSimilarity, TurnRequest, UNFIT_ANSWER,
 };
 use holodeck_eval::{
-    Comparison, Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, JudgedLine, UNFIT_VERDICT,
-    VerdictFormat,
+    Comparison, Judge, JudgeAnswer, JudgeError, JudgeErrorKind, JudgeRequest, JudgedLine, KEPT_PROMPT,
+    UNFIT_VERDICT, VerdictFormat,
 };
 use holodeck_model::{
     EmbeddingConfig, JudgeFailure, ModelConfig, Redactor, Spent, UnitKey, hex_prefix, parse_json_strictly,
@@ -268,6 +268,9 @@ impl UnitJudge<'_> {
             key: Some(self.key),
             asked_by: None,
             question,
+            label: "similarity of embeddings".to_owned(),
+            prompt: String::new(),
+            failure: None,
             answer: Some(JudgeAnswer {
                 value: json!(compared.cosines),
                 scores: Vec::new(),
@@ -327,12 +330,26 @@ impl UnitJudge<'_> {
                 key: (!serves_all).then_some(self.key),
                 asked_by: serves_all.then_some(self.key),
                 question,
+                prompt: kept_prompt(request.prompt),
+                label: request.label,
                 answer: answer.as_ref().ok().cloned(),
+                failure: answer.as_ref().err().map(|error| error.reason.clone()),
                 used,
             });
         }
         answer
     }
+}
+
+/// The part of a prompt that a journal keeps, with how much it leaves out.
+fn kept_prompt(mut prompt: String) -> String {
+    let kept = prompt.floor_char_boundary(KEPT_PROMPT);
+    let left_out = prompt.len() - kept;
+    if left_out > 0 {
+        prompt.truncate(kept);
+        prompt.push_str(&format!("\n… ({left_out} more bytes)"));
+    }
+    prompt
 }
 
 /// The answer of a finished call. One that was cut off counts for nothing, even if a score survived in it.

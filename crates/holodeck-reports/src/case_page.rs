@@ -4,6 +4,7 @@
 use std::io::Write;
 
 use askama::Template;
+use holodeck_eval::JudgedLine;
 use holodeck_model::{CaseId, MetricResult, ReportHead};
 use holodeck_runs::{CaseReport, Grade, JournalError, TurnReport, UnitRecord};
 use serde::{Deserialize, Serialize};
@@ -140,6 +141,7 @@ struct Page<'a> {
     shown: String,
     differences: Vec<Words>,
     verdicts: Vec<Verdict<'a>>,
+    questions: Vec<Question>,
     /// The thinking of the model, of each turn that has some.
     thinking: Vec<(Option<usize>, &'a str)>,
     events: Vec<String>,
@@ -167,6 +169,44 @@ struct Verdict<'a> {
     jurors: Vec<String>,
     reason: &'a str,
     details: Option<String>,
+}
+
+/// A call of a judge.
+struct Question {
+    /// Which trial it judged, if the case has several.
+    trial: Option<usize>,
+    label: String,
+    model: String,
+    prompt: String,
+    /// The answer, or why there is none.
+    answer: Result<String, String>,
+}
+
+impl Question {
+    fn new(trial: Option<usize>, call: JudgedLine) -> Self {
+        let answer = call.answer.ok_or_else(|| {
+            let why = call.failure.unwrap_or_else(|| "not recorded".to_owned());
+            format!("no answer: {why}")
+        });
+        Self {
+            trial,
+            label: if call.label.is_empty() {
+                "a judge".to_owned()
+            } else {
+                call.label
+            },
+            model: answer
+                .as_ref()
+                .ok()
+                .and_then(|answer| answer.model.clone())
+                .unwrap_or_default(),
+            prompt: call.prompt,
+            answer: answer.map(|answer| {
+                let text = serde_json::to_string_pretty(&answer.value).unwrap_or_default();
+                format::clip(&text, TEXT_CHARS).into_owned()
+            }),
+        }
+    }
 }
 
 struct Trial {
@@ -255,6 +295,7 @@ impl StoredRun {
             shown: String::from_utf8_lossy(&shown).into_owned(),
             differences: differences(&case),
             verdicts: verdicts(&case),
+            questions: self.questions(place)?,
             thinking: case.turns().filter_map(|turn| thinking(&turn)).collect(),
             events,
             trials: self.trials(place)?,
@@ -265,6 +306,20 @@ impl StoredRun {
         };
         page.write_into(out)?;
         Ok(true)
+    }
+
+    /// The calls of judges for the verdicts on the case.
+    fn questions(&self, place: usize) -> Result<Vec<Question>, JournalError> {
+        let journal = self.journal();
+        let units = journal.units_of(place);
+        let has_trials = units.len() > 1;
+        let mut questions = Vec::new();
+        for (number, unit) in units.enumerate() {
+            let trial = has_trials.then_some(number + 1);
+            let calls = journal.judged_by(unit)?.into_iter();
+            questions.extend(calls.map(|call| Question::new(trial, call)));
+        }
+        Ok(questions)
     }
 
     /// Every trial of a case that ran more than once.

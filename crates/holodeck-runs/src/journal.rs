@@ -95,6 +95,8 @@ pub struct Journal {
     verdicts: Option<BaseRun>,
     /// The answers of judges for the units of a resumed run that have no verdict.
     judgements: HashMap<usize, Vec<LinePosition>>,
+    /// The calls of judges behind the verdicts.
+    decisive: HashMap<usize, Vec<LinePosition>>,
     /// The answers of judges that serve every unit of a resumed run.
     shared_judgements: Vec<LinePosition>,
     syncer: Option<Syncer>,
@@ -119,6 +121,7 @@ impl Journal {
             base: None,
             verdicts: None,
             judgements: HashMap::new(),
+            decisive: HashMap::new(),
             shared_judgements: Vec::new(),
             end: 0,
             lines: 0,
@@ -342,6 +345,20 @@ impl Journal {
     pub fn judgements(&mut self, unit: usize) -> Result<Vec<JudgedLine>, JournalError> {
         let positions = self.judgements.remove(&unit).unwrap_or_default();
         self.read_judgements(&positions)
+    }
+
+    /// The calls of judges for the verdict on a unit, in their order, without those whose answer serves every unit and that
+    /// another unit made.
+    pub fn judged_by(&self, unit: usize) -> Result<Vec<JudgedLine>, JournalError> {
+        let positions = self.decisive.get(&unit).map_or(&[][..], Vec::as_slice);
+        let calls = self.read_judgements(positions)?;
+        for call in &calls {
+            match call.key.or(call.asked_by) {
+                Some(key) => self.check_key(unit, key)?,
+                None => return Err(io_error(&self.path, std::io::ErrorKind::InvalidData.into())),
+            }
+        }
+        Ok(calls)
     }
 
     /// The answers of judges that serve every unit.

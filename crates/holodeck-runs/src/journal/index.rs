@@ -7,7 +7,11 @@ use std::{fs::File, io::BufReader, path::Path, sync::Arc};
 use holodeck_model::Adaptation;
 use serde::{Deserialize, Serialize};
 
-use super::{Journal, JournalError, io_error, place::Place, scan};
+use super::{
+    Journal, JournalError, io_error,
+    place::{LinePosition, Place},
+    scan,
+};
 use crate::RunEnd;
 
 /// Everything of a journal between its first line and its end, except the units.
@@ -21,9 +25,24 @@ pub struct JournalIndex {
 }
 
 /// The positions of the lines of a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct UnitLines(Place);
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitLines {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ran: Option<LinePosition>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    graded: Option<LinePosition>,
+    /// Of the calls of judges for its verdict.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    judged: Vec<LinePosition>,
+}
+
+impl UnitLines {
+    /// The end of its last line in the file.
+    fn end(&self) -> u64 {
+        let lines = self.ran.iter().chain(&self.graded).chain(&self.judged);
+        lines.map(LinePosition::end).max().unwrap_or_default()
+    }
+}
 
 impl Journal {
     /// The index of a journal that has ended and of which every line fits. That of a regrade would be that of two files, so
@@ -42,7 +61,14 @@ impl Journal {
     /// The positions of the lines of each trial of a case.
     pub fn lines_of(&self, case: usize) -> Vec<UnitLines> {
         let places = self.places.get(self.units_of(case)).unwrap_or_default();
-        places.iter().copied().map(UnitLines).collect()
+        let units = self.units_of(case).zip(places);
+        units
+            .map(|(unit, place)| UnitLines {
+                ran: place.ran,
+                graded: place.graded,
+                judged: self.decisive.get(&unit).cloned().unwrap_or_default(),
+            })
+            .collect()
     }
 
     /// Opens a journal for reading these cases, each with the positions of its lines: no other line is read, and the other
@@ -73,11 +99,18 @@ impl Journal {
         for (case, lines) in cases {
             let units = journal.units_of(case);
             // Memory is taken for a line before it is read.
-            if units.len() != lines.len() || lines.iter().any(|lines| lines.0.end() > length) {
+            if units.len() != lines.len() || lines.iter().any(|lines| lines.end() > length) {
                 return Err(changed());
             }
-            let places = journal.places.get_mut(units).into_iter().flatten();
-            places.zip(lines).for_each(|(place, lines)| *place = lines.0);
+            for (unit, lines) in units.zip(lines) {
+                if let Some(place) = journal.places.get_mut(unit) {
+                    *place = Place {
+                        ran: lines.ran,
+                        graded: lines.graded,
+                    };
+                    journal.decisive.insert(unit, lines.judged);
+                }
+            }
         }
         journal.count_finished();
         Ok(journal)

@@ -41,11 +41,9 @@ pub(super) struct End {
 }
 
 /// The positions of the lines of a unit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ran: Option<LinePosition>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) graded: Option<LinePosition>,
 }
 
@@ -56,13 +54,6 @@ impl Place {
 
     pub(super) fn is_graded(&self) -> bool {
         self.graded.is_some()
-    }
-
-    /// The end of its last line in the file.
-    pub(super) fn end(&self) -> u64 {
-        let lines = self.ran.iter().chain(&self.graded);
-        let ends = lines.map(|line| line.offset.saturating_add(u64::from(line.length.get())));
-        ends.max().unwrap_or_default()
     }
 }
 
@@ -75,6 +66,13 @@ pub(super) struct LinePosition {
     pub(super) length: NonZeroU32,
     /// Of the line alone, by which a change is found when it is read.
     pub(super) digest: LineDigest,
+}
+
+impl LinePosition {
+    /// Its end in the file.
+    pub(super) fn end(&self) -> u64 {
+        self.offset.saturating_add(u64::from(self.length.get()))
+    }
 }
 
 impl From<(u64, NonZeroU32, u128)> for LinePosition {

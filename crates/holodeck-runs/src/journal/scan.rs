@@ -196,7 +196,11 @@ impl Journal {
                 _ => {
                     place.graded = Some(position);
                     if let Some(unit) = unit {
-                        self.judgements.remove(&unit);
+                        // Of an earlier verdict on the unit, nothing counts.
+                        match self.judgements.remove(&unit) {
+                            Some(calls) => self.decisive.insert(unit, calls),
+                            None => self.decisive.remove(&unit),
+                        };
                     }
                 }
             }

@@ -105,3 +105,49 @@ fn a_journal_that_was_opened_for_one_case_loses_nothing_when_it_is_reopened() {
     assert_eq!(fs::read(&path).unwrap(), before);
     assert_eq!(answers(&reopened), ["zero", "one"]);
 }
+
+/// A call of a judge for a case of the journal.
+fn call(case: usize, prompt: &str) -> JudgedLine {
+    let (identity, trial) = (header(3).plan[case], 0);
+    JudgedLine {
+        key: Some(UnitKey {
+            case: identity.id,
+            trial,
+        }),
+        asked_by: None,
+        question: format!("digest of {prompt}"),
+        label: "polite".to_owned(),
+        prompt: prompt.to_owned(),
+        answer: None,
+        failure: Some("too late".to_owned()),
+        used: holodeck_model::Spent::default(),
+    }
+}
+
+#[test]
+fn the_calls_of_judges_are_those_of_the_verdict_that_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r.jsonl");
+    let mut journal = write_journal(&path);
+    journal
+        .judged(vec![call(1, "first"), call(0, "of another case")])
+        .unwrap();
+    journal.grade(1, &grade(CaseState::Passed)).unwrap();
+    journal.judged(vec![call(1, "second")]).unwrap();
+    journal.grade(1, &grade(CaseState::Failed)).unwrap();
+    journal
+        .close(&RunEnd::early(RunEndKind::Stopped, "because"), "")
+        .unwrap();
+    let whole = Journal::open(&path).unwrap();
+    let indexed = open(&path, &whole, &[(1, whole.lines_of(1))]).unwrap();
+    for journal in [&whole, &indexed] {
+        assert_eq!(journal.judged_by(1).unwrap(), [call(1, "second")]);
+        assert_eq!(journal.judged_by(2).unwrap(), []);
+    }
+    // The position of the call for another case.
+    let own = serde_json::to_string(&whole.lines_of(1)).unwrap();
+    let (before, _) = own.split_once(",\"judged\":").unwrap();
+    let other = serde_json::to_string(whole.judgements.get(&0).unwrap()).unwrap();
+    let lines = serde_json::from_str(&format!("{before},\"judged\":{other}}}]")).unwrap();
+    assert!(open(&path, &whole, &[(1, lines)]).unwrap().judged_by(1).is_err());
+}
