@@ -476,16 +476,15 @@ async fn compare(empty: Arc<dyn EventStore>, large: Arc<dyn EventStore>, opened:
         lists.push(begin.elapsed());
         assert_eq!((page.len(), page[0].first_message.is_some()), (50, true));
     }
-    // Without a deletion.
-    let alone = writes_during(&large, async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    })
-    .await;
     let conversation = format!("s-{SESSIONS}");
+    let begin = Instant::now();
     let deletion = writes_during(&large, async {
         large.delete_session(&conversation, false).await.unwrap();
     })
     .await;
+    // Without a deletion, for as long: the longest of more messages is longer.
+    let took = begin.elapsed();
+    let alone = writes_during(&large, tokio::time::sleep(took)).await;
     let sweep = writes_during(&large, async {
         let retention = Retention {
             resume_window: Duration::from_hours(1),

@@ -90,7 +90,9 @@ fn budgets_of_history(store: &str, history: &Value) -> [super::report::Budget; 3
             "ms",
         ),
         at_most(
-            &format!("{store}: the longest message while 1,000 runs are deleted, over the longest without"),
+            &format!(
+                "{store}: the longest message while 1,000 runs are deleted, over the longest in as long a time without"
+            ),
             of("/deletion/longest_ms") - of("/alone/longest_ms"),
             50.0,
             "ms",

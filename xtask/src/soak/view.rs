@@ -25,6 +25,9 @@ pub(crate) struct Size {
     /// Cases of each of them.
     #[arg(long, default_value_t = 1_000)]
     stored_cases: usize,
+    /// Measure this program instead of building it.
+    #[arg(long, value_name = "FILE")]
+    view_program: Option<PathBuf>,
 }
 
 /// The goals for the whole size.
@@ -38,7 +41,10 @@ const ASKED: usize = 4;
 
 /// Makes the runs, and measures the pages.
 pub(super) fn check(size: &Size) -> Result<()> {
-    let program = build(Profile::Release)?;
+    let program = match &size.view_program {
+        Some(program) => std::path::absolute(program)?,
+        None => build(Profile::Release)?,
+    };
     let folder = workspace::root().join("target/view");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
