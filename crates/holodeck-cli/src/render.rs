@@ -36,7 +36,9 @@ pub(crate) use conversation::{call_arguments, conversation, whole_arguments};
 pub(crate) use diagnostics::{DiagnosticFilter, count_diagnostics, diagnostics, diagnostics_json};
 pub(crate) use doctor::{doctor, doctor_json};
 pub(crate) use dry_run::{dry_run, dry_run_json};
-pub(crate) use fields::{event_page, explain_field, explain_metric, field_page, metric_page, run_file_page};
+#[cfg(debug_assertions)]
+pub(crate) use fields::{event_page, field_page, metric_page, run_file_page};
+pub(crate) use fields::{explain_field, explain_metric};
 pub(crate) use holodeck::model::shown_path;
 pub(crate) use index::{index_builds, index_status, migration, search_results};
 pub(crate) use index_progress::IndexProgress;

@@ -16,6 +16,7 @@ use holodeck_model::{
     unix_lines,
 };
 
+pub(crate) use self::front_matter::schema as front_matter_schema;
 use self::front_matter::{AgentFrontMatter, SHAPES};
 use crate::{
     check::{Findings, check_shape},

@@ -8,6 +8,7 @@ mod agent_doc;
 mod check;
 mod edit;
 mod foreign;
+mod kept;
 mod load;
 mod loaded;
 mod schema;
@@ -20,10 +21,12 @@ pub use edit::{EditError, add_item, add_test_case, item_lines, list_items, remov
 pub use foreign::{
     ForeignError, ForeignNode, ForeignValue, read_foreign, read_foreign_table, read_foreign_workbook,
 };
+#[doc(hidden)]
+pub use kept::kept_shapes;
 pub use load::{
     Load, load_agent, load_answers, load_combination, load_labels, load_routing_cases, load_skill,
 };
 pub use loaded::{LoadedAgent, Places, VariableUse};
-#[doc(hidden)]
-pub use schema::kept_shapes;
 pub use schema::{config_json_schema, json_schema};
+#[doc(hidden)]
+pub use schema::{generate_schema, write_schema};

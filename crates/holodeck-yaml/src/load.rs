@@ -17,6 +17,7 @@ mod templates;
 mod test_cases;
 mod unsupported;
 
+pub(crate) use self::data_set::routing_schema;
 pub(crate) use self::data_set::{CsvRows, read_foreign_sheet};
 pub use self::data_set::{load_answers, load_labels, load_routing_cases};
 pub(crate) use self::fences::{Unread, first_line, is_fence, split_front_matter};

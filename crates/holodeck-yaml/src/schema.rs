@@ -1,4 +1,5 @@
-//! The JSON Schema of the language, generated from its types.
+//! The JSON Schema of the language, generated from its types. It is kept in `schema/*.json`, so that the program need not
+//! have the generator.
 
 mod examples;
 
@@ -9,42 +10,56 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::shape::{ShapeKind, Shapes, read_shapes};
+use crate::shape::{ShapeKind, Shapes};
 
 /// The JSON Schema of `agent.yaml`, for editors.
 ///
 /// It cannot express rules across fields; `holodeck validate` checks them.
 pub fn json_schema() -> Value {
-    publish(raw::<Agent>(), "HoloDeck agent")
+    kept(include_str!("schema/agent.json"))
 }
 
 /// The JSON Schema of `config.yaml`, for editors.
 pub fn config_json_schema() -> Value {
-    publish(raw::<GlobalConfig>(), "HoloDeck configuration")
+    kept(include_str!("schema/config.json"))
 }
 
-pub(crate) static AGENT: LazyLock<Shapes> =
-    LazyLock::new(|| kept_or_read::<Agent>(include_str!("shape/agent.json")));
-pub(crate) static GLOBAL: LazyLock<Shapes> =
-    LazyLock::new(|| kept_or_read::<GlobalConfig>(include_str!("shape/config.json")));
-pub(crate) static FRONT_MATTER: LazyLock<Shapes> =
-    LazyLock::new(|| kept_or_read::<FrontMatter>(include_str!("shape/front_matter.json")));
+/// A test compares the texts with the types.
+fn kept(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_default()
+}
 
-/// A file in which shapes of the language are kept, as the types have them: `agent`, `config` or `front_matter`.
+/// The JSON Schema of `agent` or `config`, as the types have it: what the kept ones must be.
 #[doc(hidden)]
-pub fn kept_shapes(of: &str) -> Option<String> {
-    let schema = match of {
-        "agent" => raw::<Agent>(),
-        "config" => raw::<GlobalConfig>(),
-        "front_matter" => raw::<FrontMatter>(),
-        _ => return None,
-    };
-    Some(read_shapes(&schema).written())
+pub fn generate_schema(of: &str) -> Option<Value> {
+    match of {
+        "agent" => Some(publish(raw::<Agent>(), "HoloDeck agent")),
+        "config" => Some(publish(raw::<GlobalConfig>(), "HoloDeck configuration")),
+        _ => None,
+    }
 }
 
-fn kept_or_read<T: JsonSchema>(kept: &'static str) -> Shapes {
-    Shapes::kept(kept).unwrap_or_else(|| read_shapes(&raw::<T>()))
+/// The file in which a schema is kept: one definition a line, so that a change shows in a few lines.
+#[doc(hidden)]
+pub fn write_schema(schema: &Value) -> String {
+    let of = |map: &Map<String, Value>| {
+        let fields = map.iter().map(|(name, value)| match value {
+            Value::Object(defs) if name == "$defs" => {
+                let defs = defs.iter().map(|(name, def)| format!("{}:{def}", json!(name)));
+                format!("\"$defs\":{{\n{}}}", defs.collect::<Vec<_>>().join(",\n"))
+            }
+            value => format!("{}:{value}", json!(name)),
+        });
+        fields.collect::<Vec<_>>().join(",\n")
+    };
+    format!("{{{}}}\n", schema.as_object().map(of).unwrap_or_default())
 }
+
+pub(crate) static AGENT: LazyLock<Shapes> = LazyLock::new(|| Shapes::kept(include_str!("shape/agent.json")));
+pub(crate) static GLOBAL: LazyLock<Shapes> =
+    LazyLock::new(|| Shapes::kept(include_str!("shape/config.json")));
+pub(crate) static FRONT_MATTER: LazyLock<Shapes> =
+    LazyLock::new(|| Shapes::kept(include_str!("shape/front_matter.json")));
 
 /// The block at the top of an instruction file. Further keys are kept.
 #[derive(Debug, Default, Deserialize, JsonSchema)]

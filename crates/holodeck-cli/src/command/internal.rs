@@ -1,9 +1,12 @@
 //! `holodeck internal`: generates documentation, converts documents in a child process, and helps in containers.
 
+#[cfg(debug_assertions)]
+mod of_types;
+
 use std::{io, path::PathBuf};
 
 use clap::{CommandFactory as _, Subcommand};
-use holodeck::{deploy, documents, model, runs::ExitCode, yaml};
+use holodeck::{deploy, documents, runs::ExitCode};
 
 use super::Args;
 use crate::{
@@ -23,16 +26,9 @@ pub(crate) struct InternalArgs {
 enum Internal {
     /// Print every command and flag in Markdown.
     CliReference,
-    /// Print every field of the YAML files in Markdown.
-    FieldReference,
-    /// Print an example of every metric in Markdown.
-    MetricReference,
-    /// Print the shapes of the language, which are kept in a file: of `agent`, `config` or `front_matter`.
-    Shapes { of: String },
-    /// Print every type of event with its fields in Markdown.
-    EventReference,
-    /// Print every field of the file of a run in Markdown.
-    RunFileReference,
+    #[cfg(debug_assertions)]
+    #[command(flatten)]
+    OfTypes(of_types::OfTypes),
     /// Print every diagnostic code in Markdown.
     DiagnosticsReference,
     /// Write a man page for each command into a folder.
@@ -48,11 +44,8 @@ enum Internal {
 pub(crate) fn run(args: &InternalArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let page = match &args.command {
         Internal::CliReference => render::command_reference(&Args::command()),
-        Internal::FieldReference => render::field_page(&yaml::json_schema(), &yaml::config_json_schema()),
-        Internal::MetricReference => render::metric_page(&yaml::json_schema()),
-        Internal::Shapes { of } => yaml::kept_shapes(of).unwrap_or_default(),
-        Internal::EventReference => render::event_page(&model::events::event_schema()),
-        Internal::RunFileReference => render::run_file_page(&model::run_file_schema()),
+        #[cfg(debug_assertions)]
+        Internal::OfTypes(of_types) => of_types.print(),
         Internal::DiagnosticsReference => render::diagnostic_reference(),
         Internal::ManPages { folder } => {
             clap_mangen::generate_to(Args::command(), folder).map_err(Failure::Output)?;

@@ -1,9 +1,13 @@
 //! The fields of files and events, read out of their JSON Schema: the description of one, or a page of all.
 
 mod metrics;
+#[cfg(debug_assertions)]
 mod page;
 
-pub(crate) use metrics::{explain_metric, metric_page};
+pub(crate) use metrics::explain_metric;
+#[cfg(debug_assertions)]
+pub(crate) use metrics::metric_page;
+#[cfg(debug_assertions)]
 pub(crate) use page::{event_page, field_page, run_file_page};
 
 use holodeck::model::closest;

@@ -18,14 +18,33 @@ const GENERATED: &[(&str, &[&str])] = &[
         "crates/holodeck-yaml/src/shape/front_matter.json",
         &["internal", "shapes", "front_matter"],
     ),
+    (
+        "crates/holodeck-yaml/src/shape/agent_front_matter.json",
+        &["internal", "shapes", "agent_front_matter"],
+    ),
+    (
+        "crates/holodeck-yaml/src/shape/routing.json",
+        &["internal", "shapes", "routing"],
+    ),
+    (
+        "crates/holodeck-yaml/src/schema/agent.json",
+        &["internal", "schema", "agent", "--kept"],
+    ),
+    (
+        "crates/holodeck-yaml/src/schema/config.json",
+        &["internal", "schema", "config", "--kept"],
+    ),
     ("docs/agent-yaml.md", &["internal", "field-reference"]),
     ("docs/cli.md", &["internal", "cli-reference"]),
     ("docs/diagnostics.md", &["internal", "diagnostics-reference"]),
     ("docs/events.md", &["internal", "event-reference"]),
     ("docs/metric-examples.md", &["internal", "metric-reference"]),
     ("docs/run-file.md", &["internal", "run-file-reference"]),
-    ("docs/schemas/agent.schema.json", &["schema"]),
-    ("docs/schemas/config.schema.json", &["schema", "--config"]),
+    ("docs/schemas/agent.schema.json", &["internal", "schema", "agent"]),
+    (
+        "docs/schemas/config.schema.json",
+        &["internal", "schema", "config"],
+    ),
 ];
 
 /// Set by `cargo xtask codegen`: write the files instead of comparing them.
@@ -51,6 +70,17 @@ fn generated_files_are_up_to_date() {
         "{}: run `cargo xtask codegen` and commit",
         stale.join(", ")
     );
+}
+
+#[test]
+fn the_printed_schemas_are_those_of_the_types() {
+    let project = Project::empty();
+    for (schema, args) in [("agent", &["schema"][..]), ("config", &["schema", "--config"])] {
+        let generated = project.run(&["internal", "schema", schema]).exits(0).stdout;
+        let printed = project.run(args).exits(0).stdout;
+        assert_eq!(first_difference(&generated, &printed), None, "{schema}");
+        assert!(printed.len() > 10_000);
+    }
 }
 
 /// The first line in which two texts differ.

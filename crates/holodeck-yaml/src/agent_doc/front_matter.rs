@@ -7,12 +7,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{
-    schema::raw,
-    shape::{Shapes, read_shapes},
-};
+use crate::{schema::raw, shape::Shapes};
 
-pub(super) static SHAPES: LazyLock<Shapes> = LazyLock::new(|| read_shapes(&raw::<AgentFrontMatter>()));
+pub(super) static SHAPES: LazyLock<Shapes> =
+    LazyLock::new(|| Shapes::kept(include_str!("../shape/agent_front_matter.json")));
+
+/// The schema from which the shapes are made.
+pub(crate) fn schema() -> Value {
+    raw::<AgentFrontMatter>()
+}
 
 /// The front matter of a specialist agent. The keys of Claude Code that have no effect here are accepted too; the check of
 /// the shape reports those that are unknown.

@@ -17,6 +17,7 @@ use std::path::Path;
 
 use holodeck_model::{Code, Diagnostic, lines_with_ends};
 
+pub(crate) use self::routing::routing_schema;
 pub use self::{answers::load_answers, labels::load_labels, routing::load_routing_cases};
 pub(crate) use self::{csv::CsvRows, workbook::read_foreign_sheet};
 use self::{

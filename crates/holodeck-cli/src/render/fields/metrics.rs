@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{Schema, choices, constants, description};
 
+#[cfg(debug_assertions)]
 const BEFORE: &str = include_str!("before_metrics.md");
 
 /// One case for each metric.
@@ -78,6 +79,7 @@ pub(crate) fn explain_metric(schema: &Value, wanted: &str) -> Result<String, Opt
 }
 
 /// An example of every metric, in Markdown.
+#[cfg(debug_assertions)]
 pub(crate) fn metric_page(schema: &Value) -> String {
     let mut page = BEFORE.to_owned();
     for metric in metrics(schema) {

@@ -11,11 +11,16 @@ use crate::{
     check::check_shape,
     load::Load,
     schema::raw,
-    shape::{Shapes, read_shapes},
+    shape::Shapes,
     yaml::{NodeId, Place, SourceFile, build},
 };
 
-static SHAPES: LazyLock<Shapes> = LazyLock::new(|| read_shapes(&raw::<Vec<Row>>()));
+static SHAPES: LazyLock<Shapes> = LazyLock::new(|| Shapes::kept(include_str!("../../shape/routing.json")));
+
+/// The schema from which the shapes are made.
+pub(crate) fn routing_schema() -> serde_json::Value {
+    raw::<Vec<Row>>()
+}
 
 /// A task and the agent that should be selected for it.
 #[derive(Debug, Deserialize, JsonSchema)]
