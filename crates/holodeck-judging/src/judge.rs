@@ -4,6 +4,7 @@
 
 use std::{
     collections::HashMap,
+    fmt::Write as _,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -347,7 +348,7 @@ fn kept_prompt(mut prompt: String) -> String {
     let left_out = prompt.len() - kept;
     if left_out > 0 {
         prompt.truncate(kept);
-        prompt.push_str(&format!("\n… ({left_out} more bytes)"));
+        let _ = write!(prompt, "\n… ({left_out} more bytes)");
     }
     prompt
 }
