@@ -312,9 +312,15 @@ async fn read_form_up_to(
 }
 
 /// The values of the fields with this name.
-fn values(fields: Vec<(String, String)>, name: &str) -> Vec<String> {
-    let values = fields.into_iter().filter(|(own, _)| own == name);
-    values.map(|(_, value)| value).collect()
+fn values(fields: &[(String, String)], name: &str) -> Vec<String> {
+    let values = fields.iter().filter(|(own, _)| own == name);
+    values.map(|(_, value)| value.clone()).collect()
+}
+
+/// The value of the first field with this name; empty without one.
+fn value<'f>(fields: &'f [(String, String)], name: &str) -> &'f str {
+    let mut named = fields.iter().filter(|(own, _)| own == name);
+    named.next().map_or("", |(_, value)| value)
 }
 
 /// Leads to another page after a change, or says why there was none.
@@ -330,7 +336,7 @@ fn after_change(response: Response, to: &str) -> Response {
 /// Moves runs to the trash, all of which must be there.
 async fn delete(State(app): State<App>, request: Request) -> Response {
     let ids = match read_form(&app, request).await {
-        Ok(fields) => values(fields, "run"),
+        Ok(fields) => values(&fields, "run"),
         Err(refused) => return refused,
     };
     let response = answer(app, move |catalogue| {
@@ -356,7 +362,7 @@ async fn delete(State(app): State<App>, request: Request) -> Response {
 /// Moves a file back from the trash.
 async fn restore(State(app): State<App>, request: Request) -> Response {
     let ids = match read_form(&app, request).await {
-        Ok(fields) => values(fields, "file"),
+        Ok(fields) => values(&fields, "file"),
         Err(refused) => return refused,
     };
     let response = answer(app, move |catalogue| {

@@ -12,7 +12,7 @@ use holodeck_reports::{
 use http::StatusCode;
 use sha2::{Digest as _, Sha256};
 
-use super::{Page, Problem, all_runs, answer, case_address, find, find_case, read_form_up_to, values};
+use super::{Page, Problem, all_runs, answer, case_address, find, find_case, read_form_up_to, value, values};
 use crate::{
     Catalogue,
     app::App,
@@ -74,16 +74,7 @@ pub(super) async fn save(
     let files = app.case_files();
     answer(app, move |catalogue| {
         let source = Source::find(catalogue, &id, &number)?;
-        let first = |name| {
-            values(fields.clone(), name)
-                .into_iter()
-                .next()
-                .unwrap_or_default()
-        };
-        let (questions, expected) = (
-            values(fields.clone(), "question"),
-            values(fields.clone(), "expected"),
-        );
+        let (questions, expected) = (values(&fields, "question"), values(&fields, "expected"));
         if questions.len() != expected.len() {
             return Err(Problem::new(
                 StatusCode::BAD_REQUEST,
@@ -104,9 +95,9 @@ pub(super) async fn save(
                 text(expected, before.map(|before| before.expected.as_str())),
             ));
         }
-        let case = NewCase::new(first("name"), turns);
-        let seen = first("seen");
-        let accept = |file: &CaseFile| check_file(catalogue, file, Some(&seen));
+        let case = NewCase::new(value(&fields, "name").to_owned(), turns);
+        let seen = value(&fields, "seen");
+        let accept = |file: &CaseFile| check_file(catalogue, file, Some(seen));
         match files.add(&source.agent, &case, &accept) {
             Ok(mut added) => {
                 if is_changed {

@@ -6,7 +6,7 @@ use axum::{
 };
 use http::StatusCode;
 
-use super::{Problem, after_change, answer, no_run, read_form, values};
+use super::{Problem, after_change, answer, no_run, read_form, value, values};
 use crate::{annotations, app::App, folder::RunPath};
 
 pub(super) async fn add(State(app): State<App>, request: Request) -> Response {
@@ -23,17 +23,11 @@ async fn change(app: App, request: Request, is_set: bool) -> Response {
         Ok(fields) => fields,
         Err(refused) => return refused,
     };
-    let first = |name| {
-        values(fields.clone(), name)
-            .into_iter()
-            .next()
-            .unwrap_or_default()
-    };
-    let ids = values(fields.clone(), "run");
-    let tag = first("tag").trim().to_owned();
+    let ids = values(&fields, "run");
+    let tag = value(&fields, "tag").trim().to_owned();
     // The page of a run has a form of its own.
     let to = match ids.as_slice() {
-        [id] if first("back") == "run" => format!("/run/{id}"),
+        [id] if value(&fields, "back") == "run" => format!("/run/{id}"),
         _ => "/".to_owned(),
     };
     let response = answer(app, move |catalogue| {
