@@ -229,7 +229,11 @@ pub fn write_history(
             count: if usage == PageUse::Served { pages } else { 1 },
         },
         script: VIEW_SCRIPT,
-        trends: if number == 1 { trends(entries) } else { Vec::new() },
+        trends: if number == 1 {
+            trends(entries, &rows.iter().map(|row| row.agent).collect())
+        } else {
+            Vec::new()
+        },
         rows: shown,
         version: env!("CARGO_PKG_VERSION"),
     };

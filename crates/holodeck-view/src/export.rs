@@ -8,7 +8,8 @@ use std::{
 
 use holodeck_model::io_reason;
 use holodeck_reports::{
-    HistoryList, HistoryQuery, PageLink, PageUse, ReportError, RunPage, StoredRun, write_history,
+    FilePage, HistoryList, HistoryQuery, PageLink, PageUse, ReadRunError, ReportError, RunPage, StoredRun,
+    file_page, write_history,
 };
 
 use crate::{Catalogue, catalogue::Entries};
@@ -31,6 +32,9 @@ pub enum ExportError {
         /// The cause.
         source: io::Error,
     },
+    /// A run file cannot be read.
+    #[error(transparent)]
+    Run(#[from] ReadRunError),
     /// A page cannot be made.
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -68,8 +72,21 @@ pub fn export(catalogue: &Catalogue, to: &Path) -> Result<usize, ExportError> {
             continue;
         };
         let path = to.join(page);
-        let run = StoredRun::open(&run.path).map_err(ReportError::from)?;
         let mut file = BufWriter::new(fs::File::create_new(&path).map_err(failed(&path))?);
+        pages += 1;
+        if !run.is_journal {
+            let around = FilePage {
+                links: std::slice::from_ref(&back),
+                file: &run.shown,
+                number: None,
+            };
+            let html = file_page(&listed.head, &catalogue.compared(&run)?, around)?;
+            file.write_all(&html)
+                .and_then(|()| file.flush())
+                .map_err(failed(&path))?;
+            continue;
+        }
+        let run = StoredRun::open(&run.path).map_err(ReportError::from)?;
         let page = RunPage {
             links: std::slice::from_ref(&back),
             tags: &listed.tags,
@@ -77,7 +94,6 @@ pub fn export(catalogue: &Catalogue, to: &Path) -> Result<usize, ExportError> {
         };
         run.write_page(&page, &mut file)?;
         file.flush().map_err(failed(&path))?;
-        pages += 1;
     }
     let path = to.join("index.html");
     let mut file = BufWriter::new(fs::File::create_new(&path).map_err(failed(&path))?);

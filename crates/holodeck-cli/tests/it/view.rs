@@ -15,7 +15,9 @@ use serde_json::{Value, json};
 use crate::project::{Project, TWO_CASES, agent, correct_server, half_correct_server};
 
 mod causes;
+mod combinations;
 mod questions;
+mod run_files;
 mod run_tags;
 mod save_case;
 mod scale;
@@ -244,6 +246,14 @@ fn two_runs_are_compared_and_one_is_not() {
     let both = view.ask("GET", &format!("/compare?run={}&run={}", ids[0], ids[1]), &head);
     assert_eq!(status(&both), "200");
     assert!(both.contains("Comparison of two test runs"), "{both}");
+    let [newer, older] = [ids[0], ids[1]];
+    let leads_to = [
+        "/".to_owned(),
+        format!("/run/{older}"),
+        format!("/run/{newer}"),
+        format!("/compare?run={newer}&#38;run={older}&#38;table=1"),
+    ];
+    assert_eq!(pages(&both), leads_to);
     assert!(list.contains("class=\"trend\""), "{list}");
     let one = view.ask("GET", &format!("/compare?run={}", ids[0]), &head);
     assert_eq!(status(&one), "400");
