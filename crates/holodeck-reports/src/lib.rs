@@ -8,6 +8,7 @@
 mod case_filter;
 mod case_page;
 mod compare;
+mod conversation;
 mod difference;
 mod empty;
 mod explain;
@@ -39,6 +40,10 @@ pub use compare::{
     compare, compare_read, comparison_json, describe_metric, describe_run, describe_side, describe_verdicts,
     headline, is_baseline, other_owner as other_baseline_owner, read_compared, write_baseline,
     write_comparison_html, write_comparison_markdown, write_grid, write_matrix,
+};
+pub use conversation::{
+    ConversationEntry, ConversationList, ConversationPage, ConversationTurn, ListedConversation, TurnState,
+    write_conversation, write_conversations,
 };
 pub use difference::{DiffLine, DiffSide, Difference};
 pub use empty::write_empty_report;
