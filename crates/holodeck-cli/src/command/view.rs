@@ -3,10 +3,10 @@
 use std::{path::PathBuf, sync::Arc};
 
 use holodeck::{
-    AgentCaseFiles,
+    AgentCaseFiles, AgentConversations,
     reports::format::count,
     runs::ExitCode,
-    view::{Catalogue, ExportError, View, ViewError, export},
+    view::{Catalogue, Conversations, ExportError, View, ViewError, export},
 };
 
 use crate::{
@@ -31,6 +31,9 @@ pub(crate) struct ViewArgs {
     /// Write nothing below the folder: no labels, no test cases, and no summaries of runs.
     #[arg(long)]
     read_only: bool,
+    /// Show the stored conversations of the agents too.
+    #[arg(long)]
+    conversations: bool,
     /// Write the link, or what was exported, as a line of JSON.
     #[arg(long)]
     json: bool,
@@ -45,7 +48,10 @@ pub(crate) fn run(args: &ViewArgs, terminal: &mut Terminal) -> Result<ExitCode, 
                 source,
             })
         })?;
-        let pages = export(&catalogue, to).map_err(|error| {
+        let conversations = args
+            .conversations
+            .then_some(&AgentConversations as &dyn Conversations);
+        let pages = export(&catalogue, to, conversations).map_err(|error| {
             let problem = Problem::execution(error.to_string());
             match error {
                 ExportError::NotEmpty { .. } => problem.with_hint("name a folder that does not exist yet"),
@@ -53,12 +59,22 @@ pub(crate) fn run(args: &ViewArgs, terminal: &mut Terminal) -> Result<ExitCode, 
             }
         })?;
         if args.json {
-            let line = serde_json::json!({ "folder": to, "runs": pages });
+            let mut line = serde_json::json!({ "folder": to, "runs": pages.runs });
+            if let (Some(fields), Some(count)) = (line.as_object_mut(), pages.conversations) {
+                fields.insert("conversations".to_owned(), count.into());
+            }
             terminal.write_data(&format!("{line}\n"))?;
             terminal.flush()?;
         } else if terminal.verbosity() > Verbosity::Quiet {
             let index = to.join("index.html");
-            terminal.write_message(&format!("{}: {}\n", count(pages, "run"), index.display()));
+            let conversations = pages.conversations;
+            let conversations = conversations.map(|pages| format!(", {}", count(pages, "conversation")));
+            terminal.write_message(&format!(
+                "{}{}: {}\n",
+                count(pages.runs, "run"),
+                conversations.unwrap_or_default(),
+                index.display()
+            ));
         }
         return Ok(ExitCode::Passed);
     }
@@ -66,9 +82,12 @@ pub(crate) fn run(args: &ViewArgs, terminal: &mut Terminal) -> Result<ExitCode, 
     let runtime = runtime.map_err(|error| Problem::execution(format!("cannot start: {error}")))?;
     runtime.block_on(async {
         let mut interrupts = Interrupts::listen()?;
-        let view = View::open(&args.folder, args.port, args.read_only, Arc::new(AgentCaseFiles))
+        let mut view = View::open(&args.folder, args.port, args.read_only, Arc::new(AgentCaseFiles))
             .await
             .map_err(|error| failed(&error))?;
+        if args.conversations {
+            view = view.with_conversations(Arc::new(AgentConversations));
+        }
         let link = view.link();
         if args.json {
             terminal.write_data(&format!("{}\n", serde_json::json!({ "url": link })))?;

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::project::{Project, TWO_CASES, agent, correct_server, half_correct_server};
 
 mod causes;
+mod conversations;
 mod questions;
 mod run_tags;
 mod save_case;
