@@ -240,9 +240,12 @@ fn shown(turn: RecordedTurn, state: TurnState) -> ConversationTurn {
     let elapsed = duration_ms.unwrap_or_default();
     let mut record = TurnRecord::of_result(message.content, result, trajectory, elapsed);
     if state != TurnState::Over {
-        // It has no answer yet, and its state says why.
+        // Its state says why it has no answer.
         record.state = ExecutionState::Error;
         record.failures.clear();
+    } else if record.state != ExecutionState::Completed && record.result.response.is_empty() {
+        // Nothing arrived, which is no empty answer.
+        record.state = ExecutionState::Error;
     }
     ConversationTurn {
         record,

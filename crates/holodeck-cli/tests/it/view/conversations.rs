@@ -132,7 +132,7 @@ fn a_turn_of_a_conversation_becomes_a_test_with_the_messages_before_it() {
     assert_eq!(status(&saved), "200", "{saved}");
     assert!(saved.contains("?page=1#turn-3"), "{saved}");
     let added = "  - name: talk 3\n    turns:\n      - input: have a look\n        ground_truth: tea\n      \
-                 - input: is it right?\n        ground_truth: It is.\n";
+                 - input: \"is it right?\"\n        ground_truth: It is.\n";
     assert_eq!(project.read("agent.yaml").replacen(added, "", 1), before);
     assert_eq!(status(&post(&body)), "409");
     project.run(&["validate"]).exits(0);
