@@ -33,7 +33,13 @@ pub(crate) fn router(app: &App) -> Router {
     let mut router = Router::new();
     // Otherwise there is nothing at their addresses.
     if app.conversations().is_some() {
-        router = conversations::routes(router);
+        router = router
+            .route("/conversations", get(conversations::list))
+            .route("/conversation/{id}", get(conversations::conversation))
+            .route(
+                "/conversation/{id}/turn/{number}/save",
+                get(save_case::form_of_turn).post(save_case::save_turn),
+            );
     }
     router
         .route("/", get(list))

@@ -126,7 +126,7 @@ fn calls_thinking_files_and_questions_are_shown_as_text() {
     turn.files = vec![format!("file {HOSTILE}")];
     turn.waiting = vec![format!("waiting {HOSTILE}")];
     let shown = page(&[turn], TurnState::Over, PageUse::Served);
-    for raw in ["<script>alert", "\u{1b}", "\u{202e}", "</pre></"] {
+    for raw in ["<script>alert", "\u{1b}", "\u{202e}", "</pre><script"] {
         assert!(!shown.contains(raw), "{raw:?} in {shown}");
     }
     for text in [

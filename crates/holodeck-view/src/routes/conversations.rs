@@ -3,32 +3,20 @@
 use std::{collections::HashMap, sync::Arc};
 
 use axum::{
-    Router,
     extract::{Path, Query, State},
     response::Response,
-    routing::get,
 };
 use holodeck_reports::{
     ConversationList, ConversationPage, PageLink, PageUse, write_conversation, write_conversations,
 };
 use http::StatusCode;
 
-use super::{Problem, all_runs, answer, save_case};
+use super::{Problem, all_runs, answer};
 use crate::{
     Catalogue, Conversations,
     app::App,
     conversations::{self, Found},
 };
-
-pub(super) fn routes(router: Router<App>) -> Router<App> {
-    router
-        .route("/conversations", get(list))
-        .route("/conversation/{id}", get(conversation))
-        .route(
-            "/conversation/{id}/turn/{number}/save",
-            get(save_case::form_of_turn).post(save_case::save_turn),
-        )
-}
 
 /// The link to the list.
 pub(super) fn all_conversations() -> PageLink {
@@ -53,7 +41,7 @@ pub(super) fn find(catalogue: &Catalogue, source: &dyn Conversations, id: &str) 
     conversations::find(catalogue, source, id).map_err(|why| Problem::new(StatusCode::NOT_FOUND, why))
 }
 
-async fn list(State(app): State<App>, Query(query): Query<HashMap<String, String>>) -> Response {
+pub(super) async fn list(State(app): State<App>, Query(query): Query<HashMap<String, String>>) -> Response {
     let number = page_number(&query).unwrap_or(1);
     let source = source(&app);
     answer(app, move |catalogue| {
@@ -80,7 +68,7 @@ async fn list(State(app): State<App>, Query(query): Query<HashMap<String, String
 /// Turns of a page.
 const PAGE_TURNS: usize = 100;
 
-async fn conversation(
+pub(super) async fn conversation(
     State(app): State<App>,
     Path(id): Path<String>,
     Query(query): Query<HashMap<String, String>>,
