@@ -1,4 +1,4 @@
-//! What a person says about answers, and who may say it.
+//! Labels that a person gives to answers, and who may give them.
 
 use pretty_assertions::assert_eq;
 
