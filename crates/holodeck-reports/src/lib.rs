@@ -8,6 +8,7 @@
 mod case_filter;
 mod case_page;
 mod compare;
+mod conversation;
 mod difference;
 mod empty;
 mod explain;
@@ -40,6 +41,10 @@ pub use compare::{
     describe_side, describe_verdicts, file_page, headline, is_baseline, other_owner as other_baseline_owner,
     read_compared, write_baseline, write_comparison_html, write_comparison_markdown, write_grid,
     write_matrix,
+};
+pub use conversation::{
+    ConversationEntry, ConversationList, ConversationPage, ConversationTurn, ListedConversation, TurnState,
+    write_conversation, write_conversations,
 };
 pub use difference::{DiffLine, DiffSide, Difference};
 pub use empty::write_empty_report;

@@ -305,6 +305,16 @@ impl Catalogue {
         ))
     }
 
+    /// The path below the folder, if it is there.
+    pub(crate) fn shown_path(&self, path: &Path) -> String {
+        let real = path.canonicalize();
+        let real = real.as_deref().unwrap_or(path);
+        real.strip_prefix(&self.folder)
+            .unwrap_or(path)
+            .display()
+            .to_string()
+    }
+
     /// The folder of the agent of a run, below that of the catalogue.
     fn folder_of(&self, run: &RunPath) -> String {
         let below = run

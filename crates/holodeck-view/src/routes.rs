@@ -1,6 +1,7 @@
 //! The pages: the list of runs, a run, a case, and two runs side by side.
 
 mod compare;
+mod conversations;
 mod save_case;
 mod tags;
 
@@ -29,7 +30,18 @@ use crate::{
 };
 
 pub(crate) fn router(app: &App) -> Router {
-    Router::new()
+    let mut router = Router::new();
+    // Otherwise there is nothing at their addresses.
+    if app.conversations().is_some() {
+        router = router
+            .route("/conversations", get(conversations::list))
+            .route("/conversation/{id}", get(conversations::conversation))
+            .route(
+                "/conversation/{id}/turn/{number}/save",
+                get(save_case::form_of_turn).post(save_case::save_turn),
+            );
+    }
+    router
         .route("/", get(list))
         .route("/run/{id}", get(run))
         .route("/run/{id}/case/{number}", get(case).post(label))
@@ -114,6 +126,7 @@ async fn list(State(app): State<App>, Query(query): Query<HashMap<String, String
         page: take("page").parse().unwrap_or(1),
     };
     let token = app.access().form_token().to_owned();
+    let links = app.conversations().map(|_| conversations::all_conversations());
     answer(app, move |catalogue| {
         let mut page = Vec::new();
         let token = (!catalogue.is_read_only()).then_some(token.as_str());
@@ -128,6 +141,7 @@ async fn list(State(app): State<App>, Query(query): Query<HashMap<String, String
             token,
             trash: &trash,
             problems: &entries.problems,
+            links: links.as_slice(),
         };
         write_history(&list, &query, PageUse::Served, &mut page)?;
         Ok(page)

@@ -73,7 +73,10 @@ fn a_file_of_an_earlier_holodeck_has_a_page_with_failures_first() {
     assert_eq!(states, ["failed", "passed"]);
     assert!(page.find("the bad one") < page.find("the good one"), "{page}");
     // No case has a page, and none can be labelled or saved.
-    assert!(!page.contains("/case/") && !page.contains("method=\"post\""), "{page}");
+    assert!(
+        !page.contains("/case/") && !page.contains("method=\"post\""),
+        "{page}"
+    );
 }
 
 #[test]
@@ -122,7 +125,10 @@ fn a_case_that_the_file_does_not_say_is_nothing_to_pass() {
 #[test]
 fn a_file_is_exported_as_a_page_without_forms() {
     let project = with_file(&[case("the bad one", false, "an answer that failed")]);
-    let exported = project.run(&["view", "--export", "out", "--json"]).exits(0).json();
+    let exported = project
+        .run(&["view", "--export", "out", "--json"])
+        .exits(0)
+        .json();
     assert_eq!(exported["runs"], 1);
     let list = project.read("out/index.html");
     let page = project.read(&format!("out/{}", pages(&list)[0]));
@@ -138,5 +144,8 @@ fn a_file_that_is_cut_has_a_row_with_its_error_and_no_page() {
     fs::write(&path, &whole[..whole.len() - 20]).unwrap();
     let view = View::start(&project);
     let list = view.list();
-    assert!(pages(&list).is_empty() && list.contains("cannot be read"), "{list}");
+    assert!(
+        pages(&list).is_empty() && list.contains("cannot be read"),
+        "{list}"
+    );
 }
