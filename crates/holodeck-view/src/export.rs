@@ -190,7 +190,7 @@ fn export_conversations(
         write_conversation(&around, PageUse::File, &mut file)?;
         file.flush().map_err(failed(&path))?;
         entry.page = Some(page);
-        written.runs += 1;
+        pages += 1;
     }
     let path = to.join(CONVERSATIONS);
     let mut file = BufWriter::new(fs::File::create_new(&path).map_err(failed(&path))?);
