@@ -253,7 +253,7 @@ fn two_runs_are_compared_and_one_is_not() {
         "/".to_owned(),
         format!("/run/{older}"),
         format!("/run/{newer}"),
-        format!("/compare?run={newer}&#38;run={older}&#38;table=1"),
+        format!("/compare?run={newer}&amp;run={older}&amp;table=1"),
     ];
     assert_eq!(pages(&both), leads_to);
     assert!(list.contains("class=\"trend\""), "{list}");

@@ -131,7 +131,7 @@ pub fn file_page(head: &ReportHead, run: &ComparedRun, page: FilePage<'_>) -> Re
     Ok(html)
 }
 
-/// What did not pass or has no result is before everything else.
+/// Orders the cases: those that did not pass or have no result are the first.
 fn rank(state: Option<CaseState>) -> u8 {
     match state {
         Some(CaseState::Passed) => 2,

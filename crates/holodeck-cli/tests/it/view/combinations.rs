@@ -36,7 +36,7 @@ fn a_run_of_a_matrix_leads_to_the_newest_run_of_each_other_combination() {
     let ids: Vec<&str> = runs.iter().map(|run| run.rsplit('/').next().unwrap()).collect();
     let name = |page: &str| {
         let models = ["large", "small", "tiny"];
-        let is_named = |model: &&str| page.contains(&format!("model.name: {model}"));
+        let is_named = |model: &&str| page.contains(&format!("model.name={model}"));
         models.into_iter().find(is_named)
     };
     let names: Vec<&str> = runs
