@@ -24,6 +24,24 @@ use crate::{
 /// for the reason for which the last message ended, which is not known: the events have it in the form of the contract.
 /// Chunks are not needed.
 pub fn execution_result<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) -> Option<ExecutionResult> {
+    fold_run(events).ok()
+}
+
+/// The result of a run; while it is not over, what has arrived, and the second value is `false`.
+pub(crate) fn result_so_far<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) -> (ExecutionResult, bool) {
+    match fold_run(events) {
+        Ok(result) => (result, true),
+        Err(fold) => {
+            let outcome = Outcome::from_reason(Some("the run is not over"));
+            (finish(*fold, outcome, &RunTotals::default()), false)
+        }
+    }
+}
+
+/// The result of a run, or the fold of one that is not over.
+fn fold_run<'a>(
+    events: impl IntoIterator<Item = &'a AgentEvent>,
+) -> Result<ExecutionResult, Box<ResultFold>> {
     let mut fold = ResultFold::new();
     let mut turn = None;
     for event in events {
@@ -43,7 +61,7 @@ pub fn execution_result<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) ->
             if let Some(parts) = unreported.and_then(|value| serde_json::from_value(value).ok()) {
                 fold.observe(&BackendEvent::Unreported(parts));
             }
-            return Some(finish(fold, outcome, totals));
+            return Ok(finish(fold, outcome, totals));
         }
         if event.meta.parent_tool_use_id.is_some() {
             continue;
@@ -60,7 +78,7 @@ pub fn execution_result<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) ->
         }
         fold.observe(&emitted);
     }
-    None
+    Err(Box::new(fold))
 }
 
 /// The result of a run in the form of the event contract; `None` while it is not over.
@@ -199,7 +217,7 @@ fn is_answered(result: &ExecutionResult) -> bool {
 }
 
 /// The event of a backend from which this was recorded.
-fn backend_event(body: &EventBody) -> Option<BackendEvent> {
+pub(crate) fn backend_event(body: &EventBody) -> Option<BackendEvent> {
     Some(match body {
         EventBody::Thinking(thinking) if !thinking.content.is_empty() => BackendEvent::Thinking {
             text: thinking.content.clone(),

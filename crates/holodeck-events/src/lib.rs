@@ -16,6 +16,7 @@ mod store;
 mod terminal;
 mod timed_stream;
 mod trajectory;
+mod turns;
 
 #[doc(no_inline)]
 pub use {holodeck_backend_api as api, holodeck_model as model};
@@ -40,3 +41,4 @@ pub use store::{PostgresOptions, PostgresStore};
 pub use store::{SqliteOptions, SqliteStore};
 pub use timed_stream::TimedStream;
 pub use trajectory::{Trajectory, TrajectoryEvent, TrajectoryStep};
+pub use turns::{RecordedTurn, recorded_turns};

@@ -80,7 +80,7 @@ pub enum HttpError {
         reason: String,
     },
     /// A 2xx answer of the wrong kind.
-    #[error("{url} answered with {found} instead of {expected}{}", excerpt::summary(body))]
+    #[error("{url} answered with {}", instead(*found, expected, body))]
     Unexpected {
         /// The target.
         url: HttpUrl,
@@ -228,6 +228,17 @@ impl fmt::Display for BodyKind {
             Self::Json => "JSON",
             Self::Text => "text",
         })
+    }
+}
+
+/// `text instead of JSON: <the gist>`; a web page is named once, with its title.
+fn instead(found: BodyKind, expected: &str, body: &str) -> String {
+    let gist = excerpt::summary(body);
+    match gist.strip_prefix(": ") {
+        Some(page) if found == BodyKind::Html && excerpt::is_html(body) => {
+            format!("{page} instead of {expected}")
+        }
+        _ => format!("{found} instead of {expected}{gist}"),
     }
 }
 

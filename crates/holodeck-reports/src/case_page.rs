@@ -462,13 +462,14 @@ impl<'a> Verdict<'a> {
     }
 }
 
-fn thinking<'a>(turn: &TurnReport<'a>) -> Option<(Option<usize>, &'a str)> {
+/// The thinking of the model in a turn, with the number of the turn.
+pub(crate) fn thinking<'a>(turn: &TurnReport<'a>) -> Option<(Option<usize>, &'a str)> {
     let text = turn.record.result.thinking.as_deref()?;
     (!text.trim().is_empty()).then_some((turn.number, text))
 }
 
 /// Decisions about calls, calls of nested agents and notices.
-fn events(turn: &TurnReport<'_>) -> Vec<String> {
+pub(crate) fn events(turn: &TurnReport<'_>) -> Vec<String> {
     let steps = serde_json::to_value(&turn.record.trajectory).unwrap_or_default();
     let steps = steps.as_array().cloned().unwrap_or_default();
     let steps = steps

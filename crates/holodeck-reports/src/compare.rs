@@ -6,6 +6,7 @@
 //! Start reading at [`compare`], then `pairing::pair` and `statistics`.
 
 mod baseline;
+mod file_page;
 mod files;
 mod gate;
 mod grid;
@@ -31,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 pub use baseline::write_baseline;
 pub use baseline::{DEFAULT_NAME, check_baseline_name, is_baseline, other_owner};
+pub use file_page::{FilePage, file_page};
 pub use files::{compare_read, read_compared};
 pub use gate::{Gate, GateReason, GateReasonKind, GateResult};
 pub use grid::{GridPage, GridRun, write_grid};

@@ -67,6 +67,8 @@ pub struct HistoryList<'a> {
     pub trash: &'a [(String, String)],
     /// Parts of files of annotations that count for nothing.
     pub problems: &'a [String],
+    /// The links above it.
+    pub links: &'a [PageLink],
 }
 
 /// A reader's choice of rows and their order.
@@ -113,6 +115,7 @@ struct Page<'a> {
     /// Each tag, with whether it is chosen.
     tags: Vec<(&'a str, bool)>,
     problems: &'a [String],
+    links: &'a [PageLink],
     trash: &'a [(String, String)],
     pages: Pages,
     script: &'static str,
@@ -222,6 +225,7 @@ pub fn write_history(
         token: list.token,
         tags: tags(entries, &query.run_tag),
         problems: list.problems,
+        links: list.links,
         trash: list.trash,
         pages: Pages {
             name: "Pages of runs",
@@ -229,7 +233,11 @@ pub fn write_history(
             count: if usage == PageUse::Served { pages } else { 1 },
         },
         script: VIEW_SCRIPT,
-        trends: if number == 1 { trends(entries) } else { Vec::new() },
+        trends: if number == 1 {
+            trends(entries, &rows.iter().map(|row| row.agent).collect())
+        } else {
+            Vec::new()
+        },
         rows: shown,
         version: env!("CARGO_PKG_VERSION"),
     };

@@ -11,7 +11,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holodeck_model::{CaseState, ReportHead};
 use sha2::{Digest as _, Sha256};
 
-pub(crate) use self::case::Case;
+pub(crate) use self::case::{Case, turn_alone};
 use self::charts::{Charts, MetricChart, Ranking, StatePart, states};
 use self::chosen::Chosen;
 pub use self::chosen::RunPage;

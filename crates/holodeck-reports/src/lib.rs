@@ -8,6 +8,7 @@
 mod case_filter;
 mod case_page;
 mod compare;
+mod conversation;
 mod difference;
 mod empty;
 mod explain;
@@ -33,12 +34,17 @@ pub use case_filter::CaseQuery;
 pub use case_page::{AnswerLabel, CaseOutcome, CaseSurroundings, LabelForm, StoredAnswer};
 pub use compare::{
     COMPARISON_VERSION, CaseSide, CaseTexts, Change, ChangeKind, ChangedDecider, ComparedRun, Comparison,
-    Counts, DEFAULT_NAME as DEFAULT_BASELINE, Gate, GateOptions, GateReason, GateReasonKind, GateResult,
-    GridPage, GridRun, MetricTest, Outcome, ReadRunError, RunChanges, RunInfo, RunKind, RunReader, RunTable,
-    ScoreSource, TestMethod, TrialTally, UnpairedCase, VerdictTest, changed_places, check_baseline_name,
-    compare, compare_read, comparison_json, describe_metric, describe_run, describe_side, describe_verdicts,
-    headline, is_baseline, other_owner as other_baseline_owner, read_compared, write_baseline,
-    write_comparison_html, write_comparison_markdown, write_grid, write_matrix,
+    Counts, DEFAULT_NAME as DEFAULT_BASELINE, FilePage, Gate, GateOptions, GateReason, GateReasonKind,
+    GateResult, GridPage, GridRun, MetricTest, Outcome, ReadRunError, RunChanges, RunInfo, RunKind,
+    RunReader, RunTable, ScoreSource, TestMethod, TrialTally, UnpairedCase, VerdictTest, changed_places,
+    check_baseline_name, compare, compare_read, comparison_json, describe_metric, describe_run,
+    describe_side, describe_verdicts, file_page, headline, is_baseline, other_owner as other_baseline_owner,
+    read_compared, write_baseline, write_comparison_html, write_comparison_markdown, write_grid,
+    write_matrix,
+};
+pub use conversation::{
+    ConversationEntry, ConversationList, ConversationPage, ConversationTurn, ListedConversation, TurnState,
+    write_conversation, write_conversations,
 };
 pub use difference::{DiffLine, DiffSide, Difference};
 pub use empty::write_empty_report;

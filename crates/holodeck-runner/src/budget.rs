@@ -63,7 +63,11 @@ impl Meter {
                 ));
             }
             if self.tokens >= limit {
-                let because = format!("token budget used up: {} of {limit} tokens", self.tokens);
+                let because = format!(
+                    "token budget used up: {} of {limit} {}",
+                    self.tokens,
+                    if limit == 1 { "token" } else { "tokens" }
+                );
                 return Some(RunEnd::early(RunEndKind::Budget, because));
             }
         }

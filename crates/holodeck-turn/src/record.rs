@@ -2,7 +2,7 @@
 
 use holodeck_backend_api::{BackendError, ExecutionResult, Outcome, Redactions, StopReason};
 use holodeck_events::Trajectory;
-use holodeck_model::{ExecutionState, Failure, FailureKind, Spent, TokenUsage};
+use holodeck_model::{Evidence, ExecutionState, Failure, FailureKind, Spent, TokenUsage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -80,6 +80,30 @@ impl TurnRecord {
         })
     }
 
+    /// The record of a turn that ended with this result elsewhere, such as in a conversation.
+    pub fn of_result(
+        input: String,
+        result: ExecutionResult,
+        trajectory: Trajectory,
+        elapsed_ms: u64,
+    ) -> Self {
+        Self {
+            input,
+            files: Vec::new(),
+            state: state_of(&result),
+            usage: result.token_usage,
+            cost_usd: result.cost_usd,
+            elapsed_ms,
+            latency_ms: (!result.lacks(Evidence::Latency)).then_some(elapsed_ms),
+            truncated: result.truncated_by.is_some(),
+            trajectory,
+            failures: describe_outcome(&result.outcome).into_iter().collect(),
+            redacted: Redactions::default(),
+            traceparent: None,
+            result,
+        }
+    }
+
     /// A turn that was not run because an earlier one failed.
     pub fn skipped(input: &str) -> Self {
         Self {
@@ -125,6 +149,17 @@ impl TurnRecord {
     pub fn answer(&self) -> Option<&str> {
         let failed = matches!(self.state, ExecutionState::Error | ExecutionState::Skipped);
         Some(self.result.response.as_str()).filter(|text| !failed || !text.is_empty())
+    }
+}
+
+/// The state of a turn that ended with this result.
+pub(crate) fn state_of(result: &ExecutionResult) -> ExecutionState {
+    if result.outcome.is_agent_failure() {
+        ExecutionState::AgentFailed
+    } else if result.is_error() {
+        ExecutionState::Error
+    } else {
+        ExecutionState::Completed
     }
 }
 

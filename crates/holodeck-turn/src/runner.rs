@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     FileReader, FinishedTurn, Prices, Question, TurnRecord, drive,
-    record::{describe_error, describe_outcome},
+    record::{describe_error, describe_outcome, state_of},
 };
 
 /// Runs turns of one agent. Cheap to clone.
@@ -135,9 +135,7 @@ impl TurnRunner {
         }
         let state = match &error {
             Some(_) => ExecutionState::Error,
-            None if result.outcome.is_agent_failure() => ExecutionState::AgentFailed,
-            None if result.is_error() => ExecutionState::Error,
-            None => ExecutionState::Completed,
+            None => state_of(&result),
         };
         let failure = match &error {
             Some(error) => Some(describe_error(error, source)),

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::{CaseFiles, Catalogue, access::Access};
+use crate::{CaseFiles, Catalogue, Conversations, access::Access};
 
 /// The state that all requests share.
 #[derive(Clone, Debug)]
 pub(crate) struct App {
     shared: Arc<(Catalogue, Access)>,
     case_files: Arc<dyn CaseFiles>,
+    /// Absent if conversations are not shown.
+    conversations: Option<Arc<dyn Conversations>>,
 }
 
 impl App {
@@ -16,7 +18,16 @@ impl App {
         Self {
             shared: Arc::new((catalogue, access)),
             case_files,
+            conversations: None,
         }
+    }
+
+    pub(crate) fn show_conversations(&mut self, conversations: Arc<dyn Conversations>) {
+        self.conversations = Some(conversations);
+    }
+
+    pub(crate) fn conversations(&self) -> Option<Arc<dyn Conversations>> {
+        self.conversations.clone()
     }
 
     pub(crate) fn catalogue(&self) -> &Catalogue {

@@ -16,7 +16,7 @@ pub trait CaseFiles: fmt::Debug + Send + Sync {
     ) -> Result<AddedCase, RefusedCase>;
 }
 
-/// The file of the agent of a run.
+/// The file of an agent, as a run or a conversation names it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AgentFile {

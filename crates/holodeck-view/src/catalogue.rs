@@ -51,6 +51,9 @@ pub(crate) struct Series {
     pub(crate) before: Option<RunPath>,
     /// All of them, newest first.
     pub(crate) runs: Vec<(RunPath, Arc<Summary>)>,
+    /// The newest run of each combination of the agent's matrix, newest first; of its own combination the run itself. Empty
+    /// without a matrix.
+    pub(crate) combinations: Vec<RunPath>,
     /// How many journals of the folder are still being read.
     pub(crate) unread: usize,
     /// Whether a command is writing the run that was asked for.
@@ -87,7 +90,7 @@ impl Catalogue {
         runs_below(&self.folder).into_iter().find(|run| run.id == id)
     }
 
-    /// The runs that are read until the deadline, each with the address that `page` makes of the id of a journal. A run file
+    /// The runs that are read until the deadline, each with the address that `page` makes of its id. A run file
     /// whose journal is there is the same run, and left out.
     pub(crate) fn entries(&self, until: Option<Instant>, page: impl Fn(&str) -> String) -> Entries {
         let paths = runs_below(&self.folder);
@@ -115,7 +118,7 @@ impl Catalogue {
             .into_iter()
             .enumerate()
             .map(|(place, (path, known))| HistoryEntry {
-                page: (path.is_journal && known.run.is_ok()).then(|| page(&path.id)),
+                page: known.run.is_ok().then(|| page(&path.id)),
                 run: known.run.map(|run| HistoryRun {
                     is_running: running.contains(&place),
                     folder: self.folder_of(&path),
@@ -184,6 +187,7 @@ impl Catalogue {
                 ..Series::default()
             };
         };
+        let combinations = combinations_beside(run, &runs);
         runs.retain(|(_, summary)| summary.series.as_ref() == Some(&series));
         let place = runs.iter().position(|(path, _)| path.id == run.id);
         let before = place
@@ -194,6 +198,7 @@ impl Catalogue {
         Series {
             before,
             runs,
+            combinations,
             unread,
             is_running,
         }
@@ -300,6 +305,16 @@ impl Catalogue {
         ))
     }
 
+    /// The path below the folder, if it is there.
+    pub(crate) fn shown_path(&self, path: &Path) -> String {
+        let real = path.canonicalize();
+        let real = real.as_deref().unwrap_or(path);
+        real.strip_prefix(&self.folder)
+            .unwrap_or(path)
+            .display()
+            .to_string()
+    }
+
     /// The folder of the agent of a run, below that of the catalogue.
     fn folder_of(&self, run: &RunPath) -> String {
         let below = run
@@ -307,6 +322,30 @@ impl Catalogue {
             .and_then(|path| path.strip_prefix(&self.folder).ok());
         below.map_or_else(String::new, |path| path.display().to_string())
     }
+}
+
+/// The newest run of each combination beside that of a run, whose own is the run itself. They are given oldest first.
+fn combinations_beside(run: &RunPath, runs: &[(RunPath, Arc<Summary>)]) -> Vec<RunPath> {
+    let own = runs.iter().find(|(path, _)| path.id == run.id);
+    let Some((own, own_head)) = own.map(|own| (own, &own.1.head)) else {
+        return Vec::new();
+    };
+    if own_head.combination.is_none() {
+        return Vec::new();
+    }
+    let mut newest: Vec<&(RunPath, Arc<Summary>)> = vec![own];
+    for other in runs.iter().rev() {
+        let head = &other.1.head;
+        let is_known = |known: &&(RunPath, Arc<Summary>)| known.1.head.combination == head.combination;
+        if head.agent_name == own_head.agent_name
+            && head.combination.is_some()
+            && !newest.iter().any(is_known)
+        {
+            newest.push(other);
+        }
+    }
+    newest.sort_by(|a, b| b.1.head.timestamp.cmp(&a.1.head.timestamp));
+    newest.into_iter().map(|(path, _)| path.clone()).collect()
 }
 
 /// The words of people about these runs, by the folder of their file.

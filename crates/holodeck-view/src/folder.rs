@@ -50,6 +50,25 @@ pub(crate) fn runs_below(folder: &Path) -> Vec<RunPath> {
     found
 }
 
+/// Every YAML file below a folder, by its path.
+pub(crate) fn yaml_below(folder: &Path) -> Vec<PathBuf> {
+    fn add(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+        let is_yaml = |path: &PathBuf| {
+            let extension = path.extension();
+            extension.is_some_and(|extension| extension == "yaml" || extension == "yml")
+        };
+        found.extend(children(folder, FileType::is_file).filter(is_yaml));
+        let is_skipped = |path: &PathBuf| SKIPPED.iter().any(|skipped| path.ends_with(skipped));
+        for path in children(folder, FileType::is_dir).filter(|path| depth > 0 && !is_skipped(path)) {
+            add(&path, depth - 1, found);
+        }
+    }
+    let mut found = Vec::new();
+    add(folder, MAX_DEPTH, &mut found);
+    found.sort();
+    found
+}
+
 /// The files with runs in the folder of this one, by their paths.
 pub(crate) fn runs_beside(folder: &Path, run: &RunPath) -> Vec<RunPath> {
     let mut found = Vec::new();
@@ -145,4 +164,32 @@ fn children(folder: &Path, is_kind: fn(&FileType) -> bool) -> impl Iterator<Item
     entries
         .filter(move |entry| entry.file_type().is_ok_and(|kind| is_kind(&kind)))
         .map(|entry| entry.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn yaml_files_are_found_without_links_and_skipped_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in [
+            "b/agent.yaml",
+            "a.yml",
+            "a.json",
+            "target/agent.yaml",
+            ".holodeck/trash/a.yaml",
+        ] {
+            fs::create_dir_all(path(name).parent().unwrap()).unwrap();
+            fs::write(path(name), "").unwrap();
+        }
+        symlink(path("a.yml"), path("link.yaml")).unwrap();
+        symlink(path("b"), path("linked")).unwrap();
+        assert_eq!(yaml_below(folder.path()), [path("a.yml"), path("b/agent.yaml")]);
+    }
 }

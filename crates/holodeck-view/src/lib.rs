@@ -10,6 +10,7 @@ mod annotations;
 mod app;
 mod case_files;
 mod catalogue;
+mod conversations;
 mod export;
 mod file_version;
 mod folder;
@@ -25,5 +26,6 @@ pub use case_files::{
     AddedCase, AgentFile, CaseFile, CaseFiles, FoundCaseFile, NewCase, NewTurn, RefusedCase,
 };
 pub use catalogue::Catalogue;
-pub use export::{ExportError, export};
+pub use conversations::{ConversationStore, Conversations, StoredConversation};
+pub use export::{ExportError, Exported, export};
 pub use server::{View, ViewError};

@@ -1,21 +1,22 @@
 //! The pages: the list of runs, a run, a case, and two runs side by side.
 
+mod compare;
+mod conversations;
 mod save_case;
 mod tags;
 
 use axum::{
     Router,
-    extract::{Path, Query, RawQuery, Request, State},
+    extract::{Path, Query, Request, State},
     middleware,
     response::{Html, IntoResponse as _, Response},
     routing::{get, post},
 };
 use holodeck_model::CaseId;
 use holodeck_reports::{
-    AnswerLabel, CaseQuery, CaseSurroundings, ComparedRun, GridPage, GridRun, HistoryList, HistoryQuery,
-    LabelForm, PageLink, PageUse, ReadRunError, ReportError, RunPage, StoredAnswer, StoredRun,
-    changed_places, compare_read, format, history_policy, write_comparison_html, write_error_page,
-    write_grid, write_history,
+    AnswerLabel, CaseQuery, CaseSurroundings, FilePage, HistoryList, HistoryQuery, LabelForm, PageLink,
+    PageUse, ReadRunError, ReportError, RunPage, StoredAnswer, StoredRun, changed_places, file_page,
+    history_policy, read_run_file, write_error_page, write_history,
 };
 use holodeck_runs::JournalError;
 use http::{HeaderValue, StatusCode, header};
@@ -29,7 +30,18 @@ use crate::{
 };
 
 pub(crate) fn router(app: &App) -> Router {
-    Router::new()
+    let mut router = Router::new();
+    // Otherwise there is nothing at their addresses.
+    if app.conversations().is_some() {
+        router = router
+            .route("/conversations", get(conversations::list))
+            .route("/conversation/{id}", get(conversations::conversation))
+            .route(
+                "/conversation/{id}/turn/{number}/save",
+                get(save_case::form_of_turn).post(save_case::save_turn),
+            );
+    }
+    router
         .route("/", get(list))
         .route("/run/{id}", get(run))
         .route("/run/{id}/case/{number}", get(case).post(label))
@@ -38,7 +50,7 @@ pub(crate) fn router(app: &App) -> Router {
             get(save_case::form).post(save_case::save),
         )
         .route("/run/{id}/labels.csv", get(labels))
-        .route("/compare", get(compare))
+        .route("/compare", get(compare::compare))
         .route("/delete", post(delete))
         .route("/tag", post(tags::add))
         .route("/untag", post(tags::remove))
@@ -114,6 +126,7 @@ async fn list(State(app): State<App>, Query(query): Query<HashMap<String, String
         page: take("page").parse().unwrap_or(1),
     };
     let token = app.access().form_token().to_owned();
+    let links = app.conversations().map(|_| conversations::all_conversations());
     answer(app, move |catalogue| {
         let mut page = Vec::new();
         let token = (!catalogue.is_read_only()).then_some(token.as_str());
@@ -128,6 +141,7 @@ async fn list(State(app): State<App>, Query(query): Query<HashMap<String, String
             token,
             trash: &trash,
             problems: &entries.problems,
+            links: links.as_slice(),
         };
         write_history(&list, &query, PageUse::Served, &mut page)?;
         Ok(page)
@@ -154,7 +168,21 @@ async fn run(
     };
     let token = app.access().form_token().to_owned();
     answer(app, move |catalogue| {
-        let (path, mut run) = open(catalogue, &id)?;
+        let path = catalogue.find(&id).ok_or_else(|| no_run(&id))?;
+        if !path.is_journal {
+            let around = FilePage {
+                links: &[all_runs()],
+                file: &path.shown,
+                number: Some(query.page),
+            };
+            let run = catalogue.compared(&path)?;
+            let head = match catalogue.summary(&path) {
+                Some(known) => known.head.clone(),
+                None => read_run_file(&path.path)?.0,
+            };
+            return Ok(file_page(&head, &run, around)?);
+        }
+        let mut run = StoredRun::open(&path.path)?;
         let said = annotations::read(&path.path);
         let identity = annotations::run_identity(run.head());
         let tags = said.tags_of(&run.head().run_id, &identity);
@@ -174,6 +202,7 @@ async fn run(
                 href: format!("/compare?run={id}&run={}", before.id),
                 text: "Compare with the run before".to_owned(),
             }),
+            compare::beside_combinations(&series.combinations),
         ];
         let links: Vec<PageLink> = links.into_iter().flatten().collect();
         let mut page = Vec::new();
@@ -202,13 +231,6 @@ fn changed_since(catalogue: &Catalogue, before: &RunPath, run: &RunPath) -> Resu
 fn find(catalogue: &Catalogue, id: &str) -> Result<RunPath, Problem> {
     let found = catalogue.find(id).filter(|run| run.is_journal);
     found.ok_or_else(|| no_run(id))
-}
-
-/// The whole run in the journal with this id.
-fn open(catalogue: &Catalogue, id: &str) -> Result<(RunPath, StoredRun), Problem> {
-    let found = find(catalogue, id)?;
-    let run = StoredRun::open(&found.path)?;
-    Ok((found, run))
 }
 
 /// The newest runs in which a case is looked up.
@@ -439,75 +461,6 @@ async fn labels(State(app): State<App>, Path(id): Path<String>) -> Response {
         headers.insert(header::CONTENT_DISPOSITION, name);
     }
     response
-}
-
-async fn compare(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
-    answer(app, move |catalogue| {
-        let query = query.unwrap_or_default();
-        let runs: Vec<&str> = query
-            .split('&')
-            .filter_map(|pair| pair.strip_prefix("run="))
-            .collect();
-        let read = |id: &str| -> Result<ComparedRun, Problem> {
-            let found = catalogue.find(id).ok_or_else(|| no_run(id))?;
-            Ok(catalogue.compared(&found)?)
-        };
-        let has_flag = |flag: &str| query.split('&').any(|pair| pair == flag);
-        let [newer, older] = runs[..] else {
-            if (3..=MAX_COLUMNS).contains(&runs.len()) {
-                return grid(catalogue, &runs, has_flag("different=1"));
-            }
-            let text = format!("choose two to {MAX_COLUMNS} runs; {} were chosen", runs.len());
-            return Err(Problem::new(StatusCode::BAD_REQUEST, text));
-        };
-        if has_flag("table=1") {
-            return grid(catalogue, &runs, has_flag("different=1"));
-        }
-        let (before, after) = (read(older)?, read(newer)?);
-        let comparison = compare_read(&before, &after)?;
-        let mut page = Vec::new();
-        write_comparison_html(&comparison, &mut page).map_err(ReportError::from)?;
-        Ok(page)
-    })
-    .await
-}
-
-/// The most runs that fit side by side.
-const MAX_COLUMNS: usize = 6;
-
-/// The table of several runs, which are given newest first.
-fn grid(catalogue: &Catalogue, ids: &[&str], only_different: bool) -> Page {
-    let mut runs = Vec::new();
-    for id in ids.iter().rev() {
-        let found = catalogue.find(id).ok_or_else(|| no_run(id))?;
-        let run = catalogue.compared(&found)?;
-        let known = catalogue.summary(&found);
-        let summary = known.as_ref().map(|known| &known.head.summary);
-        let cost = summary.and_then(|summary| summary.cost_usd).map(format::cost);
-        let time = summary
-            .map(|summary| summary.total_duration_ms)
-            .filter(|millis| *millis > 0);
-        runs.push(GridRun {
-            run,
-            page: found.is_journal.then(|| format!("/run/{id}")),
-            facts: cost.into_iter().chain(time.map(format::duration)).collect(),
-        });
-    }
-    let id_at = |place: usize| ids.iter().rev().nth(place).copied().unwrap_or_default();
-    let address = |different: bool| {
-        let runs: Vec<String> = ids.iter().map(|id| format!("run={id}")).collect();
-        let different = if different { "&different=1" } else { "" };
-        format!("/compare?{}&table=1{different}", runs.join("&"))
-    };
-    let around = GridPage {
-        links: &[all_runs()],
-        compare: &|before, after| format!("/compare?run={}&run={}", id_at(after), id_at(before)),
-        rows: &address,
-        only_different,
-    };
-    let mut page = Vec::new();
-    write_grid(&runs, around, &mut page)?;
-    Ok(page)
 }
 
 async fn unknown(State(app): State<App>) -> Response {

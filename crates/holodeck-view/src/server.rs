@@ -9,7 +9,7 @@ use hyper_util::{
 };
 use tokio::{net::TcpListener, task::JoinSet, time::sleep};
 
-use crate::{CaseFiles, Catalogue, access::Access, app::App, routes};
+use crate::{CaseFiles, Catalogue, Conversations, access::Access, app::App, routes};
 
 /// A view that listens.
 #[derive(Debug)]
@@ -70,6 +70,13 @@ impl View {
             listener,
             app: App::new(catalogue, access, case_files),
         })
+    }
+
+    /// Shows the conversations of the agents too; without this, no page has any.
+    #[must_use]
+    pub fn with_conversations(mut self, conversations: Arc<dyn Conversations>) -> Self {
+        self.app.show_conversations(conversations);
+        self
     }
 
     /// The address that opens it, with a token that works once.

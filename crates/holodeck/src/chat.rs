@@ -2,6 +2,7 @@
 
 pub(crate) mod attached_files;
 pub(crate) mod event_store;
+pub(crate) mod stored_conversations;
 pub(crate) mod tool_arguments;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};

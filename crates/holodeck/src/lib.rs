@@ -29,6 +29,7 @@ pub use agent::tools::{Preparing, ToolSetupError};
 pub use agent::unsupported::UnsupportedParts;
 pub use chat::attached_files::file_vault;
 pub use chat::event_store::{OpenEventsError, event_store_path, open_event_store, open_events};
+pub use chat::stored_conversations::AgentConversations;
 pub use chat::{Chat, ChatOptions, attached_file};
 pub use commands::agents::{
     Abstention, AgentFolder, Confusion, LoadedAgents, RoutingReport, RoutingResult, TaskRouting,

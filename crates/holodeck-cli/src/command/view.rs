@@ -1,12 +1,15 @@
 //! `holodeck view`: the stored runs below a folder as a local web page, or as files.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use holodeck::{
-    AgentCaseFiles,
+    AgentCaseFiles, AgentConversations,
     reports::format::count,
     runs::ExitCode,
-    view::{Catalogue, ExportError, View, ViewError, export},
+    view::{Catalogue, Conversations, ExportError, Exported, View, ViewError, export},
 };
 
 use crate::{
@@ -31,6 +34,9 @@ pub(crate) struct ViewArgs {
     /// Write nothing below the folder: no labels, no test cases, and no summaries of runs.
     #[arg(long)]
     read_only: bool,
+    /// Show the stored conversations of the agents too.
+    #[arg(long)]
+    conversations: bool,
     /// Write the link, or what was exported, as a line of JSON.
     #[arg(long)]
     json: bool,
@@ -39,36 +45,18 @@ pub(crate) struct ViewArgs {
 /// Serves until a signal arrives.
 pub(crate) fn run(args: &ViewArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     if let Some(to) = &args.export {
-        let catalogue = Catalogue::new(&args.folder, args.read_only).map_err(|source| {
-            failed(&ViewError::Folder {
-                path: args.folder.display().to_string(),
-                source,
-            })
-        })?;
-        let pages = export(&catalogue, to).map_err(|error| {
-            let problem = Problem::execution(error.to_string());
-            match error {
-                ExportError::NotEmpty { .. } => problem.with_hint("name a folder that does not exist yet"),
-                _ => problem,
-            }
-        })?;
-        if args.json {
-            let line = serde_json::json!({ "folder": to, "runs": pages });
-            terminal.write_data(&format!("{line}\n"))?;
-            terminal.flush()?;
-        } else if terminal.verbosity() > Verbosity::Quiet {
-            let index = to.join("index.html");
-            terminal.write_message(&format!("{}: {}\n", count(pages, "run"), index.display()));
-        }
-        return Ok(ExitCode::Passed);
+        return write_files(args, to, terminal);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::execution(format!("cannot start: {error}")))?;
     runtime.block_on(async {
         let mut interrupts = Interrupts::listen()?;
-        let view = View::open(&args.folder, args.port, args.read_only, Arc::new(AgentCaseFiles))
+        let mut view = View::open(&args.folder, args.port, args.read_only, Arc::new(AgentCaseFiles))
             .await
             .map_err(|error| failed(&error))?;
+        if args.conversations {
+            view = view.with_conversations(Arc::new(AgentConversations));
+        }
         let link = view.link();
         if args.json {
             terminal.write_data(&format!("{}\n", serde_json::json!({ "url": link })))?;
@@ -91,6 +79,45 @@ pub(crate) fn run(args: &ViewArgs, terminal: &mut Terminal) -> Result<ExitCode, 
             StopRequest::Terminate => ExitCode::Passed,
         })
     })
+}
+
+/// Writes the pages as files.
+fn write_files(args: &ViewArgs, to: &Path, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let catalogue = Catalogue::new(&args.folder, args.read_only).map_err(|source| {
+        failed(&ViewError::Folder {
+            path: args.folder.display().to_string(),
+            source,
+        })
+    })?;
+    let conversations = args
+        .conversations
+        .then_some(&AgentConversations as &dyn Conversations);
+    let pages: Exported = export(&catalogue, to, conversations).map_err(|error| {
+        let problem = Problem::execution(error.to_string());
+        match error {
+            ExportError::NotEmpty { .. } => problem.with_hint("name a folder that does not exist yet"),
+            _ => problem,
+        }
+    })?;
+    if args.json {
+        let mut line = serde_json::json!({ "folder": to, "runs": pages.runs });
+        if let (Some(fields), Some(count)) = (line.as_object_mut(), pages.conversations) {
+            fields.insert("conversations".to_owned(), count.into());
+        }
+        terminal.write_data(&format!("{line}\n"))?;
+        terminal.flush()?;
+    } else if terminal.verbosity() > Verbosity::Quiet {
+        let index = to.join("index.html");
+        let conversations = pages.conversations;
+        let conversations = conversations.map(|pages| format!(", {}", count(pages, "conversation")));
+        terminal.write_message(&format!(
+            "{}{}: {}\n",
+            count(pages.runs, "run"),
+            conversations.unwrap_or_default(),
+            index.display()
+        ));
+    }
+    Ok(ExitCode::Passed)
 }
 
 fn failed(error: &ViewError) -> Failure {

@@ -115,6 +115,12 @@ pub enum StoreError {
         /// The file, or the database.
         path: String,
     },
+    /// The store has tables of an earlier version, and is opened only to be read.
+    #[error("`{path}` was written by an earlier version of HoloDeck; `holodeck sessions list` updates it")]
+    Older {
+        /// The file.
+        path: String,
+    },
     /// The storage failed.
     #[error("events could not be stored: {reason}")]
     Failed {

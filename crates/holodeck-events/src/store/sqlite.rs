@@ -32,6 +32,7 @@ mod database;
 mod fork;
 mod lease;
 mod query;
+mod reading;
 mod rows;
 mod space;
 pub(in crate::store) mod statements;
@@ -113,6 +114,18 @@ impl Default for SqliteOptions {
     }
 }
 
+impl Shared {
+    fn of(path: PathBuf) -> Arc<Self> {
+        Arc::new(Self {
+            path,
+            hub: Hub::default(),
+            readers: Mutex::default(),
+            reading: Arc::new(Semaphore::new(READERS)),
+            transaction: AtomicU64::default(),
+        })
+    }
+}
+
 impl SqliteStore {
     /// Whether a file that exists may be such a store, by its first bytes.
     pub fn may_open(path: &Path) -> bool {
@@ -121,13 +134,7 @@ impl SqliteStore {
 
     /// Opens the file, or creates it, and ends the runs whose processes are gone.
     pub async fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
-        let shared = Arc::new(Shared {
-            path: path.as_ref().to_owned(),
-            hub: Hub::default(),
-            readers: Mutex::default(),
-            reading: Arc::new(Semaphore::new(READERS)),
-            transaction: AtomicU64::default(),
-        });
+        let shared = Shared::of(path.as_ref().to_owned());
         let (jobs, receiver) = mpsc::channel();
         let (opened, open) = oneshot::channel();
         let writer_shared = Arc::clone(&shared);
@@ -146,6 +153,15 @@ impl SqliteStore {
             .map_err(StoreError::failed)?;
         open.await.map_err(|_| closed())??;
         Ok(Self { shared, jobs })
+    }
+
+    /// A store without a thread that writes.
+    fn reading(path: PathBuf) -> Self {
+        let (jobs, _) = mpsc::channel();
+        Self {
+            shared: Shared::of(path),
+            jobs,
+        }
     }
 
     /// Finishes what was requested before and closes the file. Open runs end when another store opens it.

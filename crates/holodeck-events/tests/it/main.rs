@@ -41,3 +41,4 @@ mod session;
 mod sqlite;
 mod storing;
 mod trajectory;
+mod turns;

@@ -3,4 +3,5 @@
 mod approvals;
 mod file;
 mod history;
+mod reading;
 mod writers;

@@ -166,7 +166,7 @@ async fn html_and_other_things_are_named() {
         (
             "text/html",
             html,
-            "an HTML page instead of a stream of events: an HTML page titled `Sign in`",
+            "an HTML page titled `Sign in` instead of a stream of events",
         ),
         (
             "application/json",

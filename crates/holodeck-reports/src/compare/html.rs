@@ -8,7 +8,10 @@ use super::{
     CaseSide, Change, ChangeKind, Comparison, GateResult, describe_metric, describe_run, describe_side,
     describe_verdicts, headline, phrases,
 };
-use crate::html::{SCRIPT, STYLE, policy};
+use crate::{
+    PageLink,
+    html::{SCRIPT, STYLE, policy},
+};
 
 /// Only the first changes are open, because a browser must lay out every open case.
 const MAX_OPEN: usize = 50;
@@ -17,6 +20,7 @@ const MAX_OPEN: usize = 50;
 #[template(path = "compare.html")]
 struct Page<'a> {
     policy: String,
+    links: &'a [PageLink],
     style: &'static str,
     script: &'static str,
     agent: &'a str,
@@ -52,8 +56,12 @@ struct Side<'a> {
     answer: &'a str,
 }
 
-/// Writes a comparison as one page.
-pub fn write_comparison_html(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+/// Writes a comparison as one page, with links to other pages above it.
+pub fn write_comparison_html(
+    comparison: &Comparison,
+    links: &[PageLink],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let gate = &comparison.gate;
     let tone = match gate.result {
         GateResult::Passed => "passed",
@@ -76,6 +84,7 @@ pub fn write_comparison_html(comparison: &Comparison, out: &mut dyn Write) -> io
     ];
     let page = Page {
         policy: policy(),
+        links,
         style: STYLE,
         script: SCRIPT,
         agent: &comparison.after.agent_name,

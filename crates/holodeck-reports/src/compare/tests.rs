@@ -653,7 +653,7 @@ fn reports_are_complete_and_inert() {
         "{markdown}"
     );
     let mut html = Vec::new();
-    write_comparison_html(&comparison, &mut html).unwrap();
+    write_comparison_html(&comparison, &[], &mut html).unwrap();
     let html = String::from_utf8(html).unwrap();
     assert!(!html.contains("<script>alert"), "{html}");
     let body = html.strip_prefix("<!DOCTYPE html>\n").unwrap();

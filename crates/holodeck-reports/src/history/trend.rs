@@ -46,13 +46,14 @@ const MAX_RUNS: usize = 60;
 /// More metrics are left to the pages of the runs.
 const MAX_METRICS: usize = 8;
 
-/// The trends of each agent with two or more runs, which are given oldest first. A run that has not completed has no
-/// place: its figures are those of some of its cases.
-pub(super) fn trends(entries: &[HistoryEntry]) -> Vec<Trend> {
+/// The trends of those of these agents that have two or more runs, which are given oldest first. A run that has not
+/// completed has no place: its figures are those of some of its cases.
+pub(super) fn trends(entries: &[HistoryEntry], chosen: &BTreeSet<&str>) -> Vec<Trend> {
     let mut agents: Vec<Vec<&HistoryRun>> = Vec::new();
     for run in entries.iter().filter_map(|entry| entry.run.as_ref().ok()) {
         let head = &run.head;
-        if head.ended != "completed" || run.is_running || head.partial.is_some() {
+        let is_chosen = chosen.contains(head.agent_name.as_str());
+        if !is_chosen || head.ended != "completed" || run.is_running || head.partial.is_some() {
             continue;
         }
         let is_same = |other: &HistoryRun| {

@@ -6,7 +6,7 @@ use askama::Template;
 use holodeck_model::{MetricResult, NotRun};
 use serde_json::Value;
 
-use crate::{DiffLine, DiffSide, Difference, Reason, explain, format};
+use crate::{DiffLine, DiffSide, Difference, Reason, ReportError, explain, format};
 use holodeck_runs::{CallReport, CaseReport, Expected, TurnGrade, TurnReport};
 
 /// Limits each text, so that a page with ten thousand cases still opens.
@@ -234,6 +234,29 @@ fn trials(case: &CaseReport) -> Vec<Trial<'_>> {
             .collect(),
     });
     trials.collect()
+}
+
+/// A turn outside of a case.
+#[derive(Template)]
+#[template(source = "{% include \"turn.html\" %}", ext = "html")]
+struct Alone<'a> {
+    turn: Turn<'a>,
+}
+
+/// A turn as a case shows it, with another state than a verdict.
+pub(crate) fn turn_alone(
+    turn: &TurnReport<'_>,
+    class: &'static str,
+    state: &'static str,
+) -> Result<String, ReportError> {
+    let turn = Turn {
+        class,
+        state,
+        ..Turn::new(turn, None)
+    };
+    let mut html = Vec::new();
+    Template::write_into(&Alone { turn }, &mut html)?;
+    Ok(String::from_utf8_lossy(&html).into_owned())
 }
 
 impl<'a> Turn<'a> {

@@ -1,4 +1,4 @@
-//! The page on which a person makes a test case of a stored answer.
+//! The page on which a person makes a test case of a stored answer: that of a case of a run, or a turn of a conversation.
 
 use axum::{
     extract::{Path, Request, State},
@@ -6,15 +6,18 @@ use axum::{
 };
 use holodeck_model::{hex_prefix, printable};
 use holodeck_reports::{
-    PageLink, SaveCaseForm, SaveCaseTurn, SavedCasePage, StoredTurn, format, write_save_case,
-    write_saved_case,
+    ConversationTurn, PageLink, SaveCaseForm, SaveCaseTurn, SavedCasePage, StoredTurn, format,
+    write_save_case, write_saved_case,
 };
 use http::StatusCode;
 use sha2::{Digest as _, Sha256};
 
-use super::{Page, Problem, all_runs, answer, case_address, find, find_case, read_form_up_to, value, values};
+use super::{
+    Page, Problem, all_runs, answer, case_address, conversations, find, find_case, read_form_up_to, value,
+    values,
+};
 use crate::{
-    Catalogue,
+    Catalogue, Conversations,
     app::App,
     case_files::{AgentFile, CaseFile, CaseFiles, NewCase, NewTurn, RefusedCase},
 };
@@ -30,7 +33,10 @@ const NAME_CHARS: usize = 60;
 
 /// A stored answer and the agent that gave it.
 struct Source {
-    address: String,
+    /// The links to the list and to the answer.
+    links: Vec<PageLink>,
+    /// Where the form is sent.
+    action: String,
     agent: AgentFile,
     name: Option<String>,
     turns: Vec<Prefilled>,
@@ -44,10 +50,46 @@ struct Prefilled {
 }
 
 pub(super) async fn form(State(app): State<App>, Path((id, number)): Path<(String, String)>) -> Response {
+    show(app, move |catalogue| Source::of_case(catalogue, &id, &number)).await
+}
+
+pub(super) async fn save(
+    State(app): State<App>,
+    Path((id, number)): Path<(String, String)>,
+    request: Request,
+) -> Response {
+    let find = move |catalogue: &Catalogue| Source::of_case(catalogue, &id, &number);
+    add(app, request, find).await
+}
+
+pub(super) async fn form_of_turn(
+    State(app): State<App>,
+    Path((id, number)): Path<(String, String)>,
+) -> Response {
+    let source = conversations::source(&app);
+    let find = move |catalogue: &Catalogue| Source::of_turn(catalogue, &*source?, &id, &number);
+    show(app, find).await
+}
+
+pub(super) async fn save_turn(
+    State(app): State<App>,
+    Path((id, number)): Path<(String, String)>,
+    request: Request,
+) -> Response {
+    let source = conversations::source(&app);
+    let find = move |catalogue: &Catalogue| Source::of_turn(catalogue, &*source?, &id, &number);
+    add(app, request, find).await
+}
+
+/// The page with the form for a stored answer.
+async fn show(
+    app: App,
+    find: impl FnOnce(&Catalogue) -> Result<Source, Problem> + Send + 'static,
+) -> Response {
     let token = app.access().form_token().to_owned();
     let files = app.case_files();
     answer(app, move |catalogue| {
-        let source = Source::find(catalogue, &id, &number)?;
+        let source = find(catalogue)?;
         let base = source.name.as_deref().unwrap_or_else(|| source.first_question());
         let base = format::one_line(&printable(base), NAME_CHARS);
         let shown = Shown {
@@ -61,10 +103,11 @@ pub(super) async fn form(State(app): State<App>, Path((id, number)): Path<(Strin
     .await
 }
 
-pub(super) async fn save(
-    State(app): State<App>,
-    Path((id, number)): Path<(String, String)>,
+/// Adds the case of the form.
+async fn add(
+    app: App,
     request: Request,
+    find: impl FnOnce(&Catalogue) -> Result<Source, Problem> + Send + 'static,
 ) -> Response {
     let fields = match read_form_up_to(MAX_FORM, &app, request).await {
         Ok(fields) => fields,
@@ -73,7 +116,7 @@ pub(super) async fn save(
     let token = app.access().form_token().to_owned();
     let files = app.case_files();
     answer(app, move |catalogue| {
-        let source = Source::find(catalogue, &id, &number)?;
+        let source = find(catalogue)?;
         let (questions, expected) = (values(&fields, "question"), values(&fields, "expected"));
         if questions.len() != expected.len() {
             return Err(Problem::new(
@@ -105,10 +148,9 @@ pub(super) async fn save(
                         .notes
                         .push("hidden characters are written as the page showed them".to_owned());
                 }
-                let place = format!("{}:{}", shown_path(catalogue, &added.path), added.line);
-                let links = source.links();
+                let place = format!("{}:{}", catalogue.shown_path(&added.path), added.line);
                 let saved = SavedCasePage {
-                    links: &links,
+                    links: &source.links,
                     name: &added.name,
                     place: &place,
                     notes: &added.notes,
@@ -142,37 +184,96 @@ pub(super) async fn save(
 }
 
 impl Source {
-    fn find(catalogue: &Catalogue, id: &str, number: &str) -> Result<Self, Problem> {
-        let refuse = |why: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, why);
-        if catalogue.is_read_only() {
-            return Err(Problem::new(StatusCode::FORBIDDEN, "the view only reads"));
-        }
+    fn of_case(catalogue: &Catalogue, id: &str, number: &str) -> Result<Self, Problem> {
+        check_writable(catalogue)?;
         let run = find(catalogue, id)?;
         let (opened, place, _, said) = find_case(catalogue, &run, number)?;
         let agent = catalogue.agent_file(&run, &opened.agent_file()).map_err(refuse)?;
-        let turns = opened.case_turns(place)?;
-        if turns.iter().any(|turn| turn.question.len() > MAX_TEXT) {
-            return Err(refuse("the question is too long for a form".to_owned()));
-        }
-        Ok(Self {
-            address: case_address(id, place),
+        let address = case_address(id, place);
+        let case = PageLink {
+            href: address.clone(),
+            text: "The case".to_owned(),
+        };
+        Self {
+            links: vec![all_runs(), case],
+            action: format!("{address}/save"),
             agent: AgentFile::new(agent, opened.head().agent_name.clone()),
             name: said.name,
-            turns: turns.into_iter().map(Prefilled::of).collect(),
-        })
+            turns: opened.case_turns(place)?.into_iter().map(Prefilled::of).collect(),
+        }
+        .checked()
+    }
+
+    /// The completed turns of a conversation, up to the one with this number.
+    fn of_turn(
+        catalogue: &Catalogue,
+        source: &dyn Conversations,
+        id: &str,
+        number: &str,
+    ) -> Result<Self, Problem> {
+        check_writable(catalogue)?;
+        let found = conversations::find(catalogue, source, id)?;
+        let number: Option<usize> = number.parse().ok();
+        let until = number.filter(|number| (1..=found.turns.len()).contains(number));
+        let until = until.ok_or_else(|| {
+            let text = format!("conversation `{id}` has no such turn");
+            Problem::new(StatusCode::NOT_FOUND, text)
+        })?;
+        let before = found.turns.iter().take(until);
+        let answered: Vec<Option<StoredTurn>> = before.map(ConversationTurn::answered).collect();
+        if answered.last().is_none_or(Option::is_none) {
+            let why = format!("turn {until} was not completed with an answer, so that it is no test");
+            return Err(refuse(why));
+        }
+        let has_gaps = answered.iter().any(Option::is_none);
+        let mut turns: Vec<Prefilled> = answered.into_iter().flatten().map(Prefilled::of).collect();
+        if let Some(last) = turns.last_mut().filter(|_| has_gaps) {
+            last.notes
+                .push("Messages before it that were not answered are left out.");
+        }
+        let conversation = PageLink {
+            href: conversations::turn_address(id, until),
+            text: "The conversation".to_owned(),
+        };
+        Self {
+            links: vec![all_runs(), conversations::all_conversations(), conversation],
+            action: conversations::save_address(id, until),
+            agent: found.agent_file().map_err(refuse)?.clone(),
+            name: None,
+            turns,
+        }
+        .checked()
+    }
+
+    /// Refuses texts that do not fit into a form.
+    fn checked(self) -> Result<Self, Problem> {
+        if self.turns.iter().any(|turn| turn.question.len() > MAX_TEXT) {
+            return Err(refuse("the question is too long for a form".to_owned()));
+        }
+        let texts = self
+            .turns
+            .iter()
+            .map(|turn| turn.question.len() + turn.expected.len());
+        if texts.sum::<usize>() > MAX_FORM / 4 {
+            return Err(refuse("the texts together are too long for a form".to_owned()));
+        }
+        Ok(self)
     }
 
     fn first_question(&self) -> &str {
         self.turns.first().map_or("", |turn| turn.question.as_str())
     }
+}
 
-    fn links(&self) -> [PageLink; 2] {
-        let case = PageLink {
-            href: self.address.clone(),
-            text: "The case".to_owned(),
-        };
-        [all_runs(), case]
+fn refuse(why: String) -> Problem {
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, why)
+}
+
+fn check_writable(catalogue: &Catalogue) -> Result<(), Problem> {
+    if catalogue.is_read_only() {
+        return Err(Problem::new(StatusCode::FORBIDDEN, "the view only reads"));
     }
+    Ok(())
 }
 
 impl Prefilled {
@@ -250,16 +351,14 @@ struct Shown<'a> {
 
 impl Shown<'_> {
     fn write(self, catalogue: &Catalogue, files: &dyn CaseFiles, source: &Source, token: &str) -> Page {
-        let refuse = |why: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, why);
         let found = files.find(&source.agent, self.base).map_err(refuse)?;
         check_file(catalogue, &found.file, None).map_err(refuse)?;
-        let links = source.links();
         let form = SaveCaseForm {
-            links: &links,
-            action: &format!("{}/save", source.address),
+            links: &source.links,
+            action: &source.action,
             token,
             seen: &digest_of(&found.file),
-            file: &shown_path(catalogue, &found.file.path),
+            file: &catalogue.shown_path(&found.file.path),
             name: self.name.unwrap_or(&found.free_name),
             turns: &self.turns,
             problem: self.refused.map(|refused| refused.why.as_str()),
@@ -273,7 +372,7 @@ impl Shown<'_> {
 
 /// Whether the view may change this file, and with a digest, whether it is the one that the page was made of.
 fn check_file(catalogue: &Catalogue, file: &CaseFile, seen: Option<&str>) -> Result<(), String> {
-    let shown = shown_path(catalogue, &file.path);
+    let shown = catalogue.shown_path(&file.path);
     let is_below = |path: std::path::PathBuf| path.starts_with(catalogue.folder());
     if !file.path.canonicalize().is_ok_and(is_below) {
         return Err(format!(
@@ -295,14 +394,4 @@ fn digest_of(file: &CaseFile) -> String {
     digest.update([0]);
     digest.update(&file.text);
     hex_prefix(&digest.finalize(), 16)
-}
-
-/// The path below the folder of the view, if it is there.
-fn shown_path(catalogue: &Catalogue, path: &std::path::Path) -> String {
-    let real = path.canonicalize();
-    let real = real.as_deref().unwrap_or(path);
-    real.strip_prefix(catalogue.folder())
-        .unwrap_or(path)
-        .display()
-        .to_string()
 }

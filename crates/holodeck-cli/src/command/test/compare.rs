@@ -106,7 +106,7 @@ impl ComparisonFormat {
         match self {
             Self::Json => writeln!(out, "{:#}", comparison_json(comparison)),
             Self::Markdown => write_comparison_markdown(comparison, out),
-            Self::Html => write_comparison_html(comparison, out),
+            Self::Html => write_comparison_html(comparison, &[], out),
         }
     }
 }

@@ -14,13 +14,13 @@ struct Form {
 }
 
 /// The value of a hidden field of a page.
-fn field<'a>(page: &'a str, name: &str) -> &'a str {
+pub(super) fn field<'a>(page: &'a str, name: &str) -> &'a str {
     let value = page.split(&format!("name=\"{name}\" value=\"")).nth(1).unwrap();
     value.split('"').next().unwrap()
 }
 
 /// The texts of the fields of this name.
-fn areas(page: &str, name: &str) -> Vec<String> {
+pub(super) fn areas(page: &str, name: &str) -> Vec<String> {
     let begin = format!("<textarea name=\"{name}\"");
     let areas = page.split(&begin).skip(1);
     let texts = areas.map(|area| {
@@ -36,7 +36,7 @@ fn areas(page: &str, name: &str) -> Vec<String> {
     texts.collect()
 }
 
-fn encode(text: &str) -> String {
+pub(super) fn encode(text: &str) -> String {
     let bytes: Vec<String> = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
     bytes.concat()
 }

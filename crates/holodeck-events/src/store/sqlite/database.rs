@@ -161,8 +161,11 @@ const PAUSE: Duration = Duration::from_millis(5);
 const STATEMENTS: usize = 64;
 
 pub(super) fn connect(path: &Path) -> Result<Connection, rusqlite::Error> {
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    connect_with(path, OpenFlags::SQLITE_OPEN_CREATE)
+}
+
+fn connect_with(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error> {
+    let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(PATIENCE)?;
     // Otherwise a query of a table with partial indices is prepared again each time it is executed.
@@ -172,11 +175,30 @@ pub(super) fn connect(path: &Path) -> Result<Connection, rusqlite::Error> {
     Ok(connection)
 }
 
-/// A connection that cannot write.
+/// A connection that cannot write, and creates no file.
 pub(super) fn connect_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
-    let connection = connect(path)?;
+    let connection = connect_with(path, OpenFlags::empty())?;
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)
+}
+
+/// Checks that a file has the tables of this version. Whether it has any.
+pub(super) fn check_readable(path: &Path) -> Result<bool, StoreError> {
+    // Others, such as a pipe, could hold up the reader.
+    if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+        return Err(StoreError::failed(format_args!(
+            "`{}` is not a file",
+            path.display()
+        )));
+    }
+    let connection = connect_reader(path).map_err(|error| in_file(path, &error))?;
+    match version(&connection, path)? {
+        0 => Ok(false),
+        known if known == MIGRATIONS.len() => Ok(true),
+        _ => Err(StoreError::Older {
+            path: path.display().to_string(),
+        }),
+    }
 }
 
 /// The connection that writes, with the tables of this version.

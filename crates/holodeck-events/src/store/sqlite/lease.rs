@@ -70,6 +70,15 @@ pub(super) fn is_gone(database: &Path, writer: &str) -> bool {
     }
 }
 
+/// Whether the process of `writer` lives, without removing the lock of one that is gone.
+pub(super) fn is_held(database: &Path, writer: &str) -> bool {
+    // Shared: another process that looks at the same time sees no writer in this one.
+    match File::open(lock_path(database, writer)).map(|file| file.try_lock_shared()) {
+        Ok(locked) => locked.is_err(),
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
+}
+
 fn lock_path(database: &Path, writer: &str) -> PathBuf {
     let mut folder = database.as_os_str().to_owned();
     folder.push("-writers");

@@ -60,6 +60,8 @@ statements! {
             runs.number, run_id, writer, epoch, first_index, last_index IS NULL
         FROM runs JOIN sessions ON sessions.number = session
         WHERE run_id = ? AND session_id = ? AND deleted = 0";
+    /// The writer of a run that is open.
+    WRITER_OF = "SELECT writer FROM runs WHERE run_id = ? AND last_index IS NULL";
     RUN_INFO = "SELECT session_id, owner, first_index, last_index,
             CASE WHEN last_index IS NULL
             THEN (SELECT process FROM writers WHERE writers.writer = runs.writer) END

@@ -34,7 +34,7 @@ fn pages_for_a_browser() {
     before[22]["test_input"] = json!("asked no more");
     let comparison = gate(&before, &after);
     let mut page = Vec::new();
-    write_comparison_html(&comparison, &mut page).unwrap();
+    write_comparison_html(&comparison, &[], &mut page).unwrap();
     let page = String::from_utf8(page).unwrap();
     assert_eq!(
         page.matches("<details class=\"case\"").count(),
