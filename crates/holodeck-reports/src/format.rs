@@ -277,6 +277,15 @@ pub enum Tone {
     Doubtful,
 }
 
+/// The class of a run in a page.
+pub(super) fn tone_class(head: &ReportHead) -> &'static str {
+    match tone(head) {
+        Tone::Good => "passed",
+        Tone::Bad => "failed",
+        Tone::Doubtful => "error",
+    }
+}
+
 /// How good a run is.
 pub fn tone(head: &ReportHead) -> Tone {
     let early = early(head).is_some();

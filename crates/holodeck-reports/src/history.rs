@@ -12,7 +12,6 @@ mod trend;
 use self::trend::{Trend, trends};
 use crate::{
     PageLink, ReportError, format,
-    format::Tone,
     html::{SCRIPT, STYLE, VIEW_SCRIPT, page_policy, policy_of},
     view::Pages,
 };
@@ -310,7 +309,11 @@ impl<'a> Row<'a> {
             id: &entry.id,
             page: entry.page.as_deref(),
             file: &entry.file,
-            class: if run.is_running { "unchecked" } else { class(head) },
+            class: if run.is_running {
+                "unchecked"
+            } else {
+                format::tone_class(head)
+            },
             state: if run.is_running {
                 RUNNING.to_owned()
             } else {
@@ -386,12 +389,4 @@ fn tags<'a>(entries: &'a [HistoryEntry], chosen: &'a str) -> Vec<(&'a str, bool)
     let all = runs.flat_map(|run| &run.tags).map(String::as_str);
     let all: BTreeSet<&str> = all.chain(Some(chosen).filter(|tag| !tag.is_empty())).collect();
     all.into_iter().map(|tag| (tag, tag == chosen)).collect()
-}
-
-fn class(head: &ReportHead) -> &'static str {
-    match format::tone(head) {
-        Tone::Good => "passed",
-        Tone::Bad => "failed",
-        Tone::Doubtful => "error",
-    }
 }

@@ -20,7 +20,6 @@ use crate::{
     CaseQuery, PageLink, ReportError, RunView,
     case_filter::{CaseValues, STATES},
     format,
-    format::Tone,
     view::Pages,
 };
 
@@ -397,11 +396,7 @@ impl<'a> Head<'a> {
                 .map(|(token, run)| (token.to_owned(), run.to_owned())),
             style: STYLE,
             is_served: page.choice.is_some(),
-            tone: match format::tone(head) {
-                Tone::Good => "passed",
-                Tone::Bad => "failed",
-                Tone::Doubtful => "error",
-            },
+            tone: format::tone_class(head),
             verdict: format::verdict(head),
             totals: format::totals(&head.summary),
             states: states(&head.summary),

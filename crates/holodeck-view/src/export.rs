@@ -96,8 +96,7 @@ pub fn export(
             continue;
         };
         let path = to.join(page);
-        let mut file = BufWriter::new(fs::File::create_new(&path).map_err(failed(&path))?);
-        written.runs += 1;
+        // Read before the file is made: a run that is damaged meanwhile leaves none.
         if !run.is_journal {
             let around = FilePage {
                 links: std::slice::from_ref(&back),
@@ -105,12 +104,14 @@ pub fn export(
                 number: None,
             };
             let html = file_page(&listed.head, &catalogue.compared(&run)?, around)?;
-            file.write_all(&html)
-                .and_then(|()| file.flush())
+            fs::File::create_new(&path)
+                .and_then(|mut file| file.write_all(&html))
                 .map_err(failed(&path))?;
+            written.runs += 1;
             continue;
         }
         let run = StoredRun::open(&run.path).map_err(ReportError::from)?;
+        let mut file = BufWriter::new(fs::File::create_new(&path).map_err(failed(&path))?);
         let page = RunPage {
             links: std::slice::from_ref(&back),
             tags: &listed.tags,
@@ -118,6 +119,7 @@ pub fn export(
         };
         run.write_page(&page, &mut file)?;
         file.flush().map_err(failed(&path))?;
+        written.runs += 1;
     }
     let path = to.join("index.html");
     let mut file = BufWriter::new(fs::File::create_new(&path).map_err(failed(&path))?);

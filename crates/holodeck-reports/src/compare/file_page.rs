@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{
     PageLink, format,
-    format::Tone,
     html::{SCRIPT, STYLE, page_policy},
     view::Pages,
 };
@@ -102,11 +101,7 @@ pub fn file_page(head: &ReportHead, run: &ComparedRun, page: FilePage<'_>) -> Re
         file: page.file,
         kind: kind(info.kind),
         agent: &info.agent_name,
-        tone: match format::tone(head) {
-            Tone::Good => "passed",
-            Tone::Bad => "failed",
-            Tone::Doubtful => "error",
-        },
+        tone: format::tone_class(head),
         verdict: format::verdict(head),
         totals: format::totals(&head.summary),
         facts: facts

@@ -1,7 +1,5 @@
 //! The conversations of `chat` in the view: shown only when asked for, and made into test cases.
 
-use std::time::{Duration, Instant};
-
 use pretty_assertions::assert_eq;
 
 use super::{
@@ -239,8 +237,8 @@ fn a_conversation_that_was_deleted_is_gone_and_its_form_says_so() {
     );
 }
 
-#[test]
-fn a_run_that_is_not_over_is_running_only_while_its_process_lives() {
+#[tokio::test]
+async fn a_run_that_is_not_over_is_running_only_while_its_process_lives() {
     let server = ModelServer::answering(|request| match request.texts("user").last() {
         Some(text) if text.contains("wait") => Reply::hang(),
         _ => Reply::text("done"),
@@ -254,13 +252,13 @@ fn a_run_that_is_not_over_is_running_only_while_its_process_lives() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let deadline = Instant::now() + Duration::from_mins(1);
-    let mut list = String::new();
-    while !list.contains(">running</span>") && Instant::now() < deadline {
-        list = view.ask("GET", "/conversations", &head);
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert!(list.contains("An agent is answering"), "{list}");
+    // The run is stored before its model is asked.
+    server.until_open(1).await;
+    let list = view.ask("GET", "/conversations", &head);
+    assert!(
+        list.contains(">running</span>") && list.contains("An agent is answering"),
+        "{list}"
+    );
     let address = conversations(&list)[0].to_owned();
     let page = view.ask("GET", &address, &head);
     assert!(

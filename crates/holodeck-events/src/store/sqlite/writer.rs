@@ -438,12 +438,10 @@ fn watch_interval(options: &SqliteOptions) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use holodeck_backend_api::{BackendEvent, StopReason};
 
     use super::*;
-    use crate::{NewRun, RunRecorder, store::hub::Hub};
+    use crate::{NewRun, RunRecorder};
 
     #[test]
     fn the_options_decide_which_commits_wait_for_the_disk() {
@@ -454,13 +452,7 @@ mod tests {
                 durable_chunks: chunks,
                 ..SqliteOptions::default()
             };
-            let shared = Arc::new(Shared {
-                path: folder.path().join("events.db"),
-                hub: Hub::default(),
-                readers: Mutex::default(),
-                reading: Arc::new(tokio::sync::Semaphore::new(1)),
-                transaction: 0.into(),
-            });
+            let shared = Shared::of(folder.path().join("events.db"));
             let (clock, ids) = (Arc::clone(&options.clock), Arc::clone(&options.ids));
             let mut writer = Writer::open(shared, options).unwrap();
             let mut waits = |request| {
