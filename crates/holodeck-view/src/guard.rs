@@ -16,9 +16,10 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
         Err(response) => *response,
     };
     let headers = response.headers_mut();
+    // With `no-referrer` a browser would not say with a form from which page it comes.
     let fixed = [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
+        (header::REFERRER_POLICY, "same-origin"),
         (header::CACHE_CONTROL, "no-store"),
         (header::X_FRAME_OPTIONS, "DENY"),
     ];

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicI64, AtomicUsize, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
     thread::{self, JoinHandle},
@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const TRY: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_millis(40);
 
+/// Pages after which the log begins anew. As long as the file of the log is, its last deletion waits for the disk.
+const LONG: i64 = 1_000;
+
 /// A part of its work.
 enum Errand {
     /// Moves what can be moved while others write.
@@ -38,23 +41,32 @@ enum Errand {
 /// The thread, as the writer sees it. Dropping it waits for its end.
 pub(super) struct Checkpointer {
     errands: Option<Sender<Errand>>,
-    /// Parts of its work that are not done.
-    open: Arc<AtomicUsize>,
+    progress: Arc<Progress>,
     thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Progress {
+    /// Parts of its work that are not done.
+    open: AtomicUsize,
+    /// Pages of the log when it last moved some, moved ones too.
+    pages: AtomicI64,
+    /// How often it began to use the file or ceased to: odd while it does.
+    turns: AtomicUsize,
 }
 
 impl Checkpointer {
     /// Starts the thread. Without one, if the machine has no more, answers are given at once.
     pub(super) fn start(path: PathBuf) -> Self {
         let (errands, received) = mpsc::channel();
-        let open = Arc::new(AtomicUsize::new(0));
-        let of_thread = Arc::clone(&open);
+        let progress = Arc::<Progress>::default();
+        let of_thread = Arc::clone(&progress);
         let thread = thread::Builder::new()
             .name("holodeck-checkpoints".to_owned())
             .spawn(move || work(&path, &received, &of_thread));
         Self {
             errands: thread.is_ok().then_some(errands),
-            open,
+            progress,
             thread: thread.ok(),
         }
     }
@@ -62,7 +74,30 @@ impl Checkpointer {
     /// Whether pages of an earlier step are still to be moved. What they and another step write would be waited for by
     /// one commit.
     pub(super) fn is_moving(&self) -> bool {
-        self.open.load(Ordering::Acquire) > 0
+        self.progress.open.load(Ordering::Acquire) > 0
+    }
+
+    /// Lets the next commit of the writer begin the log anew if it is long: while messages are written, the thread alone
+    /// never comes to its end. The writer moves only what was written since the thread did.
+    pub(super) fn begin_anew(&self, writer: &Connection) {
+        let is_short = self.errands.is_some() && self.progress.pages.load(Ordering::Acquire) < LONG;
+        if is_short || writer.busy_timeout(TRY).is_err() {
+            return;
+        }
+        // An error leaves the pages to the next time.
+        let _ = checkpoint(writer, "RESTART");
+        let _ = writer.busy_timeout(database::PATIENCE);
+    }
+
+    /// How often the thread began to use the file or ceased to.
+    pub(super) fn turns(&self) -> usize {
+        self.progress.turns.load(Ordering::Acquire)
+    }
+
+    /// Whether the thread used the file since `turns`, or does.
+    pub(super) fn has_used_file(&self, turns: usize) -> bool {
+        let now = self.turns();
+        now != turns || now % 2 == 1
     }
 
     /// Moves what can be moved while others write.
@@ -76,13 +111,13 @@ impl Checkpointer {
     }
 
     fn send(&self, errand: Errand) {
-        self.open.fetch_add(1, Ordering::AcqRel);
+        self.progress.open.fetch_add(1, Ordering::AcqRel);
         let errand = match &self.errands {
             Some(errands) => errands.send(errand).err().map(|unsent| unsent.0),
             None => Some(errand),
         };
         if errand.is_some() {
-            self.open.fetch_sub(1, Ordering::AcqRel);
+            self.progress.open.fetch_sub(1, Ordering::AcqRel);
         }
         if let Some(Errand::Empty(answer)) = errand {
             answer.send();
@@ -99,7 +134,7 @@ impl Drop for Checkpointer {
     }
 }
 
-fn work(path: &Path, errands: &Receiver<Errand>, open: &AtomicUsize) {
+fn work(path: &Path, errands: &Receiver<Errand>, progress: &Progress) {
     let mut connection = None;
     // Until when the log is to be emptied, if readers held it.
     let mut trying: Option<Instant> = None;
@@ -123,9 +158,12 @@ fn work(path: &Path, errands: &Receiver<Errand>, open: &AtomicUsize) {
         if connection.is_none() {
             connection = database::connect(path).ok();
         }
+        progress.turns.fetch_add(1, Ordering::AcqRel);
         if let Some(connection) = &connection {
             // An error leaves the pages to the next one.
-            let _ = checkpoint(connection, "PASSIVE");
+            if let Ok(log) = checkpoint(connection, "PASSIVE") {
+                progress.pages.store(log.pages, Ordering::Release);
+            }
             if !answers.is_empty() {
                 let now = Instant::now();
                 let is_empty = empty(connection, now + ANSWER);
@@ -136,8 +174,9 @@ fn work(path: &Path, errands: &Receiver<Errand>, open: &AtomicUsize) {
                 trying = None;
             }
         }
+        progress.turns.fetch_add(1, Ordering::AcqRel);
         answers.into_iter().for_each(Answer::send);
-        open.fetch_sub(taken, Ordering::AcqRel);
+        progress.open.fetch_sub(taken, Ordering::AcqRel);
     }
 }
 
@@ -148,7 +187,7 @@ fn empty(connection: &Connection, end: Instant) -> bool {
         return false;
     }
     loop {
-        if checkpoint(connection, "TRUNCATE").unwrap_or(false) {
+        if checkpoint(connection, "TRUNCATE").is_ok_and(|log| log.is_moved) {
             return true;
         }
         if Instant::now() >= end {
@@ -159,9 +198,18 @@ fn empty(connection: &Connection, end: Instant) -> bool {
     }
 }
 
-/// Returns whether nothing kept it from its end.
-fn checkpoint(connection: &Connection, mode: &str) -> Result<bool, rusqlite::Error> {
+/// The log after a checkpoint.
+struct Log {
+    pages: i64,
+    /// Whether nothing kept the checkpoint from its end.
+    is_moved: bool,
+}
+
+fn checkpoint(connection: &Connection, mode: &str) -> Result<Log, rusqlite::Error> {
     connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
-        Ok(row.get::<_, i64>(0)? == 0)
+        Ok(Log {
+            pages: row.get(1)?,
+            is_moved: row.get::<_, i64>(0)? == 0,
+        })
     })
 }

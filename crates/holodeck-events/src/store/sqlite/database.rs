@@ -152,7 +152,7 @@ pub(super) fn may_be_store(path: &Path) -> bool {
 }
 
 /// How long to wait for another process that is writing.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long to wait before another try.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -242,7 +242,7 @@ fn use_wal(connection: &Connection) -> Result<(), rusqlite::Error> {
     }
 }
 
-fn is_busy(error: &rusqlite::Error) -> bool {
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
     matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }

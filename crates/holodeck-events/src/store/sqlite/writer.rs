@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::{
     Shared, SqliteOptions, StoreError,
@@ -204,6 +204,9 @@ impl Writer {
             self.step_at = begin + MOVING;
             return;
         }
+        if let Some(checkpointer) = &self.checkpointer {
+            checkpointer.begin_anew(&self.connection);
+        }
         self.checkpoint_after(0);
         let mut step = self.step(cleaning, rows);
         if matches!(&step, Err(error) if self.gives_reserve(error)) {
@@ -239,9 +242,7 @@ impl Writer {
 
     fn step(&mut self, cleaning: Cleaning, rows: i64) -> Result<Done, StoreError> {
         self.set_durable(false)?;
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = begin(&self.connection, self.checkpointer.as_ref())?;
         let done = clean::step(Tables::of(&transaction), cleaning, rows)?;
         transaction.commit()?;
         Ok(done)
@@ -400,10 +401,8 @@ impl Writer {
         durable: bool,
     ) -> Result<Option<Vec<Result<Done, StoreError>>>, StoreError> {
         self.set_durable(durable)?;
-        let begin = Instant::now();
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let began = Instant::now();
+        let transaction = begin(&self.connection, self.checkpointer.as_ref())?;
         let mut results = Vec::with_capacity(requests.len());
         for request in requests {
             match self.state.execute(Tables::of(&transaction), request) {
@@ -413,7 +412,7 @@ impl Writer {
             }
         }
         transaction.commit()?;
-        let nanos = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.shared.transaction.store(nanos, Ordering::Relaxed);
         Ok(Some(results))
     }
@@ -428,6 +427,24 @@ impl Writer {
             self.is_durable = Some(durable);
         }
         Ok(())
+    }
+}
+
+/// Begins a transaction. It waits for the checkpoints of this process, however slow the disk is, and for another process
+/// for a while.
+fn begin<'a>(
+    connection: &'a Connection,
+    checkpointer: Option<&Checkpointer>,
+) -> Result<Transaction<'a>, rusqlite::Error> {
+    loop {
+        let turns = checkpointer.map_or(0, Checkpointer::turns);
+        // The writer has one transaction at a time.
+        match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
+            Err(error)
+                if database::is_busy(&error)
+                    && checkpointer.is_some_and(|thread| thread.has_used_file(turns)) => {}
+            begun => return begun,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The cost of a message in a file with a long history, in pages that it changes.
+//! The cost of a message in a file with a long history, in pages that it changes, and of the deletion of that history.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -87,5 +87,36 @@ async fn a_message_changes_hardly_more_pages_in_a_file_with_a_long_history() {
     assert!(
         short > 10 && long <= short + 1,
         "{short} pages, {long} with a long history"
+    );
+}
+
+#[tokio::test]
+async fn the_log_stays_short_while_old_conversations_are_swept_and_messages_are_written() {
+    const SESSIONS: usize = 1_500;
+    // What a step and the messages beside it write.
+    const MEGABYTES: u64 = 12;
+    let subject = Subject::sqlite().await;
+    fill(&subject.path, SESSIONS);
+    let log = subject.path.with_extension("db-wal");
+    let store = std::sync::Arc::clone(&subject.store);
+    let sweep = tokio::spawn(async move {
+        let retention = holodeck_events::Retention {
+            resume_window: std::time::Duration::from_hours(1),
+            sessions: Some(std::time::Duration::from_hours(1)),
+        };
+        store.sweep(retention).await.unwrap()
+    });
+    let (mut longest, mut messages) = (0, 0);
+    while !sweep.is_finished() {
+        let mut run = subject.open(session_run(&format!("new-{messages}"))).await.unwrap();
+        let end = run.complete(ExecutionResult::default());
+        subject.store.append(end).await.unwrap();
+        messages += 1;
+        longest = longest.max(std::fs::metadata(&log).unwrap().len());
+    }
+    assert_eq!(sweep.await.unwrap().sessions, SESSIONS);
+    assert!(
+        longest < MEGABYTES << 20,
+        "{longest} bytes beside {messages} messages"
     );
 }
