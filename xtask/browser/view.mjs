@@ -164,11 +164,17 @@ await visit('run-file', file);
 await visit('compare', `/compare?run=${id(desk[0])}&run=${id(desk[5])}`);
 await visit('table', `/compare?${matrix.map((run) => `run=${id(run)}`).join('&')}&table=1`);
 await visit('table-different', `/compare?${matrix.map((run) => `run=${id(run)}`).join('&')}&table=1&different=1`);
+await visit('conversations', '/conversations');
+const talks = new Map(await page.locator('tbody a').evaluateAll((links) => links.map((link) => [link.textContent, link.getAttribute('href')])));
+const [talk, hostileTalk] = ['Where is order 1042?', 'script'].map((title) => talks.get(title));
+ensure(talks.size === 3 && talk && hostileTalk, 'conversations are missing:', [...talks.keys()]);
+await visit('conversation', talk);
+await visit('conversation-hostile', hostileTalk);
 await visit('nothing', '/there-is-nothing-here');
 
 console.log('hostile texts are texts');
 ensure((await page.title()) !== 'run', 'a text of a model was run');
-for (const path of [hostile, `${hostile}/case/1`, '/?q=hostile']) {
+for (const path of [hostile, `${hostile}/case/1`, '/?q=hostile', hostileTalk]) {
   await go(path);
   const shown = await page.evaluate(() => ({ title: document.title, images: document.images.length, text: document.body.innerText }));
   ensure(shown.title !== 'run' && shown.images === 0, `${path} ran a text`, shown.title);
@@ -240,6 +246,19 @@ await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
 ensure((await page.innerText('body')).includes('agent.yaml'), 'the page does not say where the case is');
 await look('case-saved');
 
+console.log('the keyboard alone: make a test of a turn');
+await go(talk);
+await page.locator('button', { hasText: 'Make a test' }).first().focus();
+await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
+await look('turn-to-save');
+await page.locator('input[name=name]').focus();
+await page.keyboard.press('Control+A');
+await page.keyboard.type('where is order 1042');
+await page.locator('main button').last().focus();
+await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
+ensure((await page.innerText('body')).includes('agent.yaml'), 'the page does not say where the test of the turn is');
+await look('turn-saved');
+
 console.log('the keyboard alone: into the trash, and back');
 await go('/?q=quickstart');
 const before = await page.locator('.totals').first().innerText();
@@ -248,10 +267,13 @@ await page.keyboard.press('Space');
 await page.locator('button', { hasText: 'trash' }).focus();
 await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
 await visit('trash', '/?q=hostile');
+// The run and its run file.
 const restore = page.locator('button', { hasText: 'Move back' });
-await restore.first().focus();
-await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
-ensure((await page.locator('button', { hasText: 'Move back' }).count()) === 0, 'the run is still in the trash');
+for (let files = await restore.count(); files > 0; files -= 1) {
+  await restore.first().focus();
+  await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
+  ensure((await restore.count()) === files - 1, 'the run is still in the trash');
+}
 await go('/?q=quickstart');
 ensure((await page.locator('.totals').first().innerText()) === before, 'the run did not come back');
 

@@ -281,9 +281,10 @@ struct View {
 }
 
 /// Starts the view of a folder. With the link that it prints.
-pub(super) fn launch(program: &Path, folder: &Path) -> Result<(Child, String)> {
+pub(super) fn launch(program: &Path, folder: &Path, more: &[&str]) -> Result<(Child, String)> {
     let mut child = host::command(program)
         .args(["view", "--json"])
+        .args(more)
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -298,7 +299,7 @@ pub(super) fn launch(program: &Path, folder: &Path) -> Result<(Child, String)> {
 
 impl View {
     fn start(program: &Path, folder: &Path) -> Result<Self> {
-        let (child, link) = launch(program, folder)?;
+        let (child, link) = launch(program, folder, &[])?;
         let mut view = Self {
             child,
             address: String::new(),

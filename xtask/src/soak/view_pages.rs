@@ -46,7 +46,7 @@ pub(super) fn check() -> Result<()> {
     let model = ModelServer::answering(answer);
     store(&program, &runs, &model.url())?;
     let running = Running::start(&program, &runs, &model.url())?;
-    let (mut view, link) = launch(&program, &runs)?;
+    let (mut view, link) = launch(&program, &runs, &["--conversations"])?;
     let options = json!({ "url": link, "pictures": pictures });
     let looked = browser.run("view.mjs", &[], options);
     let _ = view.kill();
@@ -174,6 +174,19 @@ fn store(program: &Path, runs: &Path, url: &str) -> Result<()> {
             test("desk", &[])?;
         }
     }
+    for (session, message) in [
+        ("a-visitor", "Where is order 1042?"),
+        ("a-visitor", "fail"),
+        ("a-visitor", "I bought the lamp 45 days ago. Can I return it?"),
+        ("another-visitor", "When do you open on Saturdays?"),
+        ("hostile-visitor", "script"),
+    ] {
+        chat(
+            program,
+            &runs.join("desk"),
+            &["--session", session, "--once", message],
+        )?;
+    }
     write(
         "trials/agent.yaml",
         agent(
@@ -227,9 +240,18 @@ fn store(program: &Path, runs: &Path, url: &str) -> Result<()> {
 
 /// Runs the tests of a folder, which may fail.
 fn test(program: &Path, folder: &Path, args: &[&str]) -> Result<()> {
+    run(program, folder, "test", args)
+}
+
+/// Sends a message to the agent of a folder, which may have no answer.
+fn chat(program: &Path, folder: &Path, args: &[&str]) -> Result<()> {
+    run(program, folder, "chat", args)
+}
+
+fn run(program: &Path, folder: &Path, verb: &str, args: &[&str]) -> Result<()> {
     let mut command = host::command(program);
     command
-        .args(["test", "--quiet"])
+        .args([verb, "--quiet"])
         .args(args)
         .env("OPENAI_API_KEY", "dummy")
         .current_dir(folder)
@@ -239,7 +261,7 @@ fn test(program: &Path, folder: &Path, args: &[&str]) -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(
         matches!(output.status.code(), Some(0 | 1 | 3)),
-        "{}: `holodeck test` ended with {}: {said}",
+        "{}: `holodeck {verb}` ended with {}: {said}",
         folder.display(),
         output.status
     );

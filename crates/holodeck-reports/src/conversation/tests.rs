@@ -172,7 +172,7 @@ fn a_list_has_conversations_and_the_errors_of_stores() {
         ">not ended</span>",
         "<a href=\"/conversation/x\">first &lt;/pre&gt;",
         "helper<p class=\"dim\">desk.yaml</p>",
-        "<td>7</td><td>3</td>",
+        "class=\"figure\">7</td><td data-name=\"Runs\" class=\"figure\">3</td>",
         ">cannot be read</span>",
         "damaged &lt;",
         "href=\"/conversations?page=2\"",

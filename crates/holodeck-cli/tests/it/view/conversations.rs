@@ -1,5 +1,6 @@
 //! The conversations of `chat` in the view: shown only when asked for, and made into test cases.
 
+use holodeck_testkit::PostgresServer;
 use pretty_assertions::assert_eq;
 
 use super::{
@@ -74,7 +75,7 @@ fn a_turn_of_a_conversation_becomes_a_test_with_the_messages_before_it() {
     for text in [
         "talk .holodeck/events.db",
         "support<p class=\"dim\">agent.yaml</p>",
-        "<td>3</td></tr>",
+        "<td data-name=\"Runs\" class=\"figure\">3</td></tr>",
     ] {
         assert!(list.contains(text), "{text} in {list}");
     }
@@ -90,7 +91,7 @@ fn a_turn_of_a_conversation_becomes_a_test_with_the_messages_before_it() {
         assert!(page.contains(text), "{text} in {page}");
     }
     assert!(!page.contains(SECRET) && !page.contains("tea <b>"), "{page}");
-    assert_eq!(page.matches("Make a test of this turn").count(), 2, "{page}");
+    assert_eq!(page.matches(">Make a test of this turn<").count(), 2, "{page}");
     // The turn that failed, one that is not there, and what is no number.
     for (turn, expected) in [
         ("2", "422"),
@@ -265,7 +266,7 @@ async fn a_run_that_is_not_over_is_running_only_while_its_process_lives() {
         page.contains("please wait") && page.contains(">running</span>"),
         "{page}"
     );
-    assert_eq!(page.matches("Make a test of this turn").count(), 1, "{page}");
+    assert_eq!(page.matches(">Make a test of this turn<").count(), 1, "{page}");
     let save = format!("{address}/turn/2/save");
     let own = format!("{head}origin: http://{}\r\n", view.host);
     let form_page = view.ask("GET", &format!("{address}/turn/1/save"), &head);
@@ -299,4 +300,78 @@ async fn a_run_that_is_not_over_is_running_only_while_its_process_lives() {
         page.contains(">failed</span>") && !page.contains(">not ended</span>"),
         "{page}"
     );
+}
+
+#[tokio::test]
+async fn conversations_in_a_database_are_shown_and_made_into_tests() {
+    let model = ModelServer::answering(|request| match request.texts("user").last() {
+        Some(text) if text.contains("wait") => Reply::hang(),
+        Some(text) => Reply::text(format!("re: {text}")),
+        None => Reply::text("done"),
+    });
+    let database = PostgresServer::start();
+    let project = with_conversations(&model, &[]);
+    project.write(
+        "agent.yaml",
+        format!(
+            "{}events: {{store: postgres, url_env: EVENTS_DB}}\n",
+            project.read("agent.yaml")
+        ),
+    );
+    project.write(
+        ".env",
+        format!("OPENAI_API_KEY={SECRET}\nEVENTS_DB={}\n", database.url()),
+    );
+    for (session, message) in [
+        ("first-talk", "hello"),
+        ("second-talk", "good morning"),
+        ("first-talk", "and now?"),
+    ] {
+        project
+            .run(&["chat", "--session", session, "--once", message])
+            .exits(0);
+    }
+    let view = View::start_with(&project, &SHOWN);
+    let head = view.log_in();
+    let list = view.ask("GET", "/conversations", &head);
+    let addresses: Vec<_> = conversations(&list).into_iter().map(str::to_owned).collect();
+    assert_eq!(addresses.len(), 2, "{list}");
+    assert!(!list.contains(&database.url()), "{list}");
+    let page = view.ask("GET", &addresses[0], &head);
+    assert!(
+        page.contains("hello") && page.contains("re: and now?") && !page.contains("good morning"),
+        "{page}"
+    );
+    let page = view.ask("GET", &format!("{}/turn/2/save", addresses[0]), &head);
+    let body = format!(
+        "token={}&seen={}&name=later&question=hello&expected=hi&question=and+now&expected=now",
+        field(&page, "token"),
+        field(&page, "seen")
+    );
+    let own = format!("{head}origin: http://{}\r\n", view.host);
+    let saved = view.ask(
+        "POST",
+        &format!("{}/turn/2/save", addresses[0]),
+        &form(&own, &body),
+    );
+    assert_eq!(status(&saved), "200", "{saved}");
+    assert!(
+        project.read("agent.yaml").contains("name: later"),
+        "{}",
+        project.read("agent.yaml")
+    );
+    // A look at it does not end what another process does.
+    let mut chat = project
+        .command(&["chat", "--session", "second-talk", "--once", "please wait"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    model.until_open(1).await;
+    for _ in 0..2 {
+        let list = view.ask("GET", "/conversations", &head);
+        assert_eq!(list.matches(">running</span>").count(), 1, "{list}");
+    }
+    chat.kill().unwrap();
+    chat.wait().unwrap();
 }

@@ -93,6 +93,26 @@ fn a_tag_is_given_to_chosen_runs_filtered_by_and_taken_away() {
 }
 
 #[test]
+fn a_browser_may_say_from_which_page_a_form_comes() {
+    let project = with_run(&correct_server());
+    let (view, own, _, ids) = tagging(&project);
+    let run = format!("/run/{}", ids[0]);
+    for path in ["/", &run, &format!("{run}/case/1"), &format!("{run}/case/1/save")] {
+        let page = view.ask("GET", path, &own);
+        assert_eq!(status(&page), "200", "{path}");
+        // With `no-referrer`, in the head or in the page, it would send `Origin: null`, which the view refuses.
+        assert!(
+            page.contains("referrer-policy: same-origin\r\n"),
+            "{path}: {page}"
+        );
+        assert!(
+            page.contains("<meta name=\"referrer\" content=\"same-origin\">"),
+            "{path}: {page}"
+        );
+    }
+}
+
+#[test]
 fn a_tag_is_refused_unless_it_is_one_and_the_form_is_of_this_view() {
     let project = with_run(&correct_server());
     let (view, own, token, ids) = tagging(&project);
