@@ -108,7 +108,10 @@ async fn the_log_stays_short_while_old_conversations_are_swept_and_messages_are_
     });
     let (mut longest, mut messages) = (0, 0);
     while !sweep.is_finished() {
-        let mut run = subject.open(session_run(&format!("new-{messages}"))).await.unwrap();
+        let mut run = subject
+            .open(session_run(&format!("new-{messages}")))
+            .await
+            .unwrap();
         let end = run.complete(ExecutionResult::default());
         subject.store.append(end).await.unwrap();
         messages += 1;
