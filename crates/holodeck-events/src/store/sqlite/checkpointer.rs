@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const TRY: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// Pages after which the log begins anew. As long as the file of the log is, its last deletion waits for the disk.
+/// Pages after which the writer starts the log again. As long as the file of the log is, its last deletion waits for the disk.
 const LONG: i64 = 1_000;
 
 /// A part of its work.
@@ -77,9 +77,9 @@ impl Checkpointer {
         self.progress.open.load(Ordering::Acquire) > 0
     }
 
-    /// Lets the next commit of the writer begin the log anew if it is long: while messages are written, the thread alone
+    /// Lets the next commit of the writer start the log again if it is long: while messages are written, the thread alone
     /// never comes to its end. The writer moves only what was written since the thread did.
-    pub(super) fn begin_anew(&self, writer: &Connection) {
+    pub(super) fn start_over(&self, writer: &Connection) {
         let is_short = self.errands.is_some() && self.progress.pages.load(Ordering::Acquire) < LONG;
         if is_short || writer.busy_timeout(TRY).is_err() {
             return;

@@ -205,7 +205,7 @@ impl Writer {
             return;
         }
         if let Some(checkpointer) = &self.checkpointer {
-            checkpointer.begin_anew(&self.connection);
+            checkpointer.start_over(&self.connection);
         }
         self.checkpoint_after(0);
         let mut step = self.step(cleaning, rows);
