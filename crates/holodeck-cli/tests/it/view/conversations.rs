@@ -46,6 +46,16 @@ fn conversations(list: &str) -> Vec<&str> {
     found
 }
 
+/// Sends a message that its model does not answer.
+fn wait_in(project: &Project, session: &str) -> Child {
+    project
+        .command(&["chat", "--session", session, "--once", "please wait"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
 #[test]
 fn a_turn_of_a_conversation_becomes_a_test_with_the_messages_before_it() {
     let server = server();
@@ -247,12 +257,7 @@ async fn a_run_that_is_not_over_is_running_only_while_its_process_lives() {
     let project = with_conversations(&server, &[("talk", "hello")]);
     let view = View::start_with(&project, &SHOWN);
     let head = view.log_in();
-    let mut chat = project
-        .command(&["chat", "--session", "talk", "--once", "please wait"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut chat = wait_in(&project, "talk");
     // The run is stored before its model is asked.
     server.until_open(1).await;
     let list = view.ask("GET", "/conversations", &head);
@@ -361,12 +366,7 @@ async fn conversations_in_a_database_are_shown_and_made_into_tests() {
         project.read("agent.yaml")
     );
     // A look at it does not end what another process does.
-    let mut chat = project
-        .command(&["chat", "--session", "second-talk", "--once", "please wait"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut chat = wait_in(&project, "second-talk");
     model.until_open(1).await;
     for _ in 0..2 {
         let list = view.ask("GET", "/conversations", &head);

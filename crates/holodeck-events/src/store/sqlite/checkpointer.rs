@@ -1,4 +1,5 @@
 //! The thread that moves what is deleted from the log of the file to the file, so that no writer waits for the disk.
+//! Beside a stream of messages it is always a few pages behind: these the writer moves when the log is long.
 //!
 //! It must not answer a deletion before its text is gone from the log, unless readers hold it: then it continues after the
 //! answer.
@@ -14,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::database;
 use crate::store::cleaning::Answer;
@@ -27,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const TRY: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// Pages after which the writer starts the log again. As long as the file of the log is, its last deletion waits for the disk.
-const LONG: i64 = 1_000;
+/// Pages after which a log is long, as SQLite has it: the longer its file is, the longer a writer waits when it is cut off.
+pub(super) const LONG: i64 = 1_000;
 
 /// A part of its work.
 enum Errand {
@@ -89,13 +90,12 @@ impl Checkpointer {
         let _ = writer.busy_timeout(database::PATIENCE);
     }
 
-    /// How often the thread began to use the file or ceased to.
-    pub(super) fn turns(&self) -> usize {
+    fn turns(&self) -> usize {
         self.progress.turns.load(Ordering::Acquire)
     }
 
     /// Whether the thread used the file since `turns`, or does.
-    pub(super) fn has_used_file(&self, turns: usize) -> bool {
+    fn has_used_file(&self, turns: usize) -> bool {
         let now = self.turns();
         now != turns || now % 2 == 1
     }
@@ -130,6 +130,23 @@ impl Drop for Checkpointer {
         drop(self.errands.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+    }
+}
+
+/// Begins a transaction of the writer, which has one at a time. It waits for the checkpoints of this process, however slow
+/// the disk is, and for another process as long as the connection has patience.
+pub(super) fn begin<'a>(
+    writer: &'a Connection,
+    checkpointer: Option<&Checkpointer>,
+) -> Result<Transaction<'a>, rusqlite::Error> {
+    loop {
+        let turns = checkpointer.map_or(0, Checkpointer::turns);
+        match Transaction::new_unchecked(writer, TransactionBehavior::Immediate) {
+            Err(error)
+                if database::is_busy(&error)
+                    && checkpointer.is_some_and(|thread| thread.has_used_file(turns)) => {}
+            begun => return begun,
         }
     }
 }
@@ -212,4 +229,38 @@ fn checkpoint(connection: &Connection, mode: &str) -> Result<Log, rusqlite::Erro
             is_moved: row.get::<_, i64>(0)? == 0,
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Begins a transaction in a file that another connection keeps for longer than the writer has patience. The
+    /// checkpointer has had `turns`, and one more before the file is free.
+    fn begin_beside(turns: usize) -> Result<(), rusqlite::Error> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.db");
+        let writer = database::connect_writer(&path, None).unwrap();
+        writer.busy_timeout(Duration::from_millis(20)).unwrap();
+        let other = database::connect(&path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let checkpointer = Checkpointer::start(path);
+        let count = &checkpointer.progress.turns;
+        count.store(turns, Ordering::Release);
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                thread::sleep(Duration::from_millis(300));
+                other.execute_batch("COMMIT").unwrap();
+                count.fetch_add(1, Ordering::AcqRel);
+            });
+            begin(&writer, Some(&checkpointer)).map(|_| ())
+        })
+    }
+
+    #[test]
+    fn a_message_waits_for_a_checkpoint_of_its_process_and_not_for_ever_for_another_one() {
+        begin_beside(1).unwrap();
+        let refused = begin_beside(2).unwrap_err();
+        assert!(database::is_busy(&refused), "{refused}");
+    }
 }

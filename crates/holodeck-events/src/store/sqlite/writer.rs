@@ -11,11 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::Connection;
 
 use super::{
     Shared, SqliteOptions, StoreError,
-    checkpointer::Checkpointer,
+    checkpointer::{self, Checkpointer},
     clean, database,
     lease::{Observer, WriterLock},
     query::Tables,
@@ -29,8 +29,6 @@ use crate::store::{
 
 /// Requests that share a transaction.
 const BATCH: usize = 256;
-/// Pages of the log after which a commit moves them, as SQLite does.
-const AUTOMATIC_CHECKPOINT: i64 = 1_000;
 /// How often to look for events of other processes while there is a subscriber.
 const POLL: Duration = Duration::from_millis(50);
 /// How often to look whether the pages of the step before are moved.
@@ -228,7 +226,7 @@ impl Writer {
             None => checkpointer.move_pages(),
         }
         if self.chores.is_empty() {
-            self.checkpoint_after(AUTOMATIC_CHECKPOINT);
+            self.checkpoint_after(checkpointer::LONG);
         }
     }
 
@@ -242,7 +240,7 @@ impl Writer {
 
     fn step(&mut self, cleaning: Cleaning, rows: i64) -> Result<Done, StoreError> {
         self.set_durable(false)?;
-        let transaction = begin(&self.connection, self.checkpointer.as_ref())?;
+        let transaction = checkpointer::begin(&self.connection, self.checkpointer.as_ref())?;
         let done = clean::step(Tables::of(&transaction), cleaning, rows)?;
         transaction.commit()?;
         Ok(done)
@@ -401,8 +399,8 @@ impl Writer {
         durable: bool,
     ) -> Result<Option<Vec<Result<Done, StoreError>>>, StoreError> {
         self.set_durable(durable)?;
-        let began = Instant::now();
-        let transaction = begin(&self.connection, self.checkpointer.as_ref())?;
+        let begin = Instant::now();
+        let transaction = checkpointer::begin(&self.connection, self.checkpointer.as_ref())?;
         let mut results = Vec::with_capacity(requests.len());
         for request in requests {
             match self.state.execute(Tables::of(&transaction), request) {
@@ -412,7 +410,7 @@ impl Writer {
             }
         }
         transaction.commit()?;
-        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let nanos = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.shared.transaction.store(nanos, Ordering::Relaxed);
         Ok(Some(results))
     }
@@ -427,24 +425,6 @@ impl Writer {
             self.is_durable = Some(durable);
         }
         Ok(())
-    }
-}
-
-/// Begins a transaction. It waits for the checkpoints of this process, however slow the disk is, and for another process
-/// for a while.
-fn begin<'a>(
-    connection: &'a Connection,
-    checkpointer: Option<&Checkpointer>,
-) -> Result<Transaction<'a>, rusqlite::Error> {
-    loop {
-        let turns = checkpointer.map_or(0, Checkpointer::turns);
-        // The writer has one transaction at a time.
-        match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
-            Err(error)
-                if database::is_busy(&error)
-                    && checkpointer.is_some_and(|thread| thread.has_used_file(turns)) => {}
-            begun => return begun,
-        }
     }
 }
 
